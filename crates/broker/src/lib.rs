@@ -1,0 +1,1 @@
+//! The running whole: partitions, protocol servers, NATS, metadata log, metrics.

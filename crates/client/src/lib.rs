@@ -1,0 +1,1 @@
+//! The native core of the SDK: publish and subscribe over the Liftbridge protocol.

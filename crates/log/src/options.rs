@@ -1,0 +1,53 @@
+//! What a partition's log is told when it is opened.
+use bascule_record::Codec;
+
+/// What an acknowledgement of this log stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Synced to disk.
+    #[default]
+    Disk,
+    /// In the page cache.
+    Memory,
+}
+
+/// Which log this is. Stored in every batch and segment and checked on open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Unique id of this creation of the partition.
+    pub incarnation: u64,
+    /// Partition number.
+    pub partition: u32,
+}
+
+/// Settings of one log. All may change between opens.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// Durability class.
+    pub durability: Durability,
+    /// A segment is sealed when it has at least this many bytes (a batch is never split, so it overshoots).
+    pub segment_bytes: u64,
+    /// A non-empty active segment is sealed when its first record is older, ns; 0 = never by age.
+    pub segment_age_ns: i64,
+    /// Step in which the active segment is written ahead with zeros, bytes.
+    pub preallocate_bytes: u64,
+    /// Compression of batches that the log itself seals (the metadata log); partitions seal before they append.
+    pub codec: Codec,
+}
+impl Default for LogOptions {
+    /// 256 MiB segments, never by age, zeros in steps of 16 MiB, durability `disk`, no compression.
+    fn default() -> Self {
+        Self { durability: Durability::Disk, segment_bytes: 256 << 20, segment_age_ns: 0, preallocate_bytes: 16 << 20, codec: Codec::None }
+    }
+}
+
+/// What may be removed from the start of a log, whole sealed segments only. 0 = unlimited, each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Remove segments whose last record is older, ns.
+    pub age_ns: i64,
+    /// Keep at most this many bytes (rule of §5.5 of the Liftbridge specification: the segment that exceeds goes).
+    pub bytes: u64,
+    /// Keep at most this many records, by the same rule.
+    pub messages: u64,
+}

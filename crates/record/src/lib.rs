@@ -1,0 +1,19 @@
+//! The batch layout of the log: build, check, view, compress. No I/O.
+//!
+//! A *record batch* is 128 bytes of header and a payload of columns. It is written once and passed on as it is:
+//! segment, follower, cache, reader. Source of the layout: `specs/formats/batch.md`.
+//!
+//! * [`BatchBuilder`] gathers records into columns and seals them into a [`SealedBatch`].
+//! * [`SealedBatch::stamp`] gives a sealed batch its place in a partition by rewriting the header only.
+//! * [`Header`] reads and checks the first 128 bytes; [`Batch`] checks the whole and offers views of the columns.
+mod batch;
+mod builder;
+mod codec;
+mod error;
+mod header;
+
+pub use batch::{Batch, Batches, Ends, HeaderEntries, HeaderEntry};
+pub use builder::{BatchBuilder, BatchLimits, RecordRef, SealedBatch, Stamp};
+pub use codec::Codec;
+pub use error::{BuildError, DamageError};
+pub use header::{Columns, Flags, HEADER_BYTES, Header, MAGIC, Producer, VERSION};

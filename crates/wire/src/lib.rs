@@ -1,0 +1,8 @@
+//! Pure codecs: the NATS envelope, the Liftbridge protobuf messages, Flight columns. No I/O.
+//!
+//! * [`envelope`]: the header of enveloped messages, all 15 types, and the order of recognition tests.
+//! * [`liftbridge`]: the messages as prost structs, and the hot ones by hand, straight from and to bytes.
+//! * [`flight`]: batches of the log to Arrow record batches and back.
+pub mod envelope;
+pub mod flight;
+pub mod liftbridge;
