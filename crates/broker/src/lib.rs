@@ -1,1 +1,17 @@
-//! The running whole: partitions, protocol servers, NATS, metadata log, metrics.
+//! The running whole of the data plane: partitions, protocol servers, NATS, the metadata log. Decides no policy.
+//!
+//! * [`engine::Engine`]: what the binding crate drives; owns the runtime.
+//! * [`shared::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
+//! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
+//! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
+//! * [`metadata`]: the metadata log of one voter.
+pub mod engine;
+pub mod events;
+pub mod flight;
+pub mod liftbridge;
+pub mod metadata;
+pub mod nats;
+pub mod partition;
+pub mod shared;
+pub mod statistics;
+pub mod view;

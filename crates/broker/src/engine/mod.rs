@@ -1,0 +1,1 @@
+//! What the binding crate drives.

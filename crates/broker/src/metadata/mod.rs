@@ -1,0 +1,1 @@
+//! The metadata log of one voter, in our own engine.

@@ -1,0 +1,114 @@
+//! What comes into a partition and what comes back.
+use bascule_record::{Producer, SealedBatch};
+use bytes::Bytes;
+
+/// One record on its way in. Slices of received buffers; copied once, into the batch.
+#[derive(Clone, Debug, Default)]
+pub struct IncomingRecord {
+    /// Key; empty = none.
+    pub key: Bytes,
+    /// Value; `None` = null.
+    pub value: Option<Bytes>,
+    /// Headers in order, string keys (UTF-8 checked) and raw values.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// NATS subject (UTF-8 checked); empty = the partition's own.
+    pub subject: Bytes,
+    /// NATS reply subject (UTF-8 checked); empty = none.
+    pub reply: Bytes,
+    /// Message id, 0 = none.
+    pub id: u128,
+    /// Offset the record must get when the stream checks offsets; −1 = any.
+    pub expected_offset: i64,
+    /// Length of the message as received (envelope included), for the size limit.
+    pub received_bytes: u32,
+}
+
+/// What to append.
+#[derive(Debug)]
+pub enum Payload {
+    /// Records; the partition coalesces them with others into batches.
+    Records(Vec<IncomingRecord>),
+    /// A prebuilt batch: stays one batch. The records' receipt time is the builder's, moved up if needed.
+    Sealed(SealedBatch),
+}
+
+/// One append: all or nothing, except for records that are rejected one by one.
+pub struct Append {
+    /// Records or a batch.
+    pub payload: Payload,
+    /// Idempotent producer (with `Sealed` only: must equal what the batch was sealed with).
+    pub producer: Option<Producer>,
+    /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest).
+    pub copy_to_nats: bool,
+    /// Called exactly once. On the committer's thread or a runtime thread: must be quick and must not block.
+    pub done: Done,
+}
+impl std::fmt::Debug for Append {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Append").field("payload", &self.payload).finish_non_exhaustive()
+    }
+}
+
+/// How the outcome is told.
+pub type Done = Box<dyn FnOnce(Result<Committed, AppendError>) + Send>;
+
+/// A committed append.
+#[derive(Debug)]
+pub struct Committed {
+    /// Offset of the first record that was not rejected; the others follow without gaps, in order.
+    pub base_offset: u64,
+    /// Stored timestamp of every record of a `Records` append, ns; of the first record of a `Sealed` one.
+    pub timestamp: i64,
+    /// When it was committed, ns since 1970.
+    pub commit_timestamp: i64,
+    /// Number of records appended.
+    pub count: u32,
+    /// The records, given back (empty for `Sealed`).
+    pub records: Vec<IncomingRecord>,
+    /// Records that were not appended, ascending by index into `records`; usually empty.
+    pub rejected: Vec<Rejected>,
+    /// The batch had been appended before: the offsets are the first time's.
+    pub duplicate: bool,
+}
+
+/// A record that was refused while its neighbours were taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Rejected {
+    /// Index into `Committed::records`.
+    pub index: u32,
+    /// Why.
+    pub reason: RejectReason,
+}
+
+/// Why a single record was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectReason {
+    /// Larger than `max_record_bytes`.
+    TooLarge,
+    /// The expected offset was not the one it would get.
+    IncorrectOffset,
+}
+
+/// Why nothing of an append was taken, or why its outcome is unknown.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// This broker does not lead the partition.
+    #[error("partition is not led here")]
+    NotLeader,
+    /// The partition is closed or was deleted.
+    #[error("partition is closed")]
+    Closed,
+    /// The broker's memory budget for appends is used up: try again.
+    #[error("append queue is full")]
+    Busy,
+    /// No space left: try again when there is.
+    #[error("no space left on the data directory")]
+    Full,
+    /// The disk failed: the outcome of this append is unknown.
+    #[error("storage failed: {0}")]
+    Storage(String),
+    /// The producer's sequence is neither the next nor a known duplicate.
+    #[error("{0}")]
+    Sequence(String),
+}

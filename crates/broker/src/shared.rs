@@ -1,0 +1,68 @@
+//! What every server of the broker sees.
+use crate::events::Events;
+use crate::nats::NatsLink;
+use crate::statistics::Statistics;
+use crate::view::View;
+use arc_swap::ArcSwap;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+/// Bounds, all finite (`specs/formats/seam.md`).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)]
+pub struct Limits {
+    pub queue_bytes: usize,
+    pub queue_records: usize,
+    pub inflight_bytes: usize,
+    pub subscription_bytes: usize,
+    pub connections: usize,
+    pub subscriptions: usize,
+    pub message_bytes: usize,
+    pub nats_pending_bytes: usize,
+    pub grace_ms: u64,
+}
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_bytes: 32 << 20,
+            queue_records: 65_536,
+            inflight_bytes: 128 << 20,
+            subscription_bytes: 1 << 20,
+            connections: 4096,
+            subscriptions: 4096,
+            message_bytes: 4 << 20,
+            nats_pending_bytes: 64 << 20,
+            grace_ms: 60_000,
+        }
+    }
+}
+
+/// One per broker; everything in it is safe to share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Cluster id.
+    pub cluster_id: String,
+    /// This broker's id.
+    pub broker_id: String,
+    /// Prefix of internal NATS subjects.
+    pub namespace: String,
+    /// Bounds.
+    pub limits: Limits,
+    /// The current view. Load once per request.
+    pub view: ArcSwap<View>,
+    /// Events and requests for the control plane.
+    pub events: Events,
+    /// Publishing to NATS: acks, copies, `PublishToSubject`.
+    pub nats: NatsLink,
+    /// Counters and gauges.
+    pub statistics: Statistics,
+    /// What health answers; false = draining or not ready yet.
+    pub serving: AtomicBool,
+    /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
+    pub open_subscriptions: AtomicI64,
+}
+
+/// How the servers hold it.
+pub type SharedRef = Arc<Shared>;

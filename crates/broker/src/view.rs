@@ -1,0 +1,69 @@
+//! What the data plane needs of metadata: one immutable value, swapped whole.
+use crate::partition::Partition;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The namespace that Liftbridge's streams live in.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// One version of the view.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Version given by the control plane; ascending.
+    pub version: u64,
+    /// Streams by namespace, then name.
+    pub namespaces: HashMap<String, HashMap<String, Arc<StreamView>>>,
+}
+
+/// One stream as requests see it.
+#[derive(Clone, Debug)]
+pub struct StreamView {
+    /// Namespace.
+    pub namespace: String,
+    /// Name, unique in the namespace.
+    pub name: String,
+    /// Numeric id.
+    pub id: u64,
+    /// NATS subject; empty = none.
+    pub subject: String,
+    /// Creation time, ns since 1970.
+    pub created_ns: i64,
+    /// Whether records are spread over partitions by their subject.
+    pub partition_by_subject: bool,
+    /// Whether expected offsets are checked.
+    pub concurrency_control: bool,
+    /// Partitions by number.
+    pub partitions: Vec<PartitionView>,
+}
+
+/// One partition as requests see it.
+#[derive(Clone, Debug)]
+pub struct PartitionView {
+    /// Number.
+    pub number: u32,
+    /// Incarnation.
+    pub incarnation: u64,
+    /// Broker id of the leader; empty = none.
+    pub leader: String,
+    /// Leader epoch.
+    pub leader_epoch: u64,
+    /// Publishes are refused.
+    pub readonly: bool,
+    /// Closed until resumed.
+    pub paused: bool,
+    /// The open partition, when this broker has it.
+    pub handle: Option<Partition>,
+}
+
+impl View {
+    /// A stream by name.
+    pub fn stream(&self, namespace: &str, name: &str) -> Option<&Arc<StreamView>> {
+        self.namespaces.get(namespace)?.get(name)
+    }
+}
+impl StreamView {
+    /// A partition by number; negative numbers are none.
+    pub fn partition(&self, number: i32) -> Option<&PartitionView> {
+        usize::try_from(number).ok().and_then(|n| self.partitions.get(n))
+    }
+}

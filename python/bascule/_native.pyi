@@ -1,0 +1,186 @@
+"""The seam between the control plane (Python) and the data plane (Rust). Only `bascule.engine` imports this module.
+
+Rust never calls Python: it queues events, Python pulls them in batches. Every method releases the interpreter while it
+may block. Every class may be used from several threads. Nothing works in a forked child (`RuntimeError`).
+
+Documents are UTF-8 JSON in bytes; their shapes are written in `specs/formats/seam.md`.
+"""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+__version__: Final[str]
+BUILD_PROFILE: Final[str]
+"""`debug`, `fast` or `release`."""
+
+type Event = tuple[str, int, str, bytes, str, int]
+"""(kind, id, name, body, text, number); which field means what depends on the kind:
+
+| kind | id | name | body | text | number |
+|---|---|---|---|---|---|
+| request | request id | protocol/Method, e.g. `liftbridge/CreateStream` | raw message bytes | peer `host:port` | ms until the caller's deadline, −1 = none |
+| committed | log index, from 1 | | entry bytes | | proposal id, 0 = of an earlier life |
+| failed | proposal id | error code (specs/errors.toml) | | one sentence | 0 |
+| barrier | barrier id | | | | last committed index at the time |
+| partition | incarnation | `failed`, `recovered`, `full` or `writable` | JSON detail | one sentence | partition number |
+| nats | 0 | `connected`, `disconnected`, `slow_consumer` or `error` | JSON detail | one sentence | running count |
+| log | 10 debug, 20 info, 30 warning, 40 error | target, e.g. `log.recovery` | JSON fields | message | 0 |
+"""
+
+@final
+class Engine:
+    """The data plane of one broker: one per process and data directory."""
+
+    def __new__(cls, settings: bytes) -> Engine:
+        """Lock the data directory, check its format and owner, start the runtime. Serves nothing yet.
+
+        Args:
+            settings: JSON: `data_dir` str, `cluster_id` str, `broker_id` str, `runtime_threads` int ≥ 1,
+                `namespace` str (prefix of internal NATS subjects), `limits` object (see seam.md).
+
+        Raises:
+            NativeError: code `data_directory_locked` (another broker uses it), `data_directory_foreign` (it belongs to
+                another broker id or cluster), `data_directory_newer` (unknown format), `data_directory_unusable`
+                (permission, not a directory, no space).
+        """
+
+    # -- life -------------------------------------------------------------------------------------------------------
+    def serve(self, host: str, port: int) -> int:
+        """Bind (port 0 = any free one) and serve gRPC (Liftbridge, health, Flight). Returns the bound port.
+
+        Raises:
+            NativeError: `address_in_use`, `address_unusable`.
+        """
+
+    def set_serving(self, serving: bool) -> None:
+        """What health answers: SERVING or NOT_SERVING. False also refuses new calls with UNAVAILABLE (draining)."""
+
+    def connect_nats(self, settings: bytes) -> None:
+        """Start connecting (or reconnect with other settings); progress comes as `nats` events. Returns at once.
+
+        JSON: `servers` list of URLs, `user`, `password`, `token`, `name`, `tls` object, `pending_bytes` int.
+        """
+
+    def nats_connected(self) -> bool: ...
+    def close(self, drain_ms: int) -> None:
+        """Stop accepting, let calls end for at most `drain_ms`, close every partition cleanly, stop the runtime. Idempotent."""
+
+    # -- events -----------------------------------------------------------------------------------------------------
+    def fileno(self) -> int:
+        """An eventfd that becomes readable when events wait after `poll` returned fewer than it was asked for."""
+
+    def poll(self, max_events: int) -> list[Event]:
+        """Take up to `max_events` waiting events without blocking, and clear the eventfd."""
+
+    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
+        """Answer requests: (request id, gRPC status code, status message, response message bytes). Unknown ids (the caller
+        went away) are ignored."""
+
+    # -- the metadata log -------------------------------------------------------------------------------------------
+    def metadata_open(self) -> tuple[int, bytes]:
+        """Open the log: (index, bytes) of the newest snapshot, or (0, b"") when there is none. Entries after it follow as
+        `committed` events, in order of index without gaps, replayed ones first (proposal id 0).
+
+        Raises:
+            NativeError: `metadata_damaged`.
+        """
+
+    def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
+        """Append entries, each (proposal id > 0, bytes ≤ 1 MiB). Each comes back as one `committed` event, or as `failed`
+        (`metadata_timeout` means the outcome is unknown)."""
+
+    def read_barrier(self, barrier_id: int) -> None:
+        """Ask for a `barrier` event once every entry committed before this call has been delivered."""
+
+    def save_snapshot(self, index: int, snapshot: bytes) -> None:
+        """Store a snapshot that covers entries 1…index, durably, and allow the log before it to be removed. Blocks."""
+
+    # -- partitions -------------------------------------------------------------------------------------------------
+    def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
+        """Open or create partitions: JSON list of partition specs (seam.md). Returns (incarnation, error code, sentence)
+        for those that failed. Blocks for recovery; opens several in parallel. Opening an open one updates its settings."""
+
+    def lead(self, partitions: Sequence[tuple[int, int]]) -> None:
+        """(incarnation, leader epoch): accept appends and subscribe to NATS."""
+
+    def close_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop and close; files stay. Unknown ones are ignored."""
+
+    def delete_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close, mark the files deleted; they vanish after the grace period. Unknown ones are ignored."""
+
+    def publish_view(self, version: int, changes: bytes) -> None:
+        """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…]}`.
+        Versions must ascend."""
+
+    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int]]:
+        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns) of those that are
+        open, in order asked; ends exclusive, 0 = never received in this life."""
+
+    # -- seeing -----------------------------------------------------------------------------------------------------
+    def statistics(self) -> bytes:
+        """JSON of counters and gauges, names as in specs/metrics.toml."""
+
+@final
+class NativeError(Exception):
+    """A typed failure from the data plane: `args` = (code, sentence, JSON details)."""
+
+@final
+class Client:
+    """The SDK's core: one Liftbridge connection set. Sync; the async classes call it from threads."""
+
+    def __new__(cls, address: str, options: bytes) -> Client:
+        """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight`, `client_id`.
+
+        Raises:
+            NativeError: `unavailable`.
+        """
+
+    def call(self, method: str, request: bytes, timeout_ms: int) -> bytes:
+        """One unary admin call by method name; raw protobuf in and out. Raises NativeError with the status mapped."""
+
+    def publish(
+        self,
+        stream: str,
+        partition: int,
+        keys: Sequence[bytes | None] | None,
+        values: Sequence[bytes],
+        headers: Sequence[dict[str, bytes] | None] | None,
+        ack_policy: int,
+        timeout_ms: int,
+    ) -> list[tuple[int, int]]:
+        """Publish a batch, pipelined in order; returns (offset, timestamp ns) for each record, in order; empty for ack
+        policy NONE. n = len(values), 1 ≤ n ≤ 100 000.
+
+        Raises:
+            NativeError: the first record's error; details name the index. `outcome_unknown` when the deadline passed.
+        """
+
+    def subscribe(self, request: bytes) -> Subscription:
+        """Open a subscription (raw SubscribeRequest); returns after the handshake."""
+
+    def close(self) -> None: ...
+
+@final
+class Subscription:
+    def next_batch(self, max_records: int, timeout_ms: int) -> RecordBatch | None:
+        """Up to `max_records` records that are there, waiting at most `timeout_ms` for the first; None = nothing came.
+
+        Raises:
+            NativeError: how the stream ended (`end_of_stream`, `not_found`, …).
+        """
+
+    def close(self) -> None: ...
+
+@final
+class RecordBatch:
+    """n records in columns; exported without copying by `__arrow_c_array__` (Arrow PyCapsule interface)."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def offsets(self) -> list[int]: ...
+    def timestamps(self) -> list[int]: ...
+    def keys(self) -> list[bytes | None]: ...
+    def values(self) -> list[bytes]: ...
+    def subjects(self) -> list[str]: ...
+    def headers(self) -> list[dict[str, bytes]]: ...
