@@ -16,7 +16,7 @@ def _output(*command: str) -> str:
 
 def _missing() -> list[str]:
     missing: list[str] = []
-    if sys.version_info < (3, 11):  # noqa: UP036: this file runs before the interpreter is known to be new enough
+    if sys.version_info < (3, 11):  # noqa: UP036 (runs before the version is known)
         version = ".".join(map(str, sys.version_info[:2]))
         missing.append(f"Python {version} is too old: install 3.11 or newer, or name one: make PYTHON=python3.12 ...")
     if not shutil.which("cargo"):
@@ -28,7 +28,9 @@ def _missing() -> list[str]:
     if not shutil.which("cc"):
         missing.append("no C compiler (cc), which Rust links with: install gcc or clang, e.g. apt-get install gcc")
     if not shutil.which("java"):
-        missing.append("java is not on the PATH: install a Java 17 runtime, e.g. apt-get install openjdk-17-jre-headless")
+        missing.append(
+            "java is not on the PATH: install a Java 17 runtime, e.g. apt-get install openjdk-17-jre-headless"
+        )
     else:
         found = re.search(r'version "(\d+)', _output("java", "-version"))
         if not found or int(found.group(1)) < JAVA_AT_LEAST:

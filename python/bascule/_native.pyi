@@ -74,7 +74,8 @@ class Engine:
 
     def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
         """Answer requests: (request id, gRPC status code, status message, response message bytes). Unknown ids (the caller
-        went away) are ignored."""
+        went away) are ignored.
+        """
 
     # -- the metadata log -------------------------------------------------------------------------------------------
     def metadata_open(self) -> tuple[int, bytes]:
@@ -87,7 +88,8 @@ class Engine:
 
     def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
         """Append entries, each (proposal id > 0, bytes ≤ 1 MiB). Each comes back as one `committed` event, or as `failed`
-        (`metadata_timeout` means the outcome is unknown)."""
+        (`metadata_timeout` means the outcome is unknown).
+        """
 
     def read_barrier(self, barrier_id: int) -> None:
         """Ask for a `barrier` event once every entry committed before this call has been delivered."""
@@ -98,7 +100,8 @@ class Engine:
     # -- partitions -------------------------------------------------------------------------------------------------
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         """Open or create partitions: JSON list of partition specs (seam.md). Returns (incarnation, error code, sentence)
-        for those that failed. Blocks for recovery; opens several in parallel. Opening an open one updates its settings."""
+        for those that failed. Blocks for recovery; opens several in parallel. Opening an open one updates its settings.
+        """
 
     def lead(self, partitions: Sequence[tuple[int, int]]) -> None:
         """(incarnation, leader epoch): accept appends and subscribe to NATS."""
@@ -111,11 +114,13 @@ class Engine:
 
     def publish_view(self, version: int, changes: bytes) -> None:
         """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…]}`.
-        Versions must ascend."""
+        Versions must ascend.
+        """
 
     def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int]]:
         """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns) of those that are
-        open, in order asked; ends exclusive, 0 = never received in this life."""
+        open, in order asked; ends exclusive, 0 = never received in this life.
+        """
 
     # -- seeing -----------------------------------------------------------------------------------------------------
     def statistics(self) -> bytes:

@@ -1,0 +1,62 @@
+"""Structured logs of both planes: one JSON object a line on standard error, or plain lines for people."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final
+
+__all__ = ["configure", "emit"]
+
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "target": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
+        fields = "".join(f" {key}={value}" for key, value in getattr(record, "fields", {}).items())
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return f"{time} {record.levelname.lower():7} {record.name}: {record.getMessage()}{fields}{trace}"
+
+
+def configure(level: str = "info", style: str = "json") -> None:
+    """Send logs of `bascule.*` to standard error. Idempotent; other loggers are left alone.
+
+    Args:
+        level: `debug`, `info`, `warning` or `error`.
+        style: `json` or `text`.
+    """
+    logger = logging.getLogger("bascule")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    logger.addHandler(handler)
+    logger.setLevel(_LEVELS[level])
+    logger.propagate = False
+
+
+def emit(level: int, target: str, message: str, **fields: object) -> None:
+    """One event per change of state: nothing per message.
+
+    Args:
+        level: 10 debug, 20 info, 30 warning, 40 error (someone should act).
+        target: dotted name below `bascule`, e.g. `log.recovery`.
+        message: a short sentence.
+        fields: values, named as in the metrics: namespace, stream, partition, epoch, code, request_id, duration_ms …
+    """
+    logging.getLogger(f"bascule.{target}").log(level, "%s", message, extra={"fields": fields})
