@@ -1,24 +1,328 @@
-//! `Message` frames for Subscribe, straight from batch columns.
-use bascule_record::Batch;
+//! `Message` frames for Subscribe, straight from batch columns, and the same read in place by the SDK.
+use crate::protobuf::{self, Fields, Malformed};
+use bascule_record::{Batch, HeaderEntry};
+use bytes::Bytes;
+use std::ops::Range;
+
+/// Kind of a header key that is text.
+const TEXT_KEY: u8 = 2;
+const SUBJECT_HEADER: &[u8] = b"subject";
+const REPLY_HEADER: &[u8] = b"reply";
 
 /// Writes deliveries of one partition. The constant parts (stream, partition, subject, the `subject` and `reply` headers)
 /// are prepared once, and again when the subject changes.
 #[derive(Debug)]
 pub struct DeliveryEncoder {
-    _private: (),
+    /// Fields 5 and 6: stream and partition.
+    origin: Vec<u8>,
+    own_subject: String,
+    subject: String,
+    /// Fields 5 to 7, then the header `subject`, then the header `reply` with an empty value.
+    constant: Vec<u8>,
+    /// Where the headers begin in `constant`.
+    headers_at: usize,
+    /// Where the header `reply` begins in `constant`.
+    reply_at: usize,
+    /// Encoded user headers of the record at hand.
+    headers: Vec<u8>,
 }
+
 impl DeliveryEncoder {
     /// `subject`: what records without a subject of their own are shown with.
-    pub fn new(_stream: &str, _partition: i32, _subject: &str) -> Self {
-        todo!()
+    pub fn new(stream: &str, partition: i32, subject: &str) -> Self {
+        let mut origin = Vec::with_capacity(stream.len() + 16);
+        protobuf::put_bytes_field(&mut origin, 5, stream.as_bytes());
+        protobuf::put_varint_field(&mut origin, 6, i64::from(partition) as u64);
+        let mut encoder = Self {
+            origin,
+            own_subject: subject.to_owned(),
+            subject: subject.to_owned(),
+            constant: Vec::new(),
+            headers_at: 0,
+            reply_at: 0,
+            headers: Vec::new(),
+        };
+        encoder.prepare();
+        encoder
     }
+
     /// Appends one gRPC frame (5-byte prefix included) for record `i`: offset, key, value, timestamp, stream, partition,
-    /// subject, replySubject, headers (string-keyed ones, then `subject` and `reply`, which overwrite user headers of those names).
-    pub fn put_frame(&mut self, _out: &mut Vec<u8>, _batch: &Batch, _i: usize) {
-        todo!()
+    /// subject, replySubject, headers (text-keyed ones, then `subject` and `reply`, which overwrite user headers of those
+    /// names). Panics only when `i` is no record of the batch.
+    pub fn put_frame(&mut self, out: &mut Vec<u8>, batch: &Batch, i: usize) {
+        self.turn_to(batch.subject(i));
+        let reply = batch.reply(i).unwrap_or_default();
+        if reply.is_empty() && !batch.has_headers() {
+            self.put_plain(out, batch, i);
+        } else {
+            self.put_rich(out, batch, i, reply.as_bytes());
+        }
     }
+
     /// Frames for records `[from, to)` until `out` has at least `limit` bytes; returns the first record not written.
-    pub fn put_frames(&mut self, _out: &mut Vec<u8>, _batch: &Batch, _from: usize, _to: usize, _limit: usize) -> usize {
-        todo!()
+    pub fn put_frames(
+        &mut self,
+        out: &mut Vec<u8>,
+        batch: &Batch,
+        from: usize,
+        to: usize,
+        limit: usize,
+    ) -> usize {
+        for i in from..to {
+            if out.len() >= limit {
+                return i;
+            }
+            self.put_frame(out, batch, i);
+        }
+        to.max(from)
+    }
+
+    /// A record without reply and headers: everything behind its own fields is one copy.
+    fn put_plain(&self, out: &mut Vec<u8>, batch: &Batch, i: usize) {
+        let own = OwnFields::of(batch, i);
+        let body = own.bytes() + self.constant.len();
+        out.reserve(5 + body);
+        protobuf::put_frame_prefix(out, body);
+        own.put(out);
+        out.extend_from_slice(&self.constant);
+    }
+
+    fn put_rich(&mut self, out: &mut Vec<u8>, batch: &Batch, i: usize, reply: &[u8]) {
+        self.headers.clear();
+        for header in batch.headers(i).filter(is_shown_header) {
+            protobuf::put_header_field(&mut self.headers, 9, header.key, header.value);
+        }
+        let own = OwnFields::of(batch, i);
+        let (before, headers) = self.constant.split_at(self.headers_at);
+        let subject_header = headers
+            .get(..self.reply_at - self.headers_at)
+            .unwrap_or_default();
+        let body = own.bytes()
+            + before.len()
+            + protobuf::bytes_field_bytes(reply)
+            + self.headers.len()
+            + subject_header.len()
+            + protobuf::header_field_bytes(REPLY_HEADER, reply);
+        out.reserve(5 + body);
+        protobuf::put_frame_prefix(out, body);
+        own.put(out);
+        out.extend_from_slice(before);
+        protobuf::put_bytes_field(out, 8, reply);
+        out.extend_from_slice(&self.headers);
+        out.extend_from_slice(subject_header);
+        protobuf::put_header_field(out, 9, REPLY_HEADER, reply);
+    }
+
+    fn turn_to(&mut self, subject: Option<&str>) {
+        let subject = subject.unwrap_or(&self.own_subject);
+        if subject != self.subject {
+            self.subject.clear();
+            self.subject.push_str(subject);
+            self.prepare();
+        }
+    }
+
+    fn prepare(&mut self) {
+        self.constant.clear();
+        self.constant.extend_from_slice(&self.origin);
+        protobuf::put_bytes_field(&mut self.constant, 7, self.subject.as_bytes());
+        self.headers_at = self.constant.len();
+        protobuf::put_header_field(
+            &mut self.constant,
+            9,
+            SUBJECT_HEADER,
+            self.subject.as_bytes(),
+        );
+        self.reply_at = self.constant.len();
+        protobuf::put_header_field(&mut self.constant, 9, REPLY_HEADER, b"");
+    }
+}
+
+/// Whether a Liftbridge client is shown this header: text keys only, and not the two that the broker sets itself.
+pub(crate) fn is_shown_header(header: &HeaderEntry<'_>) -> bool {
+    header.key_kind == TEXT_KEY
+        && header.key != SUBJECT_HEADER
+        && header.key != REPLY_HEADER
+        && std::str::from_utf8(header.key).is_ok()
+}
+
+/// Fields 1 to 4 of a `Message`.
+struct OwnFields<'a> {
+    offset: u64,
+    key: &'a [u8],
+    value: &'a [u8],
+    timestamp: u64,
+}
+
+impl<'a> OwnFields<'a> {
+    #[inline]
+    fn of(batch: &'a Batch, i: usize) -> Self {
+        Self {
+            offset: batch.offset(i),
+            key: batch.key(i).unwrap_or_default(),
+            value: batch.value(i).unwrap_or_default(),
+            timestamp: batch.timestamp(i) as u64,
+        }
+    }
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        protobuf::varint_field_bytes(self.offset)
+            + protobuf::bytes_field_bytes(self.key)
+            + protobuf::bytes_field_bytes(self.value)
+            + protobuf::varint_field_bytes(self.timestamp)
+    }
+
+    #[inline]
+    fn put(&self, out: &mut Vec<u8>) {
+        protobuf::put_varint_field(out, 1, self.offset);
+        protobuf::put_bytes_field(out, 2, self.key);
+        protobuf::put_bytes_field(out, 3, self.value);
+        protobuf::put_varint_field(out, 4, self.timestamp);
+    }
+}
+
+/// A delivered `Message`, checked once and read in place; nothing is copied or allocated.
+/// The ack fields, which a delivery never has, are checked and ignored.
+#[derive(Clone, Debug, Default)]
+pub struct MessageView {
+    message: Bytes,
+    offset: i64,
+    timestamp: i64,
+    partition: i32,
+    key: Range<usize>,
+    value: Range<usize>,
+    stream: Range<usize>,
+    subject: Range<usize>,
+    reply: Range<usize>,
+    /// From the first header entry to the end of the last; other fields may lie between.
+    headers: Range<usize>,
+}
+
+impl MessageView {
+    /// `None` when the bytes are no valid protobuf of this message. Never panics. Zero bytes are the handshake of Subscribe
+    /// (§3.5): see [`Self::is_handshake`].
+    pub fn read(message: Bytes) -> Option<Self> {
+        let mut view = Self::default();
+        view.scan(&message).ok()?;
+        view.message = message;
+        Some(view)
+    }
+
+    /// Whether this is the empty message that opens a subscription.
+    pub fn is_handshake(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// Offset in the partition.
+    pub fn offset(&self) -> i64 {
+        self.offset
+    }
+
+    /// When the broker received it, ns since 1970.
+    pub fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    /// Partition number.
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// Key; empty = none.
+    pub fn key(&self) -> &[u8] {
+        self.part(&self.key)
+    }
+
+    /// Value.
+    pub fn value(&self) -> &[u8] {
+        self.part(&self.value)
+    }
+
+    /// Key, sharing the received buffer.
+    pub fn key_bytes(&self) -> Bytes {
+        protobuf::slice(&self.message, self.key.clone())
+    }
+
+    /// Value, sharing the received buffer.
+    pub fn value_bytes(&self) -> Bytes {
+        protobuf::slice(&self.message, self.value.clone())
+    }
+
+    /// Stream name.
+    pub fn stream(&self) -> &str {
+        self.text(&self.stream)
+    }
+
+    /// NATS subject the message arrived on.
+    pub fn subject(&self) -> &str {
+        self.text(&self.subject)
+    }
+
+    /// NATS reply subject; empty = none.
+    pub fn reply_subject(&self) -> &str {
+        self.text(&self.reply)
+    }
+
+    /// Headers in wire order, `subject` and `reply` included. Of equal names the last counts.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let mut fields = Fields::within(&self.message, self.headers.clone())
+            .unwrap_or_else(|_| Fields::new(&[]));
+        std::iter::from_fn(move || {
+            while let Some((number, value)) = fields.next_field().ok()? {
+                if number == 9 {
+                    let (name, value) = protobuf::header_entry(&self.message, value).ok()?;
+                    return Some((self.text(&name), self.part(&value)));
+                }
+            }
+            None
+        })
+    }
+
+    /// Value of the header `name`.
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        self.headers()
+            .filter(|(other, _)| *other == name)
+            .last()
+            .map(|(_, value)| value)
+    }
+
+    fn part(&self, range: &Range<usize>) -> &[u8] {
+        self.message.get(range.clone()).unwrap_or_default()
+    }
+
+    fn text(&self, range: &Range<usize>) -> &str {
+        std::str::from_utf8(self.part(range)).unwrap_or_default()
+    }
+
+    fn scan(&mut self, message: &[u8]) -> Result<(), Malformed> {
+        let mut fields = Fields::new(message);
+        let mut at = 0;
+        while let Some((number, value)) = fields.next_field()? {
+            match number {
+                1 => self.offset = value.int64()?,
+                2 => self.key = value.range()?,
+                3 => self.value = value.range()?,
+                4 => self.timestamp = value.int64()?,
+                5 => self.stream = value.text(message)?,
+                6 => self.partition = value.int32()?,
+                7 => self.subject = value.text(message)?,
+                8 => self.reply = value.text(message)?,
+                9 => {
+                    protobuf::header_entry(message, value)?;
+                    let from = if self.headers.is_empty() {
+                        at
+                    } else {
+                        self.headers.start
+                    };
+                    self.headers = from..fields.position();
+                }
+                10 | 11 => value.any_text(message)?,
+                12 => value.any_varint()?,
+                _ => {}
+            }
+            at = fields.position();
+        }
+        Ok(())
     }
 }

@@ -1,9 +1,10 @@
-//! The Liftbridge API, package `proto` (Liftbridge specification §2).
+//! The Liftbridge API, package `proto` (Liftbridge specification §2, `specs/proto/liftbridge.proto`).
 //!
-//! [`messages`] has every message as a prost struct. The hot ones go by hand: [`publish`] reads a `PublishRequest` as
-//! ranges into the received bytes, [`acks`] writes `PublishResponse` frames, [`delivery`] writes `Message` frames straight
-//! from batch columns.
+//! [`messages`] has every message as a prost struct. The hot ones go by hand, straight from and to bytes: [`publish`] reads
+//! requests as slices of the received bytes, [`acks`] writes `PublishResponse` frames, [`delivery`] writes `Message`
+//! frames from batch columns. Each has the client's side too. A *frame* is a gRPC message with its 5-byte prefix.
 pub mod acks;
 pub mod delivery;
 pub mod messages;
+pub mod methods;
 pub mod publish;

@@ -1,26 +1,281 @@
-//! `PublishRequest`, `PublishToSubjectRequest` and enveloped `Message` read in place.
+//! `PublishRequest`, `PublishToSubjectRequest` and enveloped `Message`, read in place and written.
+//!
+//! The views hold slices of the received bytes: reading copies nothing, and keeps the received buffer alive. Strings are
+//! checked UTF-8; unknown fields are skipped; the last of a repeated field wins, as protobuf says.
+use super::delivery::is_shown_header;
+use crate::envelope::{self, EnvelopedPublish, MessageType};
+use crate::protobuf::{self, Fields, Malformed};
+use bascule_record::Batch;
 use bytes::Bytes;
 
-/// A `PublishRequest` (§2.2) as slices of the received bytes. Strings are checked UTF-8; unknown fields are skipped; the
-/// last of a repeated field wins, as protobuf says.
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
+/// `AckPolicy.NONE`.
+const POLICY_NONE: i32 = 2;
+/// Accepted whatever the next offset is (§3.13).
+const ANY_OFFSET: i64 = -1;
+
+/// A `PublishRequest` (§2.2) as slices of the received bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishView {
+    /// Key; empty = none.
     pub key: Bytes,
+    /// Value.
     pub value: Bytes,
+    /// Stream name, UTF-8.
     pub stream: Bytes,
+    /// Partition number, as sent: may be negative.
     pub partition: i32,
-    /// In wire order; duplicates: the last wins.
+    /// In wire order; duplicates: the last wins. Names are UTF-8.
     pub headers: Vec<(Bytes, Bytes)>,
+    /// NATS subject, UTF-8; empty = none.
     pub ack_inbox: Bytes,
+    /// Echoed in the ack, UTF-8.
     pub correlation_id: Bytes,
     /// 0 LEADER, 1 ALL, 2 NONE; others as sent.
     pub ack_policy: i32,
+    /// −1 = any.
     pub expected_offset: i64,
 }
+
 impl PublishView {
     /// `None` when the bytes are no valid protobuf of this message. Never panics.
-    pub fn read(_message: Bytes) -> Option<Self> {
-        todo!()
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the view keeps the buffer alive; the signature says so"
+    )]
+    pub fn read(message: Bytes) -> Option<Self> {
+        Self::try_read(&message).ok()
+    }
+
+    /// The stream's name as text.
+    pub fn stream_name(&self) -> &str {
+        text(&self.stream)
+    }
+
+    fn try_read(message: &Bytes) -> Result<Self, Malformed> {
+        let mut view = Self::default();
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.next_field()? {
+            match number {
+                1 => view.key = protobuf::slice(message, value.range()?),
+                2 => view.value = protobuf::slice(message, value.range()?),
+                3 => view.stream = protobuf::slice(message, value.text(message)?),
+                4 => view.partition = value.int32()?,
+                5 => push_header(&mut view.headers, message, value)?,
+                6 => view.ack_inbox = protobuf::slice(message, value.text(message)?),
+                7 => view.correlation_id = protobuf::slice(message, value.text(message)?),
+                8 => view.ack_policy = value.int32()?,
+                9 => view.expected_offset = value.int64()?,
+                _ => {}
+            }
+        }
+        settle_headers(&mut view.headers);
+        Ok(view)
+    }
+}
+
+/// A `PublishToSubjectRequest` (§2.2) as slices of the received bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishToSubjectView {
+    /// Key; empty = none.
+    pub key: Bytes,
+    /// Value.
+    pub value: Bytes,
+    /// NATS subject to publish on, UTF-8.
+    pub subject: Bytes,
+    /// In wire order; duplicates: the last wins. Names are UTF-8.
+    pub headers: Vec<(Bytes, Bytes)>,
+    /// NATS subject, UTF-8; empty = none.
+    pub ack_inbox: Bytes,
+    /// Echoed in the ack, UTF-8.
+    pub correlation_id: Bytes,
+    /// 0 LEADER, 1 ALL, 2 NONE; others as sent.
+    pub ack_policy: i32,
+}
+
+impl PublishToSubjectView {
+    /// `None` when the bytes are no valid protobuf of this message. Never panics.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the view keeps the buffer alive; the signature says so"
+    )]
+    pub fn read(message: Bytes) -> Option<Self> {
+        Self::try_read(&message).ok()
+    }
+
+    /// The subject as text.
+    pub fn subject_name(&self) -> &str {
+        text(&self.subject)
+    }
+
+    fn try_read(message: &Bytes) -> Result<Self, Malformed> {
+        let mut view = Self::default();
+        let mut fields = Fields::new(message);
+        while let Some((number, value)) = fields.next_field()? {
+            match number {
+                1 => view.key = protobuf::slice(message, value.range()?),
+                2 => view.value = protobuf::slice(message, value.range()?),
+                3 => view.subject = protobuf::slice(message, value.text(message)?),
+                4 => push_header(&mut view.headers, message, value)?,
+                5 => view.ack_inbox = protobuf::slice(message, value.text(message)?),
+                6 => view.correlation_id = protobuf::slice(message, value.text(message)?),
+                7 => view.ack_policy = value.int32()?,
+                _ => {}
+            }
+        }
+        settle_headers(&mut view.headers);
+        Ok(view)
+    }
+}
+
+/// The payload of a Publish envelope: a `Message` of which only some fields count (§1.4), though all must be valid.
+pub(crate) fn read_enveloped(message: &Bytes) -> Option<EnvelopedPublish> {
+    try_read_enveloped(message).ok()
+}
+
+fn try_read_enveloped(message: &Bytes) -> Result<EnvelopedPublish, Malformed> {
+    let mut publish = EnvelopedPublish::default();
+    let mut fields = Fields::new(message);
+    while let Some((number, value)) = fields.next_field()? {
+        match number {
+            1 => publish.expected_offset = value.int64()?,
+            2 => publish.key = protobuf::slice(message, value.range()?),
+            3 => publish.value = protobuf::slice(message, value.range()?),
+            // timestamp, partition: the broker's to say
+            4 | 6 => value.any_varint()?,
+            // stream, subject, replySubject: likewise
+            5 | 7 | 8 => value.any_text(message)?,
+            9 => push_header(&mut publish.headers, message, value)?,
+            10 => publish.ack_inbox = protobuf::slice(message, value.text(message)?),
+            11 => publish.correlation_id = protobuf::slice(message, value.text(message)?),
+            12 => publish.ack_policy = value.int32()?,
+            _ => {}
+        }
+    }
+    settle_headers(&mut publish.headers);
+    Ok(publish)
+}
+
+/// What a publisher says, for [`put_request_frame`] and [`put_envelope_publish`]. Everything is borrowed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PublishFields<'a> {
+    /// Key; empty = none.
+    pub key: &'a [u8],
+    /// Value.
+    pub value: &'a [u8],
+    /// Stream name.
+    pub stream: &'a str,
+    /// Partition number.
+    pub partition: i32,
+    /// Names and values; names should be unique.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// NATS subject; empty = none.
+    pub ack_inbox: &'a str,
+    /// Echoed in the ack.
+    pub correlation_id: &'a str,
+    /// 0 LEADER, 1 ALL, 2 NONE.
+    pub ack_policy: i32,
+    /// −1 = any. Note that the default, 0, asks for an empty log where concurrency control is on.
+    pub expected_offset: i64,
+}
+
+/// Appends one gRPC frame (5-byte prefix included) with a `PublishRequest`.
+pub fn put_request_frame(out: &mut Vec<u8>, fields: &PublishFields<'_>) {
+    let headers: usize = fields
+        .headers
+        .iter()
+        .map(|(name, value)| protobuf::header_field_bytes(name.as_bytes(), value))
+        .sum();
+    let body = protobuf::bytes_field_bytes(fields.key)
+        + protobuf::bytes_field_bytes(fields.value)
+        + protobuf::bytes_field_bytes(fields.stream.as_bytes())
+        + protobuf::varint_field_bytes(unsigned(fields.partition))
+        + headers
+        + protobuf::bytes_field_bytes(fields.ack_inbox.as_bytes())
+        + protobuf::bytes_field_bytes(fields.correlation_id.as_bytes())
+        + protobuf::varint_field_bytes(unsigned(fields.ack_policy))
+        + protobuf::varint_field_bytes(fields.expected_offset as u64);
+    out.reserve(5 + body);
+    protobuf::put_frame_prefix(out, body);
+    protobuf::put_bytes_field(out, 1, fields.key);
+    protobuf::put_bytes_field(out, 2, fields.value);
+    protobuf::put_bytes_field(out, 3, fields.stream.as_bytes());
+    protobuf::put_varint_field(out, 4, unsigned(fields.partition));
+    for (name, value) in fields.headers {
+        protobuf::put_header_field(out, 5, name.as_bytes(), value);
+    }
+    protobuf::put_bytes_field(out, 6, fields.ack_inbox.as_bytes());
+    protobuf::put_bytes_field(out, 7, fields.correlation_id.as_bytes());
+    protobuf::put_varint_field(out, 8, unsigned(fields.ack_policy));
+    protobuf::put_varint_field(out, 9, fields.expected_offset as u64);
+}
+
+/// Appends a Publish envelope (type 0, no checksum) with a `Message` of `fields`; `subject` is the one it will be
+/// published on. The partition is not sent: NATS subjects say it.
+pub fn put_envelope_publish(out: &mut Vec<u8>, subject: &str, fields: &PublishFields<'_>) {
+    envelope::put_plain_header(out, MessageType::Publish);
+    protobuf::put_varint_field(out, 1, fields.expected_offset as u64);
+    put_message_content(out, (fields.key, fields.value), fields.stream, subject);
+    for (name, value) in fields.headers {
+        protobuf::put_header_field(out, 9, name.as_bytes(), value);
+    }
+    protobuf::put_bytes_field(out, 10, fields.ack_inbox.as_bytes());
+    protobuf::put_bytes_field(out, 11, fields.correlation_id.as_bytes());
+    protobuf::put_varint_field(out, 12, unsigned(fields.ack_policy));
+}
+
+/// Appends a Publish envelope for the NATS copy of record `i` of `batch`: key, value, stream, subject, text headers;
+/// policy NONE and any offset, so that whoever stores it neither answers nor refuses. Panics only when `i` is no record.
+pub fn put_record_copy(out: &mut Vec<u8>, batch: &Batch, i: usize, stream: &str, subject: &str) {
+    let (key, value) = (
+        batch.key(i).unwrap_or_default(),
+        batch.value(i).unwrap_or_default(),
+    );
+    envelope::put_plain_header(out, MessageType::Publish);
+    protobuf::put_varint_field(out, 1, ANY_OFFSET as u64);
+    put_message_content(out, (key, value), stream, subject);
+    for header in batch.headers(i).filter(is_shown_header) {
+        protobuf::put_header_field(out, 9, header.key, header.value);
+    }
+    protobuf::put_varint_field(out, 12, unsigned(POLICY_NONE));
+}
+
+fn put_message_content(
+    out: &mut Vec<u8>,
+    (key, value): (&[u8], &[u8]),
+    stream: &str,
+    subject: &str,
+) {
+    protobuf::put_bytes_field(out, 2, key);
+    protobuf::put_bytes_field(out, 3, value);
+    protobuf::put_bytes_field(out, 5, stream.as_bytes());
+    protobuf::put_bytes_field(out, 7, subject.as_bytes());
+}
+
+/// A negative `int32` travels as its 64-bit two's complement.
+fn unsigned(value: i32) -> u64 {
+    i64::from(value) as u64
+}
+
+/// Text of a field that was checked when it was read.
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
+fn push_header(
+    headers: &mut Vec<(Bytes, Bytes)>,
+    message: &Bytes,
+    value: protobuf::Value,
+) -> Result<(), Malformed> {
+    let (name, content) = protobuf::header_entry(message, value)?;
+    headers.push((
+        protobuf::slice(message, name),
+        protobuf::slice(message, content),
+    ));
+    Ok(())
+}
+
+fn settle_headers(headers: &mut Vec<(Bytes, Bytes)>) {
+    if protobuf::may_repeat(headers) {
+        protobuf::keep_last(headers);
     }
 }

@@ -1,0 +1,36 @@
+//! The sixteen methods of `proto.API`, as gRPC paths.
+
+/// Full name of the service.
+pub const SERVICE: &str = "proto.API";
+/// Creates a stream.
+pub const CREATE_STREAM: &str = "/proto.API/CreateStream";
+/// Deletes a stream.
+pub const DELETE_STREAM: &str = "/proto.API/DeleteStream";
+/// Pauses partitions.
+pub const PAUSE_STREAM: &str = "/proto.API/PauseStream";
+/// Makes partitions refuse writes, or accept them again.
+pub const SET_STREAM_READONLY: &str = "/proto.API/SetStreamReadonly";
+/// Delivers one partition; server stream.
+pub const SUBSCRIBE: &str = "/proto.API/Subscribe";
+/// Brokers, streams, groups.
+pub const FETCH_METADATA: &str = "/proto.API/FetchMetadata";
+/// One partition.
+pub const FETCH_PARTITION_METADATA: &str = "/proto.API/FetchPartitionMetadata";
+/// Publishes one message.
+pub const PUBLISH: &str = "/proto.API/Publish";
+/// Publishes many; both ways a stream.
+pub const PUBLISH_ASYNC: &str = "/proto.API/PublishAsync";
+/// Publishes to a NATS subject.
+pub const PUBLISH_TO_SUBJECT: &str = "/proto.API/PublishToSubject";
+/// Stores a cursor.
+pub const SET_CURSOR: &str = "/proto.API/SetCursor";
+/// Finds a cursor.
+pub const FETCH_CURSOR: &str = "/proto.API/FetchCursor";
+/// Joins a group.
+pub const JOIN_CONSUMER_GROUP: &str = "/proto.API/JoinConsumerGroup";
+/// Leaves a group.
+pub const LEAVE_CONSUMER_GROUP: &str = "/proto.API/LeaveConsumerGroup";
+/// What a member is to read.
+pub const FETCH_CONSUMER_GROUP_ASSIGNMENTS: &str = "/proto.API/FetchConsumerGroupAssignments";
+/// Complains about a coordinator.
+pub const REPORT_CONSUMER_GROUP_COORDINATOR: &str = "/proto.API/ReportConsumerGroupCoordinator";
