@@ -1,5 +1,6 @@
 //! A checked batch and views of its columns.
-use crate::{DamageError, Header};
+use crate::layout::{Layout, NO_ORIGIN, Span, Varied, split_header, u32_at};
+use crate::{Codec, DamageError, Flags, HEADER_BYTES, Header};
 use bytes::Bytes;
 
 /// One header of a record.
@@ -16,135 +17,348 @@ pub struct HeaderEntry<'a> {
 }
 
 /// A whole batch whose checksums and columns were checked: every access below is in range.
+///
+/// Cheap to clone: the payload is shared.
 #[derive(Clone, Debug)]
 pub struct Batch {
     header: Header,
-    _payload: Bytes,
+    payload: Bytes,
+    layout: Layout,
 }
 impl Batch {
     /// Checks header, payload checksum, decompression bound and every column, once.
-    /// `bytes` holds exactly one batch (see [`Batches`]); the uncompressed payload is borrowed, not copied.
+    /// `bytes` holds exactly one batch (see [`crate::Batches`]); the uncompressed payload is borrowed, not copied.
     ///
     /// # Errors
     /// [`DamageError`] naming the first test that failed.
-    pub fn read(_bytes: &Bytes) -> Result<Self, DamageError> {
-        todo!()
+    pub fn read(bytes: &Bytes) -> Result<Self, DamageError> {
+        let header = Header::read(bytes)?;
+        let (need, have) = (header.batch_bytes(), bytes.len());
+        if have < need {
+            return Err(DamageError::Short { need, have });
+        }
+        if have > need {
+            return Err(DamageError::Long { need, have });
+        }
+        let stored = bytes.slice(HEADER_BYTES..);
+        let computed = crc32c::crc32c(&stored);
+        if computed != header.payload_crc {
+            return Err(DamageError::PayloadChecksum {
+                stored: header.payload_crc,
+                computed,
+            });
+        }
+        if header.flags.has(Flags::ENCRYPTED) {
+            return Err(DamageError::Encrypted {
+                key_id: header.key_id,
+            });
+        }
+        let payload = if header.codec == Codec::None {
+            stored
+        } else {
+            let raw = header.codec.decompress(&stored, header.raw_bytes as usize);
+            let failed = DamageError::Decompress {
+                stored: header.stored_bytes,
+                raw: header.raw_bytes,
+            };
+            Bytes::from(raw.ok_or(failed)?)
+        };
+        let layout = Layout::check(&header, &payload)?;
+        Ok(Self {
+            header,
+            payload,
+            layout,
+        })
     }
+
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
+
     /// Records inside, n.
     pub fn len(&self) -> usize {
         self.header.count as usize
     }
+
     /// Whether compaction left no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
     /// Index of the first record with offset ≥ `offset`; n when there is none.
-    pub fn seek(&self, _offset: u64) -> usize {
-        todo!()
+    pub fn seek(&self, offset: u64) -> usize {
+        let delta = offset.saturating_sub(self.header.base_offset);
+        match self.column(self.layout.offsets) {
+            Some(deltas) => first_at_least(deltas, delta),
+            None => usize::try_from(delta).map_or(self.len(), |delta| delta.min(self.len())),
+        }
     }
+
+    /// Index of the first record with timestamp ≥ `timestamp`, ns since 1970; n when there is none.
+    pub fn seek_time(&self, timestamp: i64) -> usize {
+        if timestamp <= self.header.base_timestamp {
+            return 0;
+        }
+        let delta = timestamp.wrapping_sub(self.header.base_timestamp) as u64;
+        self.column(self.layout.timestamps)
+            .map_or(self.len(), |deltas| first_at_least(deltas, delta))
+    }
+
     /// Offset of record i, 0 ≤ i < n. All accessors below panic only when i ≥ n.
-    pub fn offset(&self, _i: usize) -> u64 {
-        todo!()
+    #[inline]
+    pub fn offset(&self, i: usize) -> u64 {
+        let delta = self
+            .column(self.layout.offsets)
+            .map_or(i as u64, |deltas| u64::from(u32_at(deltas, i)));
+        self.header.base_offset + delta
     }
+
     /// Timestamp, ns since 1970.
-    pub fn timestamp(&self, _i: usize) -> i64 {
-        todo!()
+    #[inline]
+    pub fn timestamp(&self, i: usize) -> i64 {
+        let delta = self
+            .column(self.layout.timestamps)
+            .map_or(0, |deltas| i64::from(u32_at(deltas, i)));
+        self.header.base_timestamp + delta
     }
+
     /// Key; `None` when empty.
-    pub fn key(&self, _i: usize) -> Option<&[u8]> {
-        todo!()
+    #[inline]
+    pub fn key(&self, i: usize) -> Option<&[u8]> {
+        Some(self.element(self.layout.keys, i)).filter(|key| !key.is_empty())
     }
+
     /// Value; `None` when null.
-    pub fn value(&self, _i: usize) -> Option<&[u8]> {
-        todo!()
+    #[inline]
+    pub fn value(&self, i: usize) -> Option<&[u8]> {
+        if let Some(nulls) = self.value_nulls()
+            && nulls[i / 8] & (1 << (i % 8)) != 0
+        {
+            return None;
+        }
+        Some(self.element(self.layout.values, i))
     }
+
     /// Headers in order.
-    pub fn headers(&self, _i: usize) -> HeaderEntries<'_> {
-        todo!()
+    #[inline]
+    pub fn headers(&self, i: usize) -> HeaderEntries<'_> {
+        HeaderEntries {
+            rest: self.element(self.layout.headers, i),
+        }
     }
+
     /// Subject; `None` = the partition's own.
-    pub fn subject(&self, _i: usize) -> Option<&str> {
-        todo!()
+    #[inline]
+    pub fn subject(&self, i: usize) -> Option<&str> {
+        let entry = self
+            .column(self.layout.subject_index)
+            .map_or(0, |index| usize::from(u16_at(index, i)));
+        self.layout
+            .subjects
+            .and_then(|subjects| text(subjects.element(&self.payload, entry)))
     }
-    /// The one subject of all records (`Some(None)` = the partition's own), or `None` when they differ.
+
+    /// The one subject of all records (`Some(None)` = the partition's own), or `None` when there are several.
     pub fn constant_subject(&self) -> Option<Option<&str>> {
-        todo!()
+        match (self.layout.subjects, self.layout.subject_index) {
+            (None, _) => Some(None),
+            (Some(subjects), None) => Some(text(subjects.element(&self.payload, 0))),
+            (Some(_), Some(_)) => None,
+        }
     }
+
+    /// Distinct subjects of the batch, in order of their numbers ([`Batch::subject_number`]); `None` in it = the partition's
+    /// own. At least one; compaction may leave some that no record has.
+    pub fn distinct_subjects(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
+        let entries = self
+            .column(self.layout.subjects.map(|subjects| subjects.ends))
+            .map_or(1, |ends| ends.len() / 4 - 1);
+        (0..entries).map(|entry| {
+            self.layout
+                .subjects
+                .and_then(|subjects| text(subjects.element(&self.payload, entry)))
+        })
+    }
+
+    /// Number of record i's subject among [`Batch::distinct_subjects`].
+    #[inline]
+    pub fn subject_number(&self, i: usize) -> usize {
+        self.column(self.layout.subject_index)
+            .map_or(0, |index| usize::from(u16_at(index, i)))
+    }
+
     /// Reply subject; `None` when empty.
-    pub fn reply(&self, _i: usize) -> Option<&str> {
-        todo!()
+    #[inline]
+    pub fn reply(&self, i: usize) -> Option<&str> {
+        text(self.element(self.layout.replies, i))
     }
+
     /// Message id, 0 = none.
-    pub fn id(&self, _i: usize) -> u128 {
-        todo!()
+    #[inline]
+    pub fn id(&self, i: usize) -> u128 {
+        self.column(self.layout.ids)
+            .map_or(0, |ids| u128::from_le_bytes(fixed(ids, i)))
     }
+
     /// Origin time, ns since 1970.
-    pub fn origin_time(&self, _i: usize) -> Option<i64> {
-        todo!()
+    #[inline]
+    pub fn origin_time(&self, i: usize) -> Option<i64> {
+        let origins = self.column(self.layout.origins)?;
+        Some(i64::from_le_bytes(fixed(origins, i))).filter(|time| *time != NO_ORIGIN)
     }
+
+    #[inline]
+    fn column(&self, span: Option<Span>) -> Option<&[u8]> {
+        span.map(|span| span.of(&self.payload))
+    }
+
+    #[inline]
+    fn element(&self, column: Option<Varied>, i: usize) -> &[u8] {
+        column.map_or(&[], |column| column.element(&self.payload, i))
+    }
+}
+
+/// Whole columns, for bulk readers. Their bytes are slices of [`Batch::payload`]; integers are little-endian and not
+/// necessarily aligned in memory.
+impl Batch {
+    /// The raw payload; `payload().slice_ref(column)` shares a column's bytes.
+    pub fn payload(&self) -> &Bytes {
+        &self.payload
+    }
+
+    /// Offset of each record minus the base offset, u32\[n\]; `None` = 0, 1, 2, …
+    pub fn offset_deltas(&self) -> Option<&[u8]> {
+        self.column(self.layout.offsets)
+    }
+
+    /// Timestamp of each record minus the base timestamp, ns, u32\[n\]; `None` = all 0.
+    pub fn timestamp_deltas(&self) -> Option<&[u8]> {
+        self.column(self.layout.timestamps)
+    }
+
     /// Value column: n + 1 ends and the bytes; `None` when the column is absent (all values empty).
     pub fn values(&self) -> Option<(Ends<'_>, &[u8])> {
-        todo!()
+        self.varied(self.layout.values)
     }
+
     /// Validity bitmap of values: bit set = null, bit i of byte i / 8; `None` = no nulls.
     pub fn value_nulls(&self) -> Option<&[u8]> {
-        todo!()
+        self.column(self.layout.nulls)
     }
+
     /// Key column: n + 1 ends and the bytes; `None` when no record has a key.
     pub fn keys(&self) -> Option<(Ends<'_>, &[u8])> {
-        todo!()
+        self.varied(self.layout.keys)
     }
+
     /// Whether any record has headers.
     pub fn has_headers(&self) -> bool {
-        todo!()
+        self.layout.headers.is_some()
+    }
+
+    /// Reply column: n + 1 ends and the bytes, UTF-8; `None` when no record has a reply subject.
+    pub fn replies(&self) -> Option<(Ends<'_>, &[u8])> {
+        self.varied(self.layout.replies)
+    }
+
+    /// Message ids, u128\[n\], 0 = none; `None` when no record has one.
+    pub fn ids(&self) -> Option<&[u8]> {
+        self.column(self.layout.ids)
+    }
+
+    /// Origin times, i64\[n\], ns since 1970, `i64::MIN` = none; `None` when no record has one.
+    pub fn origin_times(&self) -> Option<&[u8]> {
+        self.column(self.layout.origins)
+    }
+
+    fn varied(&self, column: Option<Varied>) -> Option<(Ends<'_>, &[u8])> {
+        column.map(|column| {
+            (
+                Ends(column.ends.of(&self.payload)),
+                column.blob.of(&self.payload),
+            )
+        })
     }
 }
 
 /// n + 1 ascending ends, little-endian u32, not aligned; the first is 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends<'a>(pub(crate) &'a [u8]);
-impl Ends<'_> {
+impl<'a> Ends<'a> {
     /// End i, 0 ≤ i ≤ n.
-    pub fn get(&self, _i: usize) -> u32 {
-        todo!()
+    ///
+    /// # Panics
+    /// When i > n.
+    #[inline]
+    pub fn get(&self, i: usize) -> u32 {
+        u32_at(self.0, i)
     }
+
     /// All n + 1, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+        self.0
+            .chunks_exact(4)
+            .map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]))
+    }
+
+    /// All n + 1 as they are stored.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0
     }
 }
 
 /// Iterates the headers of one record.
 #[derive(Clone, Debug)]
 pub struct HeaderEntries<'a> {
-    _rest: &'a [u8],
+    rest: &'a [u8],
 }
 impl<'a> Iterator for HeaderEntries<'a> {
     type Item = HeaderEntry<'a>;
     fn next(&mut self) -> Option<HeaderEntry<'a>> {
-        todo!()
+        // The check of the batch made sure that entries fill the record's part: the end is the only reason for `None`.
+        let ((key_kind, value_kind, key, value), rest) = split_header(self.rest)?;
+        self.rest = rest;
+        Some(HeaderEntry {
+            key_kind,
+            key,
+            value_kind,
+            value,
+        })
     }
 }
 
-/// Splits consecutive batches, as a log reader returns them, without checking payloads.
-/// Yields the exact bytes of each; an error once at the first header that does not check or does not fit, then ends.
-#[derive(Clone, Debug)]
-pub struct Batches {
-    _bytes: Bytes,
+/// Text that was checked; `None` when empty.
+#[inline]
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.is_empty())
 }
-impl Batches {
-    /// `bytes`: zero or more whole batches, back to back.
-    pub fn new(bytes: Bytes) -> Self {
-        Self { _bytes: bytes }
-    }
+
+#[inline]
+fn u16_at(array: &[u8], i: usize) -> u16 {
+    u16::from_le_bytes(fixed(array, i))
 }
-impl Iterator for Batches {
-    type Item = Result<Bytes, DamageError>;
-    fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+
+/// Element i of N bytes; panics beyond the end of the array.
+#[inline]
+fn fixed<const N: usize>(array: &[u8], i: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&array[i * N..i * N + N]);
+    out
+}
+
+/// Index of the first of ascending u32 that is ≥ `wanted`; their number when there is none.
+fn first_at_least(array: &[u8], wanted: u64) -> usize {
+    let (mut low, mut high) = (0, array.len() / 4);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if u64::from(u32_at(array, middle)) < wanted {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
+    low
 }

@@ -1,4 +1,16 @@
-//! Payload compression.
+//! Payload compression: LZ4 blocks and Zstandard frames, both with a bound given by the header.
+//!
+//! Compression contexts of Zstandard are kept per thread, since making one costs more than a small batch.
+use std::cell::RefCell;
+use zstd::bulk::{Compressor, Decompressor};
+
+/// Level at which Zstandard compresses.
+const ZSTD_LEVEL: i32 = 3;
+
+thread_local! {
+    static ZSTD_COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static ZSTD_DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// How a payload is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,4 +22,87 @@ pub enum Codec {
     Lz4,
     /// Zstandard frame.
     Zstd,
+}
+
+impl Codec {
+    /// The header byte: 0 none, 1 lz4, 2 zstd.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Lz4 => 1,
+            Self::Zstd => 2,
+        }
+    }
+
+    /// The codec of a header byte; `None` when unknown.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::None),
+            1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// A new buffer of `prefix` zero bytes and the compressed `raw`; `None` when that is not smaller than `raw`
+    /// (always so for [`Codec::None`]).
+    pub(crate) fn compress(self, raw: &[u8], prefix: usize) -> Option<Vec<u8>> {
+        let room = match self {
+            Self::None => return None,
+            Self::Lz4 => lz4_flex::block::get_maximum_output_size(raw.len()),
+            Self::Zstd => raw.len(),
+        };
+        let mut out = vec![0; prefix + room];
+        let stored = match self {
+            Self::None => None,
+            Self::Lz4 => lz4_flex::block::compress_into(raw, &mut out[prefix..]).ok(),
+            Self::Zstd => compress_zstd(raw, &mut out[prefix..]),
+        }?;
+        if stored >= raw.len() {
+            return None;
+        }
+        out.truncate(prefix + stored);
+        Some(out)
+    }
+
+    /// The raw payload, exactly `raw_bytes` long; `None` when `stored` is damaged or would give any other length.
+    /// Never allocates or writes more than `raw_bytes`.
+    pub(crate) fn decompress(self, stored: &[u8], raw_bytes: usize) -> Option<Vec<u8>> {
+        let (raw, written) = match self {
+            Self::None => return (stored.len() == raw_bytes).then(|| stored.to_vec()),
+            Self::Lz4 => {
+                // A byte of LZ4 stands for at most 255 of output: a larger promise is false, and not worth the memory.
+                if raw_bytes / 256 > stored.len() {
+                    return None;
+                }
+                let mut raw = vec![0; raw_bytes];
+                let written = lz4_flex::block::decompress_into(stored, &mut raw).ok()?;
+                (raw, written)
+            }
+            Self::Zstd => {
+                let mut raw = Vec::with_capacity(raw_bytes);
+                let written = decompress_zstd(stored, &mut raw)?;
+                (raw, written)
+            }
+        };
+        (written == raw_bytes && raw.len() == raw_bytes).then_some(raw)
+    }
+}
+
+fn compress_zstd(raw: &[u8], out: &mut [u8]) -> Option<usize> {
+    ZSTD_COMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Compressor::new(ZSTD_LEVEL).ok();
+        }
+        slot.as_mut()?.compress_to_buffer(raw, out).ok()
+    })
+}
+
+fn decompress_zstd(stored: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    ZSTD_DECOMPRESSOR.with_borrow_mut(|slot| {
+        if slot.is_none() {
+            *slot = Decompressor::new().ok();
+        }
+        slot.as_mut()?.decompress_to_buffer(stored, out).ok()
+    })
 }

@@ -1,6 +1,9 @@
 //! What can be wrong with a batch, or with a record that should go into one.
 
-/// Stored bytes that are not a whole, undamaged batch.
+/// Stored bytes that are not a whole, undamaged batch that this version understands.
+///
+/// Two very different things look alike to someone who only wants the records: bytes that were damaged, and sound bytes
+/// of a newer writer. [`DamageError::is_unsupported`] tells them apart; whoever cuts or quarantines must ask.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DamageError {
@@ -12,7 +15,174 @@ pub enum DamageError {
         /// Bytes present.
         have: usize,
     },
-    // … one struct-like variant per cause; each names the value and the bound.
+    /// More bytes than the header promises.
+    #[error("batch of {need} bytes is followed by others: {have} were given")]
+    Long {
+        /// Bytes of the batch.
+        need: usize,
+        /// Bytes present.
+        have: usize,
+    },
+    /// The bytes do not begin with `BSC1`.
+    #[error("not a batch: it begins with {found:02x?}")]
+    Magic {
+        /// First four bytes.
+        found: [u8; 4],
+    },
+    /// The header checksum does not match; no other field of this header may be believed.
+    #[error("header checksum is {computed:#010x}, stored is {stored:#010x}")]
+    HeaderChecksum {
+        /// Stored at byte 124.
+        stored: u32,
+        /// Of bytes 0–123.
+        computed: u32,
+    },
+    /// A sound header of an unknown format version.
+    #[error(
+        "batch format version {found} is not supported, only {} is",
+        crate::VERSION
+    )]
+    Version {
+        /// Version byte.
+        found: u8,
+    },
+    /// A sound header with an unknown codec.
+    #[error("codec {found} is not supported")]
+    Codec {
+        /// Codec byte.
+        found: u8,
+    },
+    /// A sound header with flag bits that this version does not know.
+    #[error("flag bits {unknown:#06x} are not supported")]
+    Flags {
+        /// The unknown bits.
+        unknown: u16,
+    },
+    /// A sound header with column bits that this version does not know.
+    #[error("column bits {unknown:#06x} are not supported")]
+    Columns {
+        /// The unknown bits.
+        unknown: u16,
+    },
+    /// A sound header with something in a field that this version writes as zero.
+    #[error("reserved header field at byte {at} is not zero")]
+    Reserved {
+        /// Position of the field.
+        at: usize,
+    },
+    /// The payload is encrypted, and this version cannot decrypt.
+    #[error(
+        "batch is encrypted with key {key_id}; encrypted batches cannot be read by this version"
+    )]
+    Encrypted {
+        /// Key id of the header.
+        key_id: u32,
+    },
+    /// A header field that contradicts the flags.
+    #[error("header field at byte {at} contradicts the flags {flags:#06x}")]
+    FlagField {
+        /// Position of the field.
+        at: usize,
+        /// Flag bits.
+        flags: u16,
+    },
+    /// Record count and span do not fit each other, the flags, or the bound of 2^24 records.
+    #[error("{count} records in {span} offsets with flags {flags:#06x}")]
+    Count {
+        /// Records.
+        count: u32,
+        /// Offsets covered.
+        span: u32,
+        /// Flag bits.
+        flags: u16,
+    },
+    /// The offsets run over the end of u64.
+    #[error("{span} offsets from {base_offset} overflow")]
+    Offsets {
+        /// First offset.
+        base_offset: u64,
+        /// Offsets covered.
+        span: u32,
+    },
+    /// Payload lengths out of bounds, or that do not fit the codec.
+    #[error(
+        "payload of {stored} stored and {raw} raw bytes is not possible (limit {})",
+        crate::MAX_RAW_BYTES
+    )]
+    Lengths {
+        /// Stored length.
+        stored: u32,
+        /// Raw length.
+        raw: u32,
+    },
+    /// The payload checksum does not match.
+    #[error("payload checksum is {computed:#010x}, stored is {stored:#010x}")]
+    PayloadChecksum {
+        /// Stored in the header.
+        stored: u32,
+        /// Of the stored payload.
+        computed: u32,
+    },
+    /// The payload does not decompress to exactly the raw length.
+    #[error("payload of {stored} bytes does not decompress to {raw} bytes")]
+    Decompress {
+        /// Stored length.
+        stored: u32,
+        /// Raw length, which is also the bound for decompression.
+        raw: u32,
+    },
+    /// A column runs over the end of the payload.
+    #[error("{column} column needs payload bytes up to {need} of {have}")]
+    ColumnShort {
+        /// Which column.
+        column: &'static str,
+        /// First byte position after it.
+        need: usize,
+        /// Raw payload bytes.
+        have: usize,
+    },
+    /// The columns end before the payload does.
+    #[error("columns take {used} of {raw} payload bytes")]
+    Unused {
+        /// Bytes used.
+        used: usize,
+        /// Raw payload bytes.
+        raw: usize,
+    },
+    /// A column's array breaks its rule: order, range or padding.
+    #[error("{column} column breaks its rule ({rule}) at element {at}")]
+    Column {
+        /// Which column.
+        column: &'static str,
+        /// The rule.
+        rule: &'static str,
+        /// First element that breaks it.
+        at: usize,
+    },
+    /// The last timestamp does not match the header's.
+    #[error("maximum timestamp is {computed}, the header says {stored}")]
+    MaxTimestamp {
+        /// In the header, ns.
+        stored: i64,
+        /// From the columns, ns.
+        computed: i64,
+    },
+}
+
+impl DamageError {
+    /// Whether the bytes are sound (their header checksum matched) but written by a version or with a feature that this
+    /// one lacks. Such bytes must be left alone: not cut as a torn tail, not quarantined as damage.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::Version { .. }
+                | Self::Codec { .. }
+                | Self::Flags { .. }
+                | Self::Columns { .. }
+                | Self::Reserved { .. }
+                | Self::Encrypted { .. }
+        )
+    }
 }
 
 /// A record that cannot go into a batch.
@@ -29,5 +199,11 @@ pub enum BuildError {
         bytes: usize,
         /// The bound.
         limit: usize,
+    },
+    /// A header key is longer than its length field can say.
+    #[error("header key of {bytes} bytes is larger than the limit of 65535")]
+    HeaderKeyTooLarge {
+        /// Size of the key.
+        bytes: usize,
     },
 }

@@ -7,13 +7,23 @@
 //! * [`SealedBatch::stamp`] gives a sealed batch its place in a partition by rewriting the header only.
 //! * [`Header`] reads and checks the first 128 bytes; [`Batch`] checks the whole and offers views of the columns.
 mod batch;
+mod batches;
 mod builder;
 mod codec;
 mod error;
+mod gather;
 mod header;
+mod layout;
+mod rewrite;
+mod seal;
+mod subjects;
 
-pub use batch::{Batch, Batches, Ends, HeaderEntries, HeaderEntry};
-pub use builder::{BatchBuilder, BatchLimits, RecordRef, SealedBatch, Stamp};
+pub use batch::{Batch, Ends, HeaderEntries, HeaderEntry};
+pub use batches::Batches;
+pub use builder::{BatchBuilder, BatchLimits, RecordRef};
 pub use codec::Codec;
 pub use error::{BuildError, DamageError};
-pub use header::{Columns, Flags, HEADER_BYTES, Header, MAGIC, Producer, VERSION};
+pub use header::{
+    Columns, Flags, HEADER_BYTES, Header, MAGIC, MAX_RAW_BYTES, MAX_RECORDS, Producer, VERSION,
+};
+pub use seal::{SealedBatch, Stamp};

@@ -1,0 +1,56 @@
+//! Compaction of one batch: the same place in the history, fewer records.
+use crate::gather::Gathered;
+use crate::seal;
+use crate::{Batch, Codec, Flags, HeaderEntry, RecordRef};
+use bytes::Bytes;
+
+impl Batch {
+    /// The batch with only those records for which `keep` (given the index) holds, under the same incarnation, epoch,
+    /// base, span, base timestamp, producer and chain, marked SPARSE and REWRITTEN, with the link kept. Offsets and
+    /// timestamps of the remaining records do not change; the maximum timestamp becomes the largest remaining one (and
+    /// stays as it was when nothing remains).
+    pub fn rewrite(&self, codec: Codec, mut keep: impl FnMut(usize) -> bool) -> Bytes {
+        let mut gathered = Gathered::default();
+        let mut offsets = Vec::new();
+        let mut headers = Vec::new();
+        let mut max_timestamp = self.header().max_timestamp;
+        for i in (0..self.len()).filter(|i| keep(*i)) {
+            headers.clear();
+            headers.extend(self.headers(i));
+            push(&mut gathered, self, i, &headers);
+            offsets.push((self.offset(i) - self.header().base_offset) as u32);
+            max_timestamp = self.timestamp(i);
+        }
+        let mut header = *self.header();
+        header.count = gathered.len() as u32;
+        header.max_timestamp = max_timestamp;
+        header.kept_link = self.header().link();
+        header.flags.0 |= Flags::REWRITTEN;
+        let expected_bytes = self.payload().len();
+        seal::seal(
+            &mut gathered,
+            Some(&offsets),
+            None,
+            codec,
+            header,
+            expected_bytes,
+        )
+        .finish()
+    }
+}
+
+fn push(gathered: &mut Gathered, batch: &Batch, i: usize, headers: &[HeaderEntry<'_>]) {
+    let record = RecordRef {
+        timestamp: batch.timestamp(i),
+        origin_time: batch.origin_time(i),
+        id: batch.id(i),
+        key: batch.key(i),
+        value: batch.value(i),
+        headers,
+        subject: batch.subject(i),
+        reply: batch.reply(i).unwrap_or_default(),
+    };
+    let delta = (record.timestamp - batch.header().base_timestamp) as u32;
+    let subject = gathered.subjects.find(record.subject.unwrap_or_default());
+    gathered.push(&record, delta, subject);
+}
