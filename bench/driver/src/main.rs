@@ -1,1 +1,55 @@
-fn main() {}
+//! The load driver behind `make bench`: one command, `key=value` arguments, one JSON line on standard output.
+//!
+//! | Command | Does |
+//! |---|---|
+//! | `sync` | times 4 KiB writes with data sync into a pre-zeroed file in `dir` |
+//! | `publish` | unary Publish, `in_flight` callers |
+//! | `publish-async` | one PublishAsync stream, `in_flight` records outstanding |
+//! | `subscribe` | one Subscribe from the start until `count` messages were decoded |
+//! | `nats-publish` | `count` plain NATS messages |
+//! | `jetstream-create` | a file-backed JetStream stream |
+//! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding |
+//! | `jetstream-consume` | an ordered consumer from the start until `count` messages came |
+//!
+//! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`.
+mod arguments;
+mod grpc;
+mod jetstream;
+mod nats;
+mod report;
+mod subscribe;
+mod sync;
+
+use arguments::Arguments;
+use report::Failure;
+
+fn main() {
+    let arguments = Arguments::from_command_line();
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(arguments.number("threads", 1) as usize)
+        .enable_all()
+        .build()
+        .map_err(Failure::from)
+        .and_then(|runtime| runtime.block_on(run(&arguments)));
+    match outcome {
+        Ok(report) => println!("{report}"),
+        Err(failure) => {
+            eprintln!("{}: {failure}", arguments.command);
+            std::process::exit(1);
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
+    match arguments.command.as_str() {
+        "sync" => sync::run(arguments),
+        "publish" => grpc::publish(arguments).await,
+        "publish-async" => grpc::publish_async(arguments).await,
+        "subscribe" => subscribe::run(arguments).await,
+        "nats-publish" => nats::publish(arguments).await,
+        "jetstream-create" => jetstream::create(arguments).await,
+        "jetstream-publish" => jetstream::publish(arguments).await,
+        "jetstream-consume" => jetstream::consume(arguments).await,
+        other => Err(Failure::new(format!("unknown command {other:?}"))),
+    }
+}
