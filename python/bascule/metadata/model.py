@@ -1,0 +1,220 @@
+"""The state: immutable values, shared between versions.
+
+A new version shares everything that did not change with the one before, so keeping an old version (for a snapshot, or
+for comparing what was with what is) costs nothing. Mappings are never changed in place. Whoever iterates a mapping
+and lets the order show must sort by key: after a restore from a snapshot the order of insertion is another one.
+
+Timestamps are nanoseconds since 1970 by the proposer's clock; 0 stands for "never".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+DEFAULT_NAMESPACE = "default"
+"""The namespace that Liftbridge's streams live in; it exists from the beginning."""
+
+MAX_PARTITIONS = 1000
+"""Most partitions of one stream at its creation; also keeps the entry below the bound of the log."""
+
+INCARNATION_ORDINAL_BITS = 16
+"""An incarnation is (index of the entry that made it << 16) | ordinal within that entry."""
+
+Durability: TypeAlias = Literal["disk", "memory"]
+Codec: TypeAlias = Literal["none", "lz4", "zstd"]
+NatsCopy: TypeAlias = Literal["envelope", "value", "none"]
+
+
+class StreamKey(NamedTuple):
+    """The identity of a stream."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A member of the cluster.
+
+    Attributes:
+        id: the broker's id, for ever.
+        host: what clients dial.
+        port: what clients dial, 0..65535.
+        boot_epoch: index of the entry that registered its present run; grows with every start.
+        registered_ns: when it registered for the first time.
+    """
+
+    id: str
+    host: str
+    port: int
+    boot_epoch: int
+    registered_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A group of streams.
+
+    Attributes:
+        name: its name.
+        id: number, 0-based, never used again.
+        next_stream_id: number the next stream gets; 0-based, numbers are never used again.
+        created_ns: when it was made; 0 for the default one.
+    """
+
+    name: str
+    id: int
+    next_stream_id: int
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What the creator of a stream asked for. None leaves a choice to the broker's configuration at the time of use.
+
+    Attributes:
+        durability: what an ack stands for.
+        codec: compression of new batches.
+        nats_copy: how direct publishes are shown to NATS.
+        partition_by_subject: every partition listens on the stream's own subject and keeps what hashes to it.
+        concurrency_control: expected offsets are checked.
+        max_record_bytes: largest record accepted.
+        retention_bytes: per partition; 0 = unlimited.
+        retention_messages: per partition; 0 = unlimited.
+        retention_age_ms: 0 = unlimited.
+        cleaner_interval_ms: how often retention runs.
+        segment_bytes: where segments roll.
+        segment_age_ms: when segments roll; 0 = never by age.
+        compact_enabled: keep the last record of each key.
+        compact_parallelism: scans at a time.
+        auto_pause_ms: idle time after which a partition pauses; 0 = never.
+        auto_pause_disable_if_subscribers: subscribers keep a partition awake.
+        min_isr: in-sync replicas needed to commit.
+        encryption: values are encrypted at rest.
+    """
+
+    durability: Durability = "disk"
+    codec: Codec = "none"
+    nats_copy: NatsCopy = "envelope"
+    partition_by_subject: bool = False
+    concurrency_control: bool = False
+    max_record_bytes: int | None = None
+    retention_bytes: int | None = None
+    retention_messages: int | None = None
+    retention_age_ms: int | None = None
+    cleaner_interval_ms: int | None = None
+    segment_bytes: int | None = None
+    segment_age_ms: int | None = None
+    compact_enabled: bool | None = None
+    compact_parallelism: int | None = None
+    auto_pause_ms: int | None = None
+    auto_pause_disable_if_subscribers: bool | None = None
+    min_isr: int | None = None
+    encryption: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One replicated log.
+
+    Attributes:
+        number: 0-based, gap-free within the stream.
+        incarnation: unique id of this creation; names the directory.
+        leader: broker id; empty = none.
+        leader_epoch: generation of the leader; index of the entry that chose it.
+        epoch: index of the last entry that changed leader, replicas or ISR.
+        replicas: broker ids, the preferred leader first.
+        isr: replicas close enough to lead, in the order of `replicas`.
+        readonly: publishes are refused.
+        paused: closed until resumed.
+        first_paused_ns: first change of `paused`.
+        last_paused_ns: latest change of `paused`.
+        first_readonly_ns: first change of `readonly`.
+        last_readonly_ns: latest change of `readonly`.
+    """
+
+    number: int
+    incarnation: int
+    leader: str
+    leader_epoch: int
+    epoch: int
+    replicas: tuple[str, ...]
+    isr: tuple[str, ...]
+    readonly: bool = False
+    paused: bool = False
+    first_paused_ns: int = 0
+    last_paused_ns: int = 0
+    first_readonly_ns: int = 0
+    last_readonly_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A partitioned log attached to a subject.
+
+    Attributes:
+        namespace: part of the identity.
+        name: part of the identity.
+        id: number within the namespace, 0-based, never used again.
+        incarnation: index of the entry that created it.
+        subject: NATS subject; empty = none.
+        queue_group: NATS queue group; empty = none.
+        created_ns: when it was created.
+        settings: what was asked for.
+        partitions: by number.
+        resume_all: a publish to one paused partition resumes them all.
+    """
+
+    namespace: str
+    name: str
+    id: int
+    incarnation: int
+    subject: str
+    queue_group: str
+    created_ns: int
+    settings: StreamSettings
+    partitions: tuple[Partition, ...]
+    resume_all: bool = False
+
+    @property
+    def key(self) -> StreamKey:
+        """The identity."""
+        return StreamKey(self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything the cluster agrees on, after the entry `index`.
+
+    Attributes:
+        index: last entry applied, 0 = none.
+        brokers: by id.
+        namespaces: by name.
+        streams: by identity.
+        next_namespace_id: number the next namespace gets.
+    """
+
+    index: int = 0
+    brokers: Mapping[str, Broker] = field(default_factory=dict[str, Broker])
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict[str, Namespace])
+    streams: Mapping[StreamKey, Stream] = field(default_factory=dict[StreamKey, Stream])
+    next_namespace_id: int = 0
+
+    def stream(self, namespace: str, name: str) -> Stream | None:
+        """The stream of this identity, if it exists."""
+        return self.streams.get(StreamKey(namespace, name))
+
+    def at(self, index: int) -> "State":
+        """The same state, counted as of `index`."""
+        return replace(self, index=index)
+
+
+def initial_state() -> State:
+    """The state before the first entry: no brokers, no streams, the default namespace."""
+    namespace = Namespace(DEFAULT_NAMESPACE, 0, 0, 0)
+    return State(namespaces={DEFAULT_NAMESPACE: namespace}, next_namespace_id=1)
+
+
+def incarnation_of(index: int, ordinal: int) -> int:
+    """The incarnation made by entry `index` (≥ 1) as its `ordinal`th (0 ≤ ordinal < 65536)."""
+    return index << INCARNATION_ORDINAL_BITS | ordinal

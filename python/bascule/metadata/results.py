@@ -1,0 +1,33 @@
+"""What applying a command gives its proposer."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class RefusedCode(StrEnum):
+    """Why a command changed nothing."""
+
+    BROKER_UNKNOWN = "broker_unknown"
+    INVALID_COMMAND = "invalid_command"
+    STREAM_EXISTS = "stream_exists"
+    STREAM_NOT_FOUND = "stream_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The command took effect as entry `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The command changed nothing; `message` is one sentence with the values that matter."""
+
+    index: int
+    code: RefusedCode
+    message: str
+
+
+Result: TypeAlias = Applied | Refused

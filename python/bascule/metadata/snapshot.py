@@ -1,0 +1,97 @@
+"""The state as bytes, and its digest.
+
+A snapshot is a line of text, `bascule-metadata 1 <SHA-256 of the rest, hex>`, then canonical JSON of the state with
+every mapping as a list sorted by key. The digest is that same SHA-256: two nodes agree when their digests at the same
+index are equal.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bascule.metadata.model import Broker, Namespace, State, Stream
+from bascule.metadata.plain import PlainError, UnknownKeyError, canonical, from_plain, parse, to_plain
+
+SNAPSHOT_VERSION = 1
+_HEADER = re.compile(rb"bascule-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{64})")
+
+V = TypeVar("V")
+
+
+class SnapshotError(ValueError):
+    """The bytes are no snapshot this program can read.
+
+    Attributes:
+        newer: a newer version of the program wrote it.
+    """
+
+    def __init__(self, message: str, *, newer: bool = False) -> None:
+        super().__init__(message)
+        self.newer = newer
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    index: int
+    next_namespace_id: int
+    brokers: tuple[Broker, ...]
+    namespaces: tuple[Namespace, ...]
+    streams: tuple[Stream, ...]
+
+
+def digest(state: State) -> str:
+    """SHA-256 of the canonical form of `state`, 64 hexadecimal digits."""
+    return hashlib.sha256(_body(state)).hexdigest()
+
+
+def encode_snapshot(state: State) -> bytes:
+    """`state` as bytes; equal states give equal bytes."""
+    body = _body(state)
+    checksum = hashlib.sha256(body).hexdigest()
+    return b"bascule-metadata %d %s\n%s" % (SNAPSHOT_VERSION, checksum.encode(), body)
+
+
+def decode_snapshot(snapshot: bytes) -> State:
+    """The state in `snapshot`.
+
+    Raises:
+        SnapshotError: a newer program wrote it (`newer`), the checksum does not match, or it is no snapshot.
+    """
+    header, _, body = snapshot.partition(b"\n")
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise SnapshotError("the bytes are no metadata snapshot")
+    if int(found[1]) > SNAPSHOT_VERSION:
+        raise SnapshotError(f"the metadata snapshot has version {int(found[1])}, newer than this program", newer=True)
+    if hashlib.sha256(body).hexdigest().encode() != found[2]:
+        raise SnapshotError("the checksum of the metadata snapshot does not match")
+    try:
+        document = from_plain(_Document, parse(body))
+    except UnknownKeyError as error:
+        raise SnapshotError(f"the metadata snapshot has a field that is newer: {error}", newer=True) from error
+    except PlainError as error:
+        raise SnapshotError(f"the metadata snapshot is damaged: {error}") from error
+    return State(
+        index=document.index,
+        brokers={item.id: item for item in document.brokers},
+        namespaces={item.name: item for item in document.namespaces},
+        streams={item.key: item for item in document.streams},
+        next_namespace_id=document.next_namespace_id,
+    )
+
+
+def _body(state: State) -> bytes:
+    document = _Document(
+        index=state.index,
+        next_namespace_id=state.next_namespace_id,
+        brokers=_sorted(state.brokers.items()),
+        namespaces=_sorted(state.namespaces.items()),
+        streams=_sorted(state.streams.items()),
+    )
+    return canonical(to_plain(document))
+
+
+def _sorted(items: Iterable[tuple[Any, V]]) -> tuple[V, ...]:
+    return tuple(value for _, value in sorted(items, key=lambda item: item[0]))
