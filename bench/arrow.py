@@ -1,0 +1,41 @@
+"""Flight loads: filling a stream with DoPut, reading it with DoGet into pyarrow."""
+
+import json
+import time
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+EIGHT = ["stream", "partition", "offset", "timestamp", "key", "value", "subject", "headers"]
+ROWS = 10_000
+
+
+def fill(address: str, stream: str, size: int, rows: int) -> dict[str, Any]:
+    """Append `rows` records of `size` bytes in batches of 10,000; returns rows/s."""
+    values = pa.array([b"x" * size] * ROWS, pa.binary())
+    batch = pa.record_batch([values], names=["value"])
+    descriptor = flight.FlightDescriptor.for_command(json.dumps({"stream": stream, "partition": 0}).encode())
+    start = time.perf_counter()
+    with flight.FlightClient(f"grpc://{address}") as client:
+        writer, acks = client.do_put(descriptor, batch.schema)
+        with writer:
+            for _ in range(rows // ROWS):
+                writer.write_batch(batch)
+            writer.done_writing()
+            while acks.read() is not None:
+                pass
+    seconds = time.perf_counter() - start
+    count = rows // ROWS * ROWS
+    return {"count": count, "seconds": seconds, "rate": count / seconds}
+
+
+def flight_read(address: str, stream: str, columns: str) -> dict[str, Any]:
+    """Read the whole partition; returns rows/s."""
+    names = EIGHT if columns == "8 columns" else ["value"]
+    ticket = {"stream": stream, "partition": 0, "start": "earliest", "columns": names}
+    start = time.perf_counter()
+    with flight.FlightClient(f"grpc://{address}") as client:
+        rows = sum(chunk.data.num_rows for chunk in client.do_get(flight.Ticket(json.dumps(ticket).encode())))
+    seconds = time.perf_counter() - start
+    return {"count": rows, "seconds": seconds, "rate": rows / seconds}

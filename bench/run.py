@@ -1,0 +1,256 @@
+"""Measure everything the project claims, side by side with JetStream, and write `bench/results/`.
+
+Every figure is the median of three runs; peers run in the same session on the same machine; the disk's own sync time
+stands in every report. Run with `make bench`; `--only NAME` (repeatable) runs a part, `--quick` takes one short run each.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from arrow import fill, flight_read
+from processes import Broker, NatsServer, Watched
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+Figures = dict[str, Any]
+
+
+class Bench:
+    """One session: a working folder on the disk under test and the figures so far."""
+
+    def __init__(self, *, quick: bool, profile: str) -> None:
+        self.runs = 1 if quick else 3
+        self.seconds = 2 if quick else 8
+        self.count = 200_000 if quick else 1_000_000
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=ROOT))
+        self.driver = ROOT / "target" / profile / "bascule-bench-driver"
+        self.figures: dict[str, Figures] = {}
+
+    def drive(self, command: str, **arguments: object) -> Figures:
+        """One run of the load driver."""
+        words = [f"{key}={value}" for key, value in arguments.items()]
+        done = subprocess.run([self.driver, command, *words], capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise RuntimeError(f"{command} {' '.join(words)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def measure(self, name: str, watched: Watched | None, run: Callable[[], Figures]) -> None:
+        """Repeat, keep the median of each figure, and add what the server spent."""
+        rows: list[Figures] = []
+        for _ in range(self.runs):
+            before = watched.cpu_seconds() if watched else 0.0
+            row = run()
+            if watched:
+                row["server_cpu_seconds"] = watched.cpu_seconds() - before
+                row["server_cpu_us_each"] = row["server_cpu_seconds"] * 1e6 / max(1, row["count"])
+            rows.append(row)
+        median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        if watched:
+            median["server_peak_mib"] = watched.peak_mib()
+        self.figures[name] = median | {"runs": [row["rate"] for row in rows]}
+        extra = "".join(f", {key} {median[key]:.0f}" for key in ("p50_us", "p99_us") if key in median)
+        print(f"{name:42} {median['rate']:14,.0f} /s{extra}", flush=True)
+
+
+def disk(bench: Bench) -> None:
+    """The disk's own sync."""
+    bench.measure("disk sync 4 KiB", None, lambda: bench.drive("sync", dir=bench.folder))
+
+
+async def _create(address: str, name: str, subject: str) -> None:
+    from gufo.liftbridge.client import LiftbridgeClient
+
+    async with LiftbridgeClient([address]) as client:
+        await client.create_stream(name, subject=subject, wait_for_stream=True)
+
+
+async def _stored(address: str, name: str) -> int:
+    from gufo.liftbridge.client import LiftbridgeClient
+
+    async with LiftbridgeClient([address]) as client:
+        return (await client.get_partition_metadata(name, 0)).high_watermark + 1
+
+
+def liftbridge(bench: Bench) -> None:
+    """Publish and Subscribe, durable, on a standalone broker."""
+    start = time.perf_counter()
+    broker = Broker.start(bench.folder / "liftbridge")
+    ready = time.perf_counter() - start
+    try:
+        address = broker.ready["address"]
+        for name in ("unary", "async256", "async1024"):
+            asyncio.run(_create(address, name, f"bench.{name}"))
+        load = {"address": address, "seconds": bench.seconds}
+        for flight in (1, 64):
+            bench.measure(
+                f"publish unary, {flight} in flight",
+                broker,
+                lambda flight=flight: bench.drive("publish", stream="unary", in_flight=flight, **load),
+            )
+        for flight, size in ((512, 256), (4096, 256), (512, 1024)):
+            bench.measure(
+                f"publish async, {flight} in flight, {size} B",
+                broker,
+                lambda flight=flight, size=size: bench.drive(
+                    "publish-async", stream=f"async{size}", in_flight=flight, bytes=size, **load
+                ),
+            )
+        bench.measure(
+            "subscribe, stored",
+            broker,
+            lambda: bench.drive("subscribe", address=address, stream="async256", count=bench.count),
+        )
+        bench.figures["broker"] = {"ready_seconds": ready, "peak_mib": broker.peak_mib(), **broker.ready}
+    finally:
+        broker.stop()
+
+
+def ingest(bench: Bench) -> None:
+    """Plain NATS messages into a stream; nothing may be lost."""
+    broker = Broker.start(bench.folder / "ingest")
+    number = iter(range(100))
+
+    def once() -> Figures:
+        name = f"ingest{next(number)}"
+        asyncio.run(_create(broker.ready["address"], name, f"bench.{name}"))
+        count = 2 * bench.count
+        start = time.perf_counter()
+        sent = bench.drive("nats-publish", url=broker.ready["nats_url"], subject=f"bench.{name}", count=count)
+        have, limit = 0, time.monotonic() + 30
+        while have < count and time.monotonic() < limit:
+            have = asyncio.run(_stored(broker.ready["address"], name))
+        seconds = time.perf_counter() - start
+        return {
+            "count": have,
+            "lost": count - have,
+            "seconds": seconds,
+            "rate": have / seconds,
+            "sent_rate": sent["rate"],
+        }
+
+    try:
+        bench.measure("plain NATS to stored", broker, once)
+    finally:
+        broker.stop()
+
+
+def jetstream(bench: Bench) -> None:
+    """The peer, driven by the same program, on the same nats-server binary."""
+    for sync_always in (False, True):
+        mode = "sync always" if sync_always else "default"
+        server = NatsServer.start(bench.folder / f"jetstream-{sync_always}", sync_always=sync_always)
+        try:
+            common = {"url": server.url, "stream": "bench", "subject": "bench"}
+            bench.drive("jetstream-create", **common)
+            load = {**common, "in_flight": 512, "bytes": 256, "seconds": bench.seconds}
+            bench.measure(
+                f"JetStream publish async ({mode})", server, lambda load=load: bench.drive("jetstream-publish", **load)
+            )
+            if not sync_always:
+                count = min(
+                    bench.count, int(bench.figures[f"JetStream publish async ({mode})"]["count"] * bench.runs * 0.9)
+                )
+                for kind in ("push", "pull"):
+                    bench.measure(
+                        f"JetStream ordered consumer ({kind})",
+                        server,
+                        lambda kind=kind, count=count, common=common: bench.drive(
+                            "jetstream-consume", mode=kind, count=count, **common
+                        ),
+                    )
+        finally:
+            server.stop()
+
+
+def arrow(bench: Bench) -> None:
+    """Flight to pyarrow and Spark."""
+    broker = Broker.start(bench.folder / "arrow")
+    try:
+        address = broker.ready["address"]
+        for size, rows in ((100, 4 * bench.count), (1024, bench.count)):
+            name = f"arrow{size}"
+            asyncio.run(_create(address, name, f"bench.{name}"))
+            bench.measure(
+                f"Flight DoPut, {size} B",
+                broker,
+                lambda name=name, size=size, rows=rows: fill(address, name, size, rows // bench.runs),
+            )
+            for columns in ("8 columns", "value only"):
+                bench.measure(
+                    f"Flight DoGet to pyarrow, {columns}, {size} B",
+                    broker,
+                    lambda name=name, columns=columns: flight_read(address, name, columns),
+                )
+        done = subprocess.run(
+            [sys.executable, ROOT / "bench" / "spark_read.py", address, "arrow100", str(bench.runs)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=900,
+        )
+        for name, figures in json.loads(done.stdout.splitlines()[-1]).items():
+            bench.figures[name] = figures
+            print(f"{name:42} {figures['rate']:14,.0f} /s", flush=True)
+    finally:
+        broker.stop()
+
+
+PARTS = {"disk": disk, "liftbridge": liftbridge, "ingest": ingest, "jetstream": jetstream, "arrow": arrow}
+
+
+def _machine(profile: str) -> Figures:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "?",
+    )
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit.stdout.strip(),
+        "profile": profile,
+        "cores": os.cpu_count(),
+        "cpu": model,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def main() -> None:
+    """Run the parts and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=PARTS, help="run this part (repeatable); default all")
+    parser.add_argument(
+        "--quick", action="store_true", help="one short run of each: to see that it works, not to quote"
+    )
+    parser.add_argument("--profile", default="release", help="cargo profile of the driver: release or fast")
+    options = parser.parse_args()
+    bench = Bench(quick=options.quick, profile=options.profile)
+    try:
+        for name in options.only or PARTS:
+            PARTS[name](bench)
+            disk(bench)
+    finally:
+        shutil.rmtree(bench.folder, ignore_errors=True)
+    RESULTS.mkdir(exist_ok=True)
+    document = {"machine": _machine(options.profile), "figures": bench.figures}
+    name = "quick.json" if options.quick else f"{document['machine']['date'][:10]}-{document['machine']['commit']}.json"
+    (RESULTS / name).write_text(json.dumps(document, indent=1) + "\n")
+    print(f"bench: wrote bench/results/{name}")
+
+
+if __name__ == "__main__":
+    main()
