@@ -1,1 +1,33 @@
 //! The Liftbridge service: hot methods over raw bodies, admin methods forwarded to the control plane.
+//!
+//! Publish, PublishAsync and Subscribe are served on the HTTP/2 bodies themselves: many framed messages lie in one chunk,
+//! all complete frames of what has arrived are taken in at once, and acks and deliveries are written by hand. Every other
+//! method crosses to the control plane as raw bytes. Foreign words (stop positions, ack inboxes, asynchronous errors) exist
+//! only in this folder.
+//!
+//! * [`service`]: dispatch of `/proto.API/*`; [`health`]: `grpc.health.v1`.
+//! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
+//! * `route`, `refusal`: the checks before an append, in the order of the specification, and how each failure reads.
+//! * `publish`, `publish_async`, `acks`, `to_subject`: publishing.
+//! * `position`, `subscribe`, `subscription`: reading.
+//! * `forward`: everything else.
+mod acks;
+mod call;
+mod forward;
+mod frames;
+mod health;
+mod position;
+mod publish;
+mod publish_async;
+mod refusal;
+mod reply;
+mod route;
+mod service;
+mod subscribe;
+mod subscription;
+#[cfg(test)]
+mod tests;
+mod to_subject;
+
+pub use health::{HealthService, health};
+pub use service::{LiftbridgeService, service};

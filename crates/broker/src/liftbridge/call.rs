@@ -1,0 +1,118 @@
+//! What came with a call: its deadline, its peer, and the one message of a unary request.
+use super::frames::FrameReader;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::transport::server::TcpConnectInfo;
+
+/// Longest deadline that is told apart from none; keeps instants from overflowing.
+const LONGEST: Duration = Duration::from_hours(400 * 24);
+
+/// The parts of a request that the handlers look at besides its body.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// When the caller gives up; `None` = never.
+    pub(super) deadline: Option<Instant>,
+    /// `host:port`, or empty when unknown.
+    pub(super) peer: String,
+}
+impl Call {
+    /// Reads `grpc-timeout` (counted from now) and the address of the connection.
+    pub(super) fn new(request: &http::Request<Body>) -> Self {
+        let timeout = request
+            .headers()
+            .get("grpc-timeout")
+            .and_then(|value| parse_timeout(value.as_bytes()));
+        let peer = request
+            .extensions()
+            .get::<TcpConnectInfo>()
+            .and_then(TcpConnectInfo::remote_addr);
+        Self {
+            deadline: timeout.map(|timeout| Instant::now() + timeout.min(LONGEST)),
+            peer: peer.map(|address| address.to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// What is left until the deadline; zero when it has passed.
+    pub(super) fn remaining(&self) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Waits for `future`, at most until the deadline.
+    ///
+    /// # Errors
+    /// `DEADLINE_EXCEEDED` `context deadline exceeded`.
+    pub(super) async fn within<T>(&self, future: impl Future<Output = T>) -> Result<T, Status> {
+        match self.deadline {
+            None => Ok(future.await),
+            Some(deadline) => tokio::time::timeout_at(deadline, future)
+                .await
+                .map_err(|_| Status::deadline_exceeded("context deadline exceeded")),
+        }
+    }
+}
+
+/// `grpc-timeout`: at most eight digits and a unit out of `H M S m u n`. Anything else is no timeout.
+pub(super) fn parse_timeout(value: &[u8]) -> Option<Duration> {
+    let (&unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let count = digits
+        .iter()
+        .fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    Some(match unit {
+        b'H' => Duration::from_secs(count * 3600),
+        b'M' => Duration::from_secs(count * 60),
+        b'S' => Duration::from_secs(count),
+        b'm' => Duration::from_millis(count),
+        b'u' => Duration::from_micros(count),
+        b'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// The one message of a unary request, at most `max` bytes.
+///
+/// # Errors
+/// The status of the frame error; INTERNAL when there is not exactly one message or the body broke off.
+pub(super) async fn unary_message(mut body: Body, max: usize) -> Result<Bytes, Status> {
+    let mut frames = FrameReader::new(max);
+    let mut message = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|status| Status::cancelled(status.message()))?;
+        let Ok(mut chunk) = frame.into_data() else {
+            break;
+        };
+        while let Some(next) = frames.next(&mut chunk)? {
+            if message.replace(next).is_some() {
+                return Err(Status::internal(
+                    "grpc: a unary call carries exactly one message, got more",
+                ));
+            }
+        }
+    }
+    frames.end()?;
+    message
+        .ok_or_else(|| Status::internal("grpc: a unary call carries exactly one message, got none"))
+}
+
+/// How often idle streams look whether the broker still serves and whether the view changed their partition.
+pub(super) const PULSE: Duration = Duration::from_millis(500);
+
+/// What calls that are still open when the broker stops serving end with.
+pub(super) fn shutting_down() -> Status {
+    Status::unavailable("broker is shutting down")
+}
+
+/// A fresh ack inbox, `<namespace>.ack.<random>`.
+pub(super) fn new_inbox(namespace: &str) -> String {
+    // The standard library's hasher keys are the one source of randomness at hand; uniqueness is all that is asked of it.
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{namespace}.ack.{:016x}{:016x}", random(), random())
+}

@@ -1,0 +1,49 @@
+//! Methods that the control plane answers: raw message bytes there and back.
+use super::call::{Call, unary_message};
+use super::reply::{self, Reply};
+use crate::shared::SharedRef;
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+/// The methods that are forwarded.
+const METHODS: [&str; 12] = [
+    "CreateStream",
+    "DeleteStream",
+    "PauseStream",
+    "SetStreamReadonly",
+    "FetchMetadata",
+    "FetchPartitionMetadata",
+    "SetCursor",
+    "FetchCursor",
+    "JoinConsumerGroup",
+    "LeaveConsumerGroup",
+    "FetchConsumerGroupAssignments",
+    "ReportConsumerGroupCoordinator",
+];
+
+/// Hands the request to the control plane and frames its answer.
+///
+/// # Errors
+/// UNIMPLEMENTED for unknown methods; what the control plane answered; `DEADLINE_EXCEEDED`.
+pub(super) async fn forward(
+    shared: &SharedRef,
+    call: &Call,
+    method: &str,
+    body: Body,
+) -> Result<Reply, Status> {
+    if !METHODS.contains(&method) {
+        return Err(Status::unimplemented(format!(
+            "unknown method {method} for service proto.API"
+        )));
+    }
+    let request = unary_message(body, shared.limits.message_bytes);
+    let request = call.within(request).await??;
+    let name = format!("liftbridge/{method}");
+    let answer = shared
+        .events
+        .request(&name, request, &call.peer, call.remaining());
+    let answer = call.within(answer).await?;
+    answer
+        .map(|message| reply::message(&message))
+        .map_err(|refusal| Status::new(Code::from(refusal.code), refusal.message))
+}

@@ -1,0 +1,160 @@
+//! Unary `Publish` (§3.7): one record, appended directly.
+use super::acks::committed_fields;
+use super::call::{Call, new_inbox, unary_message};
+use super::refusal::Refusal;
+use super::reply::{self, Reply};
+use super::route::{AckContext, Destination, Route, split};
+use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
+use crate::shared::SharedRef;
+use bascule_wire::envelope::{self, MessageType};
+use bascule_wire::liftbridge::acks::AckFields;
+use bascule_wire::liftbridge::messages::{AckError, AckPolicy};
+use bascule_wire::liftbridge::publish::PublishView;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tonic::Status;
+use tonic::body::Body;
+
+/// What the partition says about the one record.
+type Outcome = Result<Committed, AppendError>;
+
+/// Appends one record. Waits for the commit only when the policy is not NONE and the call has a deadline; otherwise answers
+/// as soon as the append is queued.
+///
+/// # Errors
+/// The statuses of §3.7, in its order.
+pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Result<Reply, Status> {
+    let message = call
+        .within(unary_message(body, shared.limits.message_bytes))
+        .await??;
+    let received = message.len();
+    let view = PublishView::read(message).ok_or_else(|| {
+        Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
+    })?;
+    if view.stream.is_empty() {
+        return Err(Refusal::StreamMissing.status());
+    }
+    let route = Route::find(
+        &shared.view.load(),
+        &shared.broker_id,
+        &view.stream,
+        view.partition,
+    );
+    let destination = route
+        .check(view.ack_policy)
+        .map_err(|refusal| refusal.status())?
+        .clone();
+
+    let inbox = view.ack_inbox.clone();
+    let (record, ack) = split(view, received);
+    let (done, mut outcome) = oneshot::channel();
+    let append = Append {
+        payload: Payload::Records(vec![record]),
+        producer: None,
+        copy_to_nats: destination.copy_to_nats,
+        done: Box::new(move |result| {
+            // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.
+            let _ = done.send(result);
+        }),
+    };
+    if !inbox.is_empty() {
+        outcome = tell_inbox(shared, &destination, inbox.clone(), ack.clone(), outcome);
+    }
+    if ack.policy == AckPolicy::None as i32 || call.deadline.is_none() {
+        destination.partition.append(append).await;
+        return Ok(reply::message(&[]));
+    }
+    let outcome = call.within(async {
+        destination.partition.append(append).await;
+        outcome.await
+    });
+    let outcome = outcome
+        .await?
+        .map_err(|_| Status::internal("the append was dropped, its outcome is unknown"))?;
+    let committed = checked(outcome).map_err(|refusal| refusal.status())?;
+    let inbox = if inbox.is_empty() {
+        Bytes::from(new_inbox(&shared.namespace))
+    } else {
+        inbox
+    };
+    let mut frame = Vec::with_capacity(256);
+    let fields = committed_fields(&ack, &committed, committed.base_offset, &inbox);
+    destination
+        .template
+        .put_response_frame(&mut frame, &fields, false);
+    Ok(reply::framed(frame.into()))
+}
+
+/// A single record is either committed or refused.
+fn checked(outcome: Outcome) -> Result<Committed, Refusal> {
+    let committed = outcome.map_err(Refusal::Append)?;
+    match committed.rejected.first() {
+        Some(rejected) => Err(Refusal::Rejected(rejected.reason)),
+        None => Ok(committed),
+    }
+}
+
+/// Passes the outcome on, and sends the ack to the NATS inbox that the request named: its owner may be listening there
+/// instead of waiting for the call.
+fn tell_inbox(
+    shared: &SharedRef,
+    destination: &Arc<Destination>,
+    inbox: Bytes,
+    ack: AckContext,
+    outcome: oneshot::Receiver<Outcome>,
+) -> oneshot::Receiver<Outcome> {
+    let (pass_on, passed_on) = oneshot::channel();
+    let (shared, destination) = (shared.clone(), destination.clone());
+    tokio::spawn(async move {
+        let Ok(outcome) = outcome.await else { return };
+        let envelope = inbox_ack(&destination, &inbox, &ack, &outcome);
+        let _ = pass_on.send(outcome);
+        if let Some(envelope) = envelope {
+            let subject = String::from_utf8_lossy(&inbox);
+            if shared.nats.publish(&subject, None, envelope).await.is_ok() {
+                shared.statistics.nats_acks_sent.add(1);
+            }
+        }
+    });
+    passed_on
+}
+
+/// The enveloped ack for an inbox; `None` when none is due (success under NONE, or an unknown outcome).
+fn inbox_ack(
+    destination: &Destination,
+    inbox: &[u8],
+    ack: &AckContext,
+    outcome: &Outcome,
+) -> Option<Bytes> {
+    let committed = outcome.as_ref().ok()?;
+    let fields = match committed.rejected.first() {
+        None if ack.policy == AckPolicy::None as i32 => return None,
+        None => committed_fields(ack, committed, committed.base_offset, inbox),
+        Some(rejected) => rejected_fields(ack, committed, rejected.reason, inbox),
+    };
+    let mut payload = Vec::with_capacity(192);
+    destination.template.put_ack(&mut payload, &fields);
+    let mut out = Vec::with_capacity(8 + payload.len());
+    envelope::put(&mut out, MessageType::Ack, &payload, false);
+    Some(out.into())
+}
+
+/// An error ack: offset 0, and no commit time when the message was too large (§2.2).
+fn rejected_fields<'a>(
+    ack: &'a AckContext,
+    committed: &Committed,
+    reason: RejectReason,
+    ack_inbox: &'a [u8],
+) -> AckFields<'a> {
+    let (ack_error, commit_timestamp) = match reason {
+        RejectReason::TooLarge => (AckError::TooLarge, 0),
+        RejectReason::IncorrectOffset => (AckError::IncorrectOffset, committed.commit_timestamp),
+    };
+    AckFields {
+        offset: 0,
+        commit_timestamp,
+        ack_error: ack_error as i32,
+        ..committed_fields(ack, committed, 0, ack_inbox)
+    }
+}

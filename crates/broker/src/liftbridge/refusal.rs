@@ -1,0 +1,84 @@
+//! Why a publish was not stored, as unary calls and as asynchronous errors say it.
+use crate::partition::{AppendError, RejectReason};
+use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
+use tonic::{Code, Status};
+
+/// A failed check or append of one publish. The text is the same in both forms.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    /// Unary only: the name is empty.
+    #[error("no stream provided")]
+    StreamMissing,
+    /// No stream of this name.
+    #[error("no such stream: {0}")]
+    NoSuchStream(String),
+    /// No partition of this number.
+    #[error("no such partition: {0}")]
+    NoSuchPartition(i32),
+    /// Publishes are refused.
+    #[error("readonly partition: {0}")]
+    Readonly(i32),
+    /// Concurrency control needs an ack.
+    #[error("stream with concurrency control must have AckPolicy set")]
+    PolicyMissing,
+    /// Paused, or led by nobody here.
+    #[error("failed to resume stream: partition {0} is not open on this broker")]
+    NotOpen(i32),
+    /// The partition refused this one record.
+    #[error("{}", reject_text(*.0))]
+    Rejected(RejectReason),
+    /// Nothing of the append was taken, or its outcome is unknown.
+    #[error("failed to append: {0}")]
+    Append(AppendError),
+}
+
+fn reject_text(reason: RejectReason) -> &'static str {
+    match reason {
+        RejectReason::TooLarge => "message exceeds max replication size",
+        RejectReason::IncorrectOffset => "incorrect expected offset",
+    }
+}
+
+impl Refusal {
+    /// As a unary call answers it (§3.7).
+    pub(super) fn status(&self) -> Status {
+        Status::new(self.code(), self.to_string())
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::StreamMissing | Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => {
+                Code::InvalidArgument
+            }
+            Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
+            Self::Readonly(_) => Code::FailedPrecondition,
+            Self::NotOpen(_) => Code::Internal,
+            Self::Rejected(RejectReason::IncorrectOffset) => Code::Unknown,
+            Self::Append(error) => append_code(error),
+        }
+    }
+
+    /// As PublishAsync answers it (§3.8): a code of the asynchronous error, whose text is `to_string`.
+    pub(super) fn async_code(&self) -> i32 {
+        let code = match self {
+            Self::StreamMissing | Self::NoSuchStream(_) | Self::NoSuchPartition(_) => {
+                AsyncCode::NotFound
+            }
+            Self::Readonly(_) => AsyncCode::Readonly,
+            Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
+            Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
+            Self::NotOpen(_) | Self::Append(_) => AsyncCode::Internal,
+        };
+        code as i32
+    }
+}
+
+/// Retry here or elsewhere: UNAVAILABLE; make room first: `RESOURCE_EXHAUSTED`; otherwise the outcome or the cause is ours.
+fn append_code(error: &AppendError) -> Code {
+    match error {
+        AppendError::NotLeader | AppendError::Closed | AppendError::Busy => Code::Unavailable,
+        AppendError::Full => Code::ResourceExhausted,
+        AppendError::Sequence(_) => Code::FailedPrecondition,
+        _ => Code::Internal,
+    }
+}

@@ -1,0 +1,196 @@
+//! From a stream and partition number to the place an append goes, with the checks before it in their order.
+use super::refusal::Refusal;
+use crate::partition::{IncomingRecord, Partition};
+use crate::shared::SharedRef;
+use crate::view::{DEFAULT_NAMESPACE, View};
+use bascule_wire::liftbridge::acks::AckTemplate;
+use bascule_wire::liftbridge::messages::AckPolicy;
+use bascule_wire::liftbridge::publish::PublishView;
+use bytes::Bytes;
+use std::sync::{Arc, Weak};
+
+/// Most partitions remembered for one call; beyond it the memory starts anew.
+const REMEMBERED: usize = 1024;
+
+/// Where accepted publishes of one partition go, and how their acks begin.
+#[derive(Debug)]
+pub(super) struct Destination {
+    pub(super) partition: Partition,
+    pub(super) template: AckTemplate,
+    /// Whether NATS gets a copy: not for streams without a subject, and not for wildcards, where no one subject is meant.
+    pub(super) copy_to_nats: bool,
+}
+
+/// One partition as publishes see it under one view. Looked up once, then asked for every message.
+#[derive(Debug)]
+pub(super) struct Route {
+    stream: Bytes,
+    number: i32,
+    /// Steps up to and including *read-only*, which hold for every message alike.
+    refusal: Option<Refusal>,
+    concurrency_control: bool,
+    /// `None`: paused, or not led here.
+    destination: Option<Arc<Destination>>,
+}
+impl Route {
+    /// Looks a partition up. `stream` is valid UTF-8 (checked by the codec).
+    pub(super) fn find(view: &View, broker_id: &str, stream: &[u8], number: i32) -> Self {
+        let mut route = Self {
+            stream: Bytes::copy_from_slice(stream),
+            number,
+            refusal: None,
+            concurrency_control: false,
+            destination: None,
+        };
+        let name = String::from_utf8_lossy(stream);
+        let Some(stream_view) = view.stream(DEFAULT_NAMESPACE, &name) else {
+            route.refusal = Some(Refusal::NoSuchStream(name.into_owned()));
+            return route;
+        };
+        let Some(partition) = stream_view.partition(number) else {
+            route.refusal = Some(Refusal::NoSuchPartition(number));
+            return route;
+        };
+        if partition.readonly {
+            route.refusal = Some(Refusal::Readonly(number));
+            return route;
+        }
+        route.concurrency_control = stream_view.concurrency_control;
+        if partition.leader == broker_id && !partition.paused {
+            route.destination = partition
+                .handle
+                .clone()
+                .map(|handle| Arc::new(Destination::new(handle)));
+        }
+        route
+    }
+
+    /// Whether this is the route of a message's stream and partition.
+    pub(super) fn is_for(&self, stream: &[u8], number: i32) -> bool {
+        self.number == number && self.stream == stream
+    }
+
+    /// The checks of §3.7 and §3.8 in their order.
+    ///
+    /// # Errors
+    /// The first that fails.
+    pub(super) fn check(&self, ack_policy: i32) -> Result<&Arc<Destination>, Refusal> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        if self.concurrency_control && ack_policy == AckPolicy::None as i32 {
+            return Err(Refusal::PolicyMissing);
+        }
+        self.destination
+            .as_ref()
+            .ok_or(Refusal::NotOpen(self.number))
+    }
+}
+
+/// The routes that one PublishAsync call uses, looked up anew when the view was swapped.
+#[derive(Debug)]
+pub(super) struct Routes {
+    shared: SharedRef,
+    /// Which view the routes come from; weak, so that an idle call keeps no closed partition alive.
+    view: Weak<View>,
+    found: Vec<Route>,
+    last: usize,
+}
+impl Routes {
+    /// Nothing remembered.
+    pub(super) fn new(shared: &SharedRef) -> Self {
+        Self {
+            shared: shared.clone(),
+            view: Weak::new(),
+            found: Vec::new(),
+            last: 0,
+        }
+    }
+
+    /// Forgets everything when the view was swapped. Call before each group of messages, and now and then while idle.
+    pub(super) fn refresh(&mut self) {
+        let view = self.shared.view.load();
+        if !std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
+            self.view = Arc::downgrade(&view);
+            self.found.clear();
+        }
+    }
+
+    /// The route of a message.
+    pub(super) fn find(&mut self, stream: &[u8], number: i32) -> &Route {
+        if !self
+            .found
+            .get(self.last)
+            .is_some_and(|route| route.is_for(stream, number))
+        {
+            self.last = self.position(stream, number);
+        }
+        &self.found[self.last]
+    }
+
+    fn position(&mut self, stream: &[u8], number: i32) -> usize {
+        if let Some(position) = self
+            .found
+            .iter()
+            .position(|route| route.is_for(stream, number))
+        {
+            return position;
+        }
+        if self.found.len() >= REMEMBERED {
+            self.found.clear();
+        }
+        self.found.push(Route::find(
+            &self.shared.view.load(),
+            &self.shared.broker_id,
+            stream,
+            number,
+        ));
+        self.found.len() - 1
+    }
+}
+
+impl Destination {
+    fn new(partition: Partition) -> Self {
+        let identity = partition.identity();
+        let template =
+            AckTemplate::new(&identity.stream, &identity.base_subject, &identity.subject);
+        let copy_to_nats =
+            !identity.base_subject.is_empty() && !has_wildcard(&identity.base_subject);
+        Self {
+            partition,
+            template,
+            copy_to_nats,
+        }
+    }
+}
+
+/// Whether a NATS subject has a wildcard token.
+fn has_wildcard(subject: &str) -> bool {
+    subject.split('.').any(|token| token == "*" || token == ">")
+}
+
+/// What an ack says besides the place of the record.
+#[derive(Clone, Debug)]
+pub(super) struct AckContext {
+    pub(super) correlation_id: Bytes,
+    pub(super) policy: i32,
+}
+
+/// Splits a request into what is stored and what its ack needs. `received_bytes` is the length of the message.
+pub(super) fn split(view: PublishView, received_bytes: usize) -> (IncomingRecord, AckContext) {
+    let record = IncomingRecord {
+        key: view.key,
+        value: Some(view.value),
+        headers: view.headers,
+        expected_offset: view.expected_offset,
+        received_bytes: u32::try_from(received_bytes).unwrap_or(u32::MAX),
+        ..IncomingRecord::default()
+    };
+    (
+        record,
+        AckContext {
+            correlation_id: view.correlation_id,
+            policy: view.ack_policy,
+        },
+    )
+}

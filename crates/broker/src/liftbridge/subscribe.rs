@@ -1,0 +1,155 @@
+//! `Subscribe` (§3.5): the checks and the handshake.
+use super::call::{Call, unary_message};
+use super::frames::frame;
+use super::position::resolve;
+use super::reply::{self, Reply};
+use super::subscription::Subscription;
+use crate::partition::Partition;
+use crate::shared::{Shared, SharedRef};
+use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
+use bascule_wire::liftbridge::messages::SubscribeRequest;
+use bytes::Bytes;
+use futures_util::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use prost::Message as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tonic::Status;
+use tonic::body::Body;
+
+/// Opens a subscription: the steps in their order, then one empty message, then records until the stream ends.
+///
+/// # Errors
+/// The statuses of §3.5; `RESOURCE_EXHAUSTED` when `limits.subscriptions` are open.
+pub(super) async fn subscribe(
+    shared: &SharedRef,
+    call: &Call,
+    body: Body,
+) -> Result<Reply, Status> {
+    let message = call
+        .within(unary_message(body, shared.limits.message_bytes))
+        .await??;
+    let request = SubscribeRequest::decode(message)
+        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    let (stream, number) = find(shared, &request)?;
+    let partition_view = stream.partition(number).ok_or_else(no_such_partition)?;
+    let partition = readable(&request, partition_view)?;
+    let slot = Slot::take(shared)?;
+    let range = call
+        .within(resolve(
+            &request,
+            &partition.reader(),
+            partition_view.readonly,
+        ))
+        .await??;
+    let subscription = Subscription::new(shared, slot, partition, range, call.deadline);
+    Ok(reply::with_body(StreamBody::new(frames(subscription))))
+}
+
+fn no_such_partition() -> Status {
+    Status::not_found("No such partition")
+}
+
+/// Steps 1 to 3: the request is sound, the partition exists, this broker leads it.
+fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>, i32), Status> {
+    let group = request
+        .consumer
+        .as_ref()
+        .filter(|consumer| !consumer.group_id.is_empty());
+    if group.is_some_and(|consumer| consumer.consumer_id.is_empty()) {
+        return Err(Status::invalid_argument(
+            "Consumer id cannot be empty when group id is provided",
+        ));
+    }
+    let view = shared.view.load();
+    let stream = view
+        .stream(DEFAULT_NAMESPACE, &request.stream)
+        .ok_or_else(no_such_partition)?;
+    let partition = stream
+        .partition(request.partition)
+        .ok_or_else(no_such_partition)?;
+    if partition.leader != shared.broker_id {
+        if request.read_isr_replica && group.is_some() {
+            return Err(Status::invalid_argument(
+                "Consumer groups not compatible with ReadISRReplica",
+            ));
+        }
+        return Err(Status::failed_precondition("Server not partition leader"));
+    }
+    if group.is_some() {
+        return Err(Status::unimplemented(
+            "subscribing as a member of a consumer group is not supported yet",
+        ));
+    }
+    if request.reverse {
+        return Err(Status::unimplemented(
+            "subscribing in reverse is not supported yet",
+        ));
+    }
+    Ok((stream.clone(), request.partition))
+}
+
+/// Step 4, and a uniform answer for paused partitions.
+fn readable<'a>(
+    request: &SubscribeRequest,
+    partition: &'a PartitionView,
+) -> Result<&'a Partition, Status> {
+    match &partition.handle {
+        Some(handle) if !partition.paused => Ok(handle),
+        _ if request.resume => Err(Status::internal(format!(
+            "Failed to resume stream: partition {} is not open on this broker",
+            partition.number
+        ))),
+        _ => Err(Status::failed_precondition("commit log was closed")),
+    }
+}
+
+/// One of `limits.subscriptions`, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Slot(SharedRef);
+impl Slot {
+    fn take(shared: &SharedRef) -> Result<Self, Status> {
+        let limit = shared.limits.subscriptions;
+        let slot = Self(shared.clone());
+        let before = shared.open_subscriptions.fetch_add(1, Ordering::Relaxed);
+        shared.statistics.subscriptions_open.add(1);
+        if before >= i64::try_from(limit).unwrap_or(i64::MAX) {
+            return Err(Status::resource_exhausted(format!(
+                "limits.subscriptions ({limit}) subscriptions are open"
+            )));
+        }
+        Ok(slot)
+    }
+}
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.open_subscriptions.fetch_sub(1, Ordering::Relaxed);
+        self.0.statistics.subscriptions_open.sub(1);
+    }
+}
+
+/// What the response body yields next.
+enum Next {
+    Handshake(Subscription),
+    Records(Subscription),
+    Nothing,
+}
+
+/// Handshake, chunks of frames, trailers. Pulled by HTTP/2 when there is room: at most one chunk waits.
+fn frames(
+    subscription: Subscription,
+) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
+    stream::unfold(Next::Handshake(subscription), |next| async move {
+        match next {
+            Next::Handshake(subscription) => {
+                Some((Ok(Frame::data(frame(&[]))), Next::Records(subscription)))
+            }
+            Next::Records(mut subscription) => Some(match subscription.next_chunk().await {
+                Ok(chunk) => (Ok(Frame::data(chunk)), Next::Records(subscription)),
+                Err(status) => (Ok(Frame::trailers(reply::trailers(&status))), Next::Nothing),
+            }),
+            Next::Nothing => None,
+        }
+    })
+}

@@ -1,0 +1,277 @@
+//! A running subscription: committed records of one partition as chunks of frames, until it ends.
+//!
+//! Owns one chunk being written (64 KiB, or one larger message) and one read of the log (256 KiB, or one larger batch).
+//! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
+use super::call::{PULSE, shutting_down};
+use super::position::Range;
+use super::subscribe::Slot;
+use crate::partition::{EndReason, Partition};
+use crate::shared::SharedRef;
+use crate::view::PartitionView;
+use bascule_log::{Cursor, ReadError, ReadMode};
+use bascule_record::{Batch, Batches, DamageError};
+use bascule_wire::liftbridge::delivery::DeliveryEncoder;
+use bytes::Bytes;
+use std::sync::atomic::Ordering;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::Status;
+
+/// Frames are gathered up to about this many bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes asked of the log at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// See the module.
+pub(super) struct Subscription {
+    shared: SharedRef,
+    partition: Partition,
+    high_watermark: watch::Receiver<u64>,
+    /// `None` only while a blocking read has it.
+    cursor: Option<Cursor>,
+    encoder: DeliveryEncoder,
+    /// The high watermark that the last reads were bounded by, exclusive.
+    committed: u64,
+    /// Next offset to deliver.
+    position: u64,
+    /// Last offset to deliver, inclusive.
+    stop: Option<u64>,
+    /// Batches read and not yet looked into.
+    fetched: Batches,
+    /// The batch being delivered, and its next record.
+    batch: Option<(Batch, usize)>,
+    chunk_bytes: usize,
+    deadline: Option<Instant>,
+    _slot: Slot,
+}
+
+/// What writing frames came to.
+enum Written {
+    /// The chunk has enough.
+    Full,
+    /// Nothing is left in memory that may be delivered now.
+    NeedsMore,
+}
+
+impl Subscription {
+    /// Begins at `range.start`.
+    pub(super) fn new(
+        shared: &SharedRef,
+        slot: Slot,
+        partition: &Partition,
+        range: Range,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let identity = partition.identity();
+        Self {
+            shared: shared.clone(),
+            high_watermark: partition.watch(),
+            cursor: Some(partition.reader().cursor(range.start)),
+            encoder: DeliveryEncoder::new(
+                &identity.stream,
+                identity.number as i32,
+                &identity.subject,
+            ),
+            committed: 0,
+            position: range.start,
+            stop: range.stop,
+            fetched: Batches::new(Bytes::new()),
+            batch: None,
+            chunk_bytes: CHUNK_BYTES.min(shared.limits.subscription_bytes).max(1),
+            deadline,
+            partition: partition.clone(),
+            _slot: slot,
+        }
+    }
+
+    /// The next frames, one or more. Waits for commits.
+    ///
+    /// # Errors
+    /// The status that the stream ends with (§3.5, end of stream).
+    pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
+        // A subscriber that keeps up must not keep a thread of the runtime to itself.
+        tokio::task::coop::consume_budget().await;
+        let mut out = Vec::new();
+        loop {
+            let limit = self.limit();
+            if let Written::Full = self.write(&mut out, limit)? {
+                return Ok(out.into());
+            }
+            match self.fetch(limit, ReadMode::NoWait) {
+                Ok(true) => {}
+                Ok(false) | Err(ReadError::WouldBlock) if !out.is_empty() => return Ok(out.into()),
+                Ok(false) => self.wait().await?,
+                Err(ReadError::WouldBlock) => self.fetch_blocking(limit).await?,
+                // What was gathered is delivered first; the next call meets the error again.
+                Err(_) if !out.is_empty() => return Ok(out.into()),
+                Err(error) => return Err(self.read_failed(&error)),
+            }
+        }
+    }
+
+    /// End of what may be delivered now, exclusive.
+    fn limit(&mut self) -> u64 {
+        self.committed = *self.high_watermark.borrow_and_update();
+        self.stop.map_or(self.committed, |stop| {
+            self.committed.min(stop.saturating_add(1))
+        })
+    }
+
+    /// Writes frames of records below `limit` from what is in memory.
+    fn write(&mut self, out: &mut Vec<u8>, limit: u64) -> Result<Written, Status> {
+        loop {
+            let Some((batch, next)) = &mut self.batch else {
+                match self.fetched.next() {
+                    Some(bytes) => self.open_batch(bytes)?,
+                    None => return Ok(Written::NeedsMore),
+                }
+                continue;
+            };
+            if *next >= batch.len() {
+                let header = batch.header();
+                self.position = self
+                    .position
+                    .max(header.base_offset + u64::from(header.span));
+                self.batch = None;
+                continue;
+            }
+            let end = batch.seek(limit);
+            if *next >= end {
+                return Ok(Written::NeedsMore);
+            }
+            if out.capacity() == 0 {
+                out.reserve(self.chunk_bytes + (self.chunk_bytes >> 4));
+            }
+            let written = self
+                .encoder
+                .put_frames(out, batch, *next, end, self.chunk_bytes);
+            self.shared
+                .statistics
+                .records_delivered
+                .add((written - *next) as u64);
+            if let Some(last) = written.checked_sub(1) {
+                self.position = batch.offset(last) + 1;
+            }
+            *next = written;
+            if out.len() >= self.chunk_bytes {
+                return Ok(Written::Full);
+            }
+        }
+    }
+
+    fn open_batch(&mut self, bytes: Result<Bytes, DamageError>) -> Result<(), Status> {
+        let batch = bytes
+            .and_then(|bytes| Batch::read(&bytes))
+            .map_err(|error| self.damaged(&error))?;
+        let first = batch.seek(self.position);
+        self.batch = Some((batch, first));
+        Ok(())
+    }
+
+    fn damaged(&self, error: &DamageError) -> Status {
+        Status::data_loss(format!(
+            "batch at or after offset {} is damaged: {error}",
+            self.position
+        ))
+    }
+
+    /// Reads on, below `limit`; false when there is nothing (yet). A batch in memory comes first.
+    fn fetch(&mut self, limit: u64, mode: ReadMode) -> Result<bool, ReadError> {
+        if self.batch.is_some() || self.position >= limit {
+            return Ok(false);
+        }
+        let cursor = self.cursor.as_mut().ok_or(ReadError::Closed)?;
+        let Some(bytes) = cursor.next(limit, READ_BYTES, mode)? else {
+            return Ok(false);
+        };
+        self.fetched = Batches::new(bytes);
+        Ok(true)
+    }
+
+    /// The same on a thread that may wait for the disk.
+    async fn fetch_blocking(&mut self, limit: u64) -> Result<(), Status> {
+        let Some(mut cursor) = self.cursor.take() else {
+            return Err(Status::internal("an earlier read of the log failed"));
+        };
+        let read = tokio::task::spawn_blocking(move || {
+            let bytes = cursor.next(limit, READ_BYTES, ReadMode::Blocking);
+            (cursor, bytes)
+        });
+        let (cursor, bytes) = read
+            .await
+            .map_err(|error| Status::internal(format!("reading the log failed: {error}")))?;
+        self.cursor = Some(cursor);
+        let bytes = bytes.map_err(|error| self.read_failed(&error))?;
+        self.fetched = Batches::new(bytes.unwrap_or_default());
+        Ok(())
+    }
+
+    fn read_failed(&self, error: &ReadError) -> Status {
+        match error {
+            ReadError::Closed => self.ended(),
+            ReadError::Damaged { .. } => Status::data_loss(error.to_string()),
+            _ => Status::internal(format!("reading the log failed: {error}")),
+        }
+    }
+
+    /// Waits until more is committed than was delivered.
+    async fn wait(&mut self) -> Result<(), Status> {
+        if let Some(stop) = self.stop
+            && (self.position > stop || self.committed > stop)
+        {
+            // Also when compaction or retention removed the last of the range.
+            return Err(Status::resource_exhausted("Stop offset reached"));
+        }
+        if self.high_watermark.has_changed().is_err() {
+            return Err(self.ended());
+        }
+        if !self.shared.serving.load(Ordering::Relaxed) {
+            return Err(shutting_down());
+        }
+        if self.position >= self.partition.reader().log_end() && self.is_readonly() {
+            return Err(Status::resource_exhausted("End of readonly partition"));
+        }
+        self.idle().await
+    }
+
+    /// Until the next commit, pulse, or deadline.
+    async fn idle(&mut self) -> Result<(), Status> {
+        let pulse = Instant::now() + PULSE;
+        let until = self.deadline.map_or(pulse, |deadline| deadline.min(pulse));
+        match tokio::time::timeout_at(until, self.high_watermark.changed()).await {
+            Ok(Err(_)) => Err(self.ended()),
+            Err(_)
+                if self
+                    .deadline
+                    .is_some_and(|deadline| deadline <= Instant::now()) =>
+            {
+                Err(Status::deadline_exceeded("context deadline exceeded"))
+            }
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
+    }
+
+    /// What the view of now says about this creation of the partition.
+    fn is_readonly(&self) -> bool {
+        let identity = self.partition.identity();
+        let view = self.shared.view.load();
+        let partition: Option<&PartitionView> = view
+            .stream(&identity.namespace, &identity.stream)
+            .and_then(|stream| stream.partition(identity.number as i32));
+        partition.is_some_and(|partition| {
+            partition.incarnation == identity.incarnation && partition.readonly
+        })
+    }
+
+    /// The status of a partition that is no longer served.
+    fn ended(&self) -> Status {
+        match self.partition.end() {
+            EndReason::Deleted => Status::not_found("commit log was deleted"),
+            EndReason::Paused => Status::failed_precondition("commit log was closed"),
+            EndReason::Open | EndReason::Closed if !self.shared.serving.load(Ordering::Relaxed) => {
+                shutting_down()
+            }
+            EndReason::Open | EndReason::Closed => Status::internal("commit log was closed"),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of the Liftbridge service.
+mod framing;
+mod positions;

@@ -1,0 +1,84 @@
+//! `PublishToSubject` (§3.9): an envelope to exactly one NATS subject; nothing else is checked.
+use super::call::{Call, new_inbox, unary_message};
+use super::reply::{self, Reply};
+use crate::shared::SharedRef;
+use bascule_wire::envelope::{self, MessageType};
+use bascule_wire::liftbridge::messages::{
+    Ack, AckPolicy, Message, PublishToSubjectRequest, PublishToSubjectResponse,
+};
+use bytes::Bytes;
+use prost::Message as _;
+use tonic::Status;
+use tonic::body::Body;
+
+/// Publishes, and waits for the first ack when the policy is not NONE and the call has a deadline.
+///
+/// # Errors
+/// INTERNAL for malformed requests and acks; UNKNOWN when NATS refuses; `DEADLINE_EXCEEDED`.
+pub(super) async fn publish_to_subject(
+    shared: &SharedRef,
+    call: &Call,
+    body: Body,
+) -> Result<Reply, Status> {
+    let message = call
+        .within(unary_message(body, shared.limits.message_bytes))
+        .await??;
+    let mut request = PublishToSubjectRequest::decode(message)
+        .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    if request.ack_inbox.is_empty() {
+        request.ack_inbox = new_inbox(&shared.namespace);
+    }
+    let (subject, inbox, policy) = (
+        request.subject.clone(),
+        request.ack_inbox.clone(),
+        request.ack_policy,
+    );
+    let payload = enveloped(request);
+    if policy == AckPolicy::None as i32 || call.deadline.is_none() {
+        let sent = call
+            .within(shared.nats.publish(&subject, None, payload))
+            .await?;
+        sent.map_err(|reason| not_sent(&reason))?;
+        return Ok(reply::message(&[]));
+    }
+    let ack = call
+        .within(shared.nats.publish_and_wait(&subject, payload, &inbox))
+        .await?;
+    let ack = read_ack(&ack.map_err(|reason| not_sent(&reason))?)?;
+    Ok(reply::message(
+        &PublishToSubjectResponse { ack: Some(ack) }.encode_to_vec(),
+    ))
+}
+
+fn not_sent(reason: &str) -> Status {
+    Status::unknown(format!("failed to publish to NATS: {reason}"))
+}
+
+/// The Publish envelope of a request. Its expected offset is 0.
+fn enveloped(request: PublishToSubjectRequest) -> Bytes {
+    let message = Message {
+        key: request.key,
+        value: request.value,
+        subject: request.subject,
+        headers: request.headers,
+        ack_inbox: request.ack_inbox,
+        correlation_id: request.correlation_id,
+        ack_policy: request.ack_policy,
+        ..Message::default()
+    };
+    let mut out = Vec::new();
+    envelope::put(
+        &mut out,
+        MessageType::Publish,
+        &message.encode_to_vec(),
+        false,
+    );
+    out.into()
+}
+
+fn read_ack(envelope: &Bytes) -> Result<Ack, Status> {
+    let payload = envelope::open(envelope, MessageType::Ack)
+        .map_err(|error| Status::internal(format!("invalid ack on the inbox: {error}")))?;
+    Ack::decode(payload)
+        .map_err(|error| Status::internal(format!("invalid ack on the inbox: {error}")))
+}
