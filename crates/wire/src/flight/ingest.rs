@@ -1,1 +1,312 @@
-//! See the module above.
+//! Record batches sent by clients, taken apart into records.
+//!
+//! | Column | Type | Becomes |
+//! |---|---|---|
+//! | `value` (required) | binary or text, any layout | value; null = a tombstone |
+//! | `key` | binary or text, any layout | key; null or empty = none |
+//! | `headers` | list or map of (`key` text, `value` binary or text) | headers with text keys and raw values; null = none |
+//! | `subject` | text | subject; null = the partition's own; wildcards are refused |
+//! | `timestamp` | timestamp, any unit and zone | origin time; null = none |
+//! | `stream`, `partition` | text, integer | must say in every row what the request says |
+//!
+//! Names are compared without regard to case. Any other column is refused by name, so that nothing is lost silently.
+use super::values::{self, Bytes, Headers, Text, Times};
+use crate::subject::is_publish_subject;
+use arrow_array::RecordBatch;
+use bascule_record::{
+    BatchBuilder, BuildError, Codec, HeaderEntry, Producer, RecordRef, SealedBatch,
+};
+
+/// Columns a client may send.
+const ACCEPTED: [&str; 7] = [
+    "value",
+    "key",
+    "headers",
+    "subject",
+    "timestamp",
+    "stream",
+    "partition",
+];
+/// Kind of header keys that are text.
+const TEXT_KEY: u8 = 2;
+/// Kind of header values that are raw bytes.
+const RAW_VALUE: u8 = 1;
+
+/// Where the rows go, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct IngestTarget<'a> {
+    /// Stream that the request names.
+    pub stream: &'a str,
+    /// Partition that the request names.
+    pub partition: i32,
+    /// The partition's own subject, if it has one.
+    pub subject: Option<&'a str>,
+    /// Receipt time of all rows, ns since 1970.
+    pub now: i64,
+    /// How batches are compressed.
+    pub codec: Codec,
+    /// Idempotent producer; its sequence is that of the first row and grows by one with every row.
+    pub producer: Option<Producer>,
+}
+
+/// The columns of a record batch, bound by name and type.
+#[derive(Debug)]
+pub struct Ingest<'a> {
+    rows: usize,
+    value: Bytes<'a>,
+    key: Option<Bytes<'a>>,
+    headers: Option<Headers<'a>>,
+    subject: Option<Text<'a>>,
+    timestamp: Option<Times<'a>>,
+}
+
+impl<'a> Ingest<'a> {
+    /// Binds the columns of `rows`.
+    ///
+    /// # Errors
+    /// [`IngestError`] that names the column: not accepted, sent twice, of another type, missing, or (for `stream` and
+    /// `partition`) with a row that says something else than `stream` and `partition` here.
+    pub fn bind(rows: &'a RecordBatch, stream: &str, partition: i32) -> Result<Self, IngestError> {
+        let columns = Columns::find(rows)?;
+        if let Some(column) = columns.get("stream") {
+            let names = Text::named(column, "stream")?;
+            check_constant("stream", stream, rows.num_rows(), |row| {
+                names.at(row).map(str::to_owned)
+            })?;
+        }
+        if let Some(column) = columns.get("partition") {
+            let numbers = values::integers(column, "partition")?;
+            check_constant(
+                "partition",
+                &partition.to_string(),
+                rows.num_rows(),
+                |row| numbers(row).map(|n| n.to_string()),
+            )?;
+        }
+        let value = columns.get("value").ok_or(IngestError::NoValue)?;
+        Ok(Self {
+            rows: rows.num_rows(),
+            value: Bytes::any(value, "value")?,
+            key: columns
+                .get("key")
+                .map(|column| Bytes::any(column, "key"))
+                .transpose()?,
+            headers: columns.get("headers").map(Headers::bind).transpose()?,
+            subject: columns
+                .get("subject")
+                .map(|column| Text::named(column, "subject"))
+                .transpose()?,
+            timestamp: columns.get("timestamp").map(Times::bind).transpose()?,
+        })
+    }
+
+    /// Rows to be pushed.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Pushes rows from `from` on until `builder` is full; returns the first row not pushed. All get the receipt time `now`.
+    ///
+    /// # Errors
+    /// [`IngestError`] that names the column or row. Rows before it stay in `builder`.
+    pub fn push(
+        &self,
+        builder: &mut BatchBuilder,
+        from: usize,
+        now: i64,
+    ) -> Result<usize, IngestError> {
+        let mut headers = Vec::new();
+        let mut checked = None;
+        for row in from..self.rows {
+            headers.clear();
+            if let Some(column) = &self.headers {
+                column.each(row, |key, value| {
+                    headers.push(HeaderEntry {
+                        key_kind: TEXT_KEY,
+                        key,
+                        value_kind: RAW_VALUE,
+                        value,
+                    });
+                })?;
+            }
+            let subject = self.subject.as_ref().and_then(|subjects| subjects.at(row));
+            // Subjects come in runs: each is checked once per run.
+            if subject != checked {
+                check_subject(subject, row)?;
+                checked = subject;
+            }
+            let record = RecordRef {
+                timestamp: now,
+                origin_time: self
+                    .timestamp
+                    .as_ref()
+                    .map_or(Ok(None), |times| times.at(row))?,
+                id: 0,
+                key: self.key.as_ref().and_then(|keys| keys.at(row)),
+                value: self.value.at(row),
+                headers: &headers,
+                subject,
+                reply: "",
+            };
+            match builder.push(&record) {
+                Ok(()) => {}
+                Err(BuildError::Full) if !builder.is_empty() => return Ok(row),
+                Err(cause) => return Err(IngestError::Record { row, cause }),
+            }
+        }
+        Ok(self.rows)
+    }
+}
+
+/// Takes `rows` apart and seals them into as few batches as the limits of `builder` allow. With a producer each batch
+/// carries the sequence of its first row; the same rows and limits always give the same batches. `builder` must be empty
+/// before and is empty after, also after an error.
+///
+/// # Errors
+/// [`IngestError`]; then nothing was sealed.
+pub fn ingest(
+    rows: &RecordBatch,
+    target: &IngestTarget<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<Vec<SealedBatch>, IngestError> {
+    let bound = Ingest::bind(rows, target.stream, target.partition)?;
+    let mut sealed = Vec::new();
+    let mut row = 0;
+    while row < bound.rows() {
+        let pushed = bound.push(builder, row, target.now);
+        let producer = target.producer.map(|producer| Producer {
+            base_sequence: producer.base_sequence.wrapping_add(row as u32),
+            ..producer
+        });
+        // Sealed in any case: that is what empties the builder.
+        let batch = builder.seal(target.codec, producer, target.subject);
+        row = pushed?;
+        sealed.extend(batch);
+    }
+    Ok(sealed)
+}
+
+fn check_subject(subject: Option<&str>, row: usize) -> Result<(), IngestError> {
+    match subject {
+        Some(subject) if !is_publish_subject(subject) => Err(IngestError::Subject {
+            row,
+            subject: subject.to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn check_constant(
+    column: &'static str,
+    expected: &str,
+    rows: usize,
+    at: impl Fn(usize) -> Option<String>,
+) -> Result<(), IngestError> {
+    for row in 0..rows {
+        let found = at(row);
+        if found.as_deref() != Some(expected) {
+            let found = found.unwrap_or_else(|| "null".to_owned());
+            return Err(IngestError::Elsewhere {
+                column,
+                row,
+                found,
+                expected: expected.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The accepted columns that a batch has.
+struct Columns<'a>([Option<&'a arrow_array::ArrayRef>; ACCEPTED.len()]);
+
+impl<'a> Columns<'a> {
+    fn find(rows: &'a RecordBatch) -> Result<Self, IngestError> {
+        let mut found = [None; ACCEPTED.len()];
+        for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+            let place = ACCEPTED
+                .iter()
+                .position(|name| name.eq_ignore_ascii_case(field.name()));
+            let slot = place.and_then(|place| found.get_mut(place));
+            match slot {
+                None => return Err(IngestError::Unknown(field.name().clone())),
+                Some(Some(_)) => return Err(IngestError::Repeated(field.name().clone())),
+                Some(slot) => *slot = Some(column),
+            }
+        }
+        Ok(Self(found))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a arrow_array::ArrayRef> {
+        let place = ACCEPTED.iter().position(|accepted| *accepted == name)?;
+        self.0.get(place).copied().flatten()
+    }
+}
+
+/// Rows that cannot be stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IngestError {
+    /// A column that is not among those accepted.
+    #[error("column {0:?} cannot be stored; accepted are {accepted}", accepted = ACCEPTED.join(", "))]
+    Unknown(String),
+    /// Two columns differ in case only.
+    #[error("column {0:?} is there twice")]
+    Repeated(String),
+    /// The one column that must be there is not.
+    #[error("column value is missing")]
+    NoValue,
+    /// A column of a type that is not accepted.
+    #[error("column {column} has type {found}, accepted are {accepted}")]
+    Type {
+        /// Name.
+        column: &'static str,
+        /// Arrow type as sent.
+        found: String,
+        /// What would do.
+        accepted: &'static str,
+    },
+    /// `stream` or `partition` says something else than the request.
+    #[error(
+        "column {column} says {found:?} in row {row}, but the request is for {expected:?}; send each partition by itself"
+    )]
+    Elsewhere {
+        /// Name.
+        column: &'static str,
+        /// Row, from 0.
+        row: usize,
+        /// What the row says.
+        found: String,
+        /// What the request says.
+        expected: String,
+    },
+    /// A subject that nothing can be published on.
+    #[error("column subject has {subject:?} in row {row}, which is no NATS subject to publish on")]
+    Subject {
+        /// Row, from 0.
+        row: usize,
+        /// As sent.
+        subject: String,
+    },
+    /// A header without a key.
+    #[error("column headers has a null key in row {row}")]
+    HeaderKey {
+        /// Row, from 0.
+        row: usize,
+    },
+    /// A time that does not fit in 64 bits of nanoseconds.
+    #[error("column timestamp is out of range in row {row}: years 1677 to 2262 can be stored")]
+    Time {
+        /// Row, from 0.
+        row: usize,
+    },
+    /// A record that does not fit in a batch.
+    #[error("row {row}: {cause}")]
+    Record {
+        /// Row, from 0.
+        row: usize,
+        /// Why.
+        #[source]
+        cause: BuildError,
+    },
+}

@@ -1,4 +1,9 @@
 //! Batches of the log to Arrow record batches and back (`specs/formats/flight.md`).
+//!
+//! [`schema`] names the columns of a stream seen as a table; [`gather`] fills them from batches, one memory copy per column
+//! where it can; [`ingest`] takes record batches sent by clients apart into records.
+mod columns;
 pub mod gather;
 pub mod ingest;
 pub mod schema;
+mod values;

@@ -34,3 +34,23 @@ pub const LEAVE_CONSUMER_GROUP: &str = "/proto.API/LeaveConsumerGroup";
 pub const FETCH_CONSUMER_GROUP_ASSIGNMENTS: &str = "/proto.API/FetchConsumerGroupAssignments";
 /// Complains about a coordinator.
 pub const REPORT_CONSUMER_GROUP_COORDINATOR: &str = "/proto.API/ReportConsumerGroupCoordinator";
+
+/// All of them, in the order of the definition.
+pub const ALL: [&str; 16] = [
+    CREATE_STREAM,
+    DELETE_STREAM,
+    PAUSE_STREAM,
+    SET_STREAM_READONLY,
+    SUBSCRIBE,
+    FETCH_METADATA,
+    FETCH_PARTITION_METADATA,
+    PUBLISH,
+    PUBLISH_ASYNC,
+    PUBLISH_TO_SUBJECT,
+    SET_CURSOR,
+    FETCH_CURSOR,
+    JOIN_CONSUMER_GROUP,
+    LEAVE_CONSUMER_GROUP,
+    FETCH_CONSUMER_GROUP_ASSIGNMENTS,
+    REPORT_CONSUMER_GROUP_COORDINATOR,
+];
