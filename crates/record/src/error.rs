@@ -160,14 +160,12 @@ pub enum DamageError {
         at: usize,
     },
     /// The last timestamp does not match the header's.
-    #[error("the last timestamp is {base} + {last}, the header's maximum is {stored}")]
+    #[error("maximum timestamp is {computed}, the header says {stored}")]
     MaxTimestamp {
-        /// Maximum timestamp of the header, ns.
+        /// In the header, ns.
         stored: i64,
-        /// Base timestamp of the header, ns.
-        base: i64,
-        /// Delta of the last record, ns; 0 when there is no such column.
-        last: u32,
+        /// From the columns, ns.
+        computed: i64,
     },
 }
 

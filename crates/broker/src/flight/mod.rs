@@ -1,1 +1,28 @@
-//! Arrow Flight: every stream is a table.
+//! Arrow Flight: every stream is a table (`specs/formats/flight.md`).
+//!
+//! * [`service`]: what the gRPC server mounts; `DoGet` goes over a raw body, the rest through the generated server.
+//! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
+//! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
+//!   run on blocking threads, so that a large scan does not delay other calls.
+//! * `put`: batched, optionally idempotent append. `info`, `offsets`: planning.
+mod body;
+mod frame;
+mod get;
+mod info;
+mod offsets;
+mod put;
+mod range;
+mod refusal;
+mod request;
+mod resolve;
+mod scan;
+mod service;
+
+pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
+
+use crate::shared::SharedRef;
+
+/// The Flight service of a broker.
+pub fn service(shared: &SharedRef) -> FlightRouter {
+    FlightRouter::new(shared)
+}

@@ -1,0 +1,236 @@
+//! `ListFlights`, `GetFlightInfo`, `GetSchema`: streams as tables.
+use super::frame::schema_bytes;
+use super::refusal::{internal, invalid, refuse};
+use super::request::{End, ScanTicket, Selection, Start, parse};
+use super::{range, resolve};
+use crate::partition::Partition;
+use crate::shared::{Shared, SharedRef};
+use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView, View};
+use arrow_flight::flight_descriptor::DescriptorType;
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket};
+use bascule_log::ReadError;
+use bascule_wire::flight::schema::Projection;
+use bascule_wire::subject::SubjectFilter;
+use bytes::Bytes;
+use serde_json::json;
+use std::sync::Arc;
+use tonic::{Code, Status};
+
+/// Streams whose name begins with this are the broker's own; they are listed only when asked for by that prefix.
+const INTERNAL_PREFIX: &str = "__";
+
+/// Reads a descriptor: a path `[stream]` or `[namespace, stream]`, or a JSON command.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub fn selection(descriptor: &FlightDescriptor) -> Result<Selection, Status> {
+    let all = |namespace: &str, stream: &str| Selection {
+        namespace: namespace.to_owned(),
+        stream: stream.to_owned(),
+        partitions: None,
+        columns: None,
+        subject: None,
+        start: Start::default(),
+        end: End::default(),
+    };
+    match (descriptor.r#type(), descriptor.path.as_slice()) {
+        (DescriptorType::Path, [stream]) => Ok(all(DEFAULT_NAMESPACE, stream)),
+        (DescriptorType::Path, [namespace, stream]) => Ok(all(namespace, stream)),
+        (DescriptorType::Cmd, _) => parse("descriptor command", &descriptor.cmd).map_err(invalid),
+        (_, path) => Err(invalid(format!(
+            "descriptor path {path:?} is neither [stream] nor [namespace, stream]"
+        ))),
+    }
+}
+
+/// The columns asked for; the default ones when none are named.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` naming a column that does not exist or is there twice.
+pub fn projection(columns: Option<&[String]>) -> Result<Projection, Status> {
+    let Some(columns) = columns else {
+        return Ok(Projection::default());
+    };
+    Projection::named(columns).map_err(|error| invalid(error.to_string()))
+}
+
+/// The subject filter asked for.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` when it is no subject.
+pub fn filter(subject: Option<&str>) -> Result<Option<SubjectFilter>, Status> {
+    let filter = subject.map(SubjectFilter::parse).transpose();
+    filter.map_err(|error| invalid(error.to_string()))
+}
+
+/// Answers `GetSchema`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`, `NOT_FOUND`.
+pub fn get_schema(view: &View, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
+    let selection = selection(descriptor)?;
+    resolve::stream(view, &selection.namespace, &selection.stream)?;
+    let projection = projection(selection.columns.as_deref())?;
+    Ok(SchemaResult {
+        schema: schema_bytes(projection.schema()).map_err(|error| internal(error.to_string()))?,
+    })
+}
+
+/// Answers `GetFlightInfo`: one endpoint per partition, each with a ticket for the selection, in the order asked for.
+///
+/// May wait for the disk when the selection names times.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE, `OUT_OF_RANGE`.
+pub async fn get_flight_info(
+    shared: &SharedRef,
+    descriptor: FlightDescriptor,
+) -> Result<FlightInfo, Status> {
+    let selection = selection(&descriptor)?;
+    let view = shared.view.load_full();
+    let stream = resolve::stream(&view, &selection.namespace, &selection.stream)?;
+    let shared = Arc::clone(shared);
+    let work = move || flight_info(&shared, &stream, &selection, descriptor);
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| internal(format!("planning failed: {error}")))?
+}
+
+/// Every stream whose name starts with the criteria (UTF-8; empty = all), by namespace and name. Partitions that are not
+/// open here are left out of the endpoints.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` when the criteria are not UTF-8.
+pub fn list_flights(shared: &Shared, criteria: &[u8]) -> Result<Vec<FlightInfo>, Status> {
+    let prefix = std::str::from_utf8(criteria).map_err(|_| {
+        invalid("criteria are not UTF-8: they are a prefix of stream names".to_owned())
+    })?;
+    let view = shared.view.load();
+    let shown = |name: &str| {
+        name.starts_with(prefix)
+            && (prefix.starts_with(INTERNAL_PREFIX) || !name.starts_with(INTERNAL_PREFIX))
+    };
+    let mut streams: Vec<&Arc<StreamView>> = view
+        .namespaces
+        .values()
+        .flat_map(|streams| streams.values())
+        .filter(|s| shown(&s.name))
+        .collect();
+    streams.sort_by_key(|stream| (&stream.namespace, &stream.name));
+    streams
+        .into_iter()
+        .map(|stream| {
+            let open = stream
+                .partitions
+                .iter()
+                .filter(|p| p.handle.is_some())
+                .map(|p| p.number)
+                .collect();
+            let selection = Selection {
+                namespace: stream.namespace.clone(),
+                stream: stream.name.clone(),
+                partitions: Some(open),
+                columns: None,
+                subject: None,
+                start: Start::default(),
+                end: End::default(),
+            };
+            let descriptor =
+                FlightDescriptor::new_path(vec![stream.namespace.clone(), stream.name.clone()]);
+            flight_info(shared, stream, &selection, descriptor)
+        })
+        .collect()
+}
+
+fn flight_info(
+    shared: &Shared,
+    stream: &StreamView,
+    selection: &Selection,
+    descriptor: FlightDescriptor,
+) -> Result<FlightInfo, Status> {
+    let projection = projection(selection.columns.as_deref())?;
+    filter(selection.subject.as_deref())?;
+    let mut records = Some(0_i64);
+    let mut bytes = Some(0_i64);
+    let mut endpoints = Vec::with_capacity(stream.partitions.len());
+    for partition in resolve::partitions(stream, selection.partitions.as_deref())? {
+        let handle = resolve::handle(shared, stream, partition, None)?;
+        let planned = endpoint(stream, partition, &handle, selection)?;
+        records = records
+            .filter(|_| selection.subject.is_none())
+            .and_then(|n| n.checked_add(planned.records as i64));
+        bytes = bytes
+            .filter(|_| planned.whole)
+            .and_then(|n| n.checked_add(handle.reader().bytes() as i64));
+        endpoints.push(planned.endpoint);
+    }
+    let info = FlightInfo::new()
+        .with_descriptor(descriptor)
+        .with_endpoints(endpoints)
+        .with_total_records(records.unwrap_or(-1))
+        .with_total_bytes(bytes.unwrap_or(-1))
+        .with_ordered(false);
+    let metadata = json!({"namespace": stream.namespace, "stream": stream.name, "id": stream.id, "subject": stream.subject,
+        "partitions": stream.partitions.len(), "created_ns": stream.created_ns});
+    let schema = schema_bytes(projection.schema()).map_err(|error| internal(error.to_string()))?;
+    Ok(FlightInfo {
+        schema,
+        app_metadata: Bytes::from(metadata.to_string()),
+        ..info
+    })
+}
+
+struct Planned {
+    endpoint: FlightEndpoint,
+    records: u64,
+    whole: bool,
+}
+
+/// One partition of a selection. Positions become numbers here, so that a ticket means the same records for ever.
+fn endpoint(
+    stream: &StreamView,
+    partition: &PartitionView,
+    handle: &Partition,
+    selection: &Selection,
+) -> Result<Planned, Status> {
+    let reader = handle.reader();
+    let what = resolve::label(stream, partition.number);
+    let planned =
+        range::resolve(&reader, selection.start, selection.end).map_err(|error| match error {
+            ReadError::OutOfRange { .. } | ReadError::Damaged { .. } | ReadError::Closed => {
+                super::refusal::read_failed(&what, &error)
+            }
+            error => refuse(
+                Code::Unavailable,
+                "storage_failed",
+                format!("planning {what} failed: {error}"),
+                json!({}),
+            ),
+        })?;
+    let ticket = ScanTicket {
+        namespace: stream.namespace.clone(),
+        stream: stream.name.clone(),
+        partition: partition.number,
+        incarnation: Some(partition.incarnation),
+        start: Start::Offset(planned.start),
+        end: End::Offset(planned.end),
+        columns: selection.columns.clone(),
+        subject: selection.subject.clone(),
+        wait_ms: 0,
+        follow: false,
+        max_rows: None,
+        max_bytes: None,
+    };
+    let ticket = serde_json::to_vec(&ticket).map_err(|error| internal(error.to_string()))?;
+    let metadata = json!({"partition": partition.number, "incarnation": partition.incarnation, "log_start": reader.log_start(),
+        "high_watermark": reader.high_watermark(), "bytes": reader.bytes()});
+    let whole = planned.start <= reader.log_start() && planned.end >= reader.high_watermark();
+    let endpoint = FlightEndpoint::new()
+        .with_ticket(Ticket::new(ticket))
+        .with_app_metadata(metadata.to_string());
+    Ok(Planned {
+        endpoint,
+        records: planned.end - planned.start,
+        whole,
+    })
+}

@@ -1,0 +1,149 @@
+//! The `offsets` action: where partitions begin and end, times looked up, with a long poll.
+//!
+//! A Spark micro-batch reader asks once per trigger: "tell me the high watermarks, and wait until one of them is beyond
+//! what I have".
+use super::refusal::{internal, invalid, read_failed};
+use super::request::{OffsetsRequest, TimeLookup, parse};
+use super::resolve;
+use crate::partition::Partition;
+use crate::shared::{Shared, SharedRef};
+use crate::view::{PartitionView, StreamView};
+use futures_util::future::select_all;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tonic::Status;
+
+/// Longest wait that may be asked for, ms.
+pub const MAX_WAIT_MS: u64 = 60_000;
+
+/// Answers the action with one JSON document. Cancel-safe.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE; `DATA_LOSS` when a looked-up time lies in a damaged range.
+pub async fn answer(shared: &SharedRef, body: &[u8]) -> Result<Vec<u8>, Status> {
+    let request: OffsetsRequest = parse("offsets request", body).map_err(invalid)?;
+    check_wait(request.wait_ms)?;
+    let stream = load(shared, &request)?;
+    let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
+    if request.wait_ms > 0 {
+        wait(shared, &stream, &request, deadline).await?;
+    }
+    // Looked up again: the wait may have ended with a stream that was deleted, or that grew.
+    let stream = load(shared, &request)?;
+    let times = look_up(shared, &stream, &request.times).await?;
+    Ok(document(shared, &stream, &request, &times)?
+        .to_string()
+        .into_bytes())
+}
+
+/// Refuses waits that are too long.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub fn check_wait(wait_ms: u64) -> Result<(), Status> {
+    if wait_ms > MAX_WAIT_MS {
+        return Err(invalid(format!("wait_ms {wait_ms} is above {MAX_WAIT_MS}")));
+    }
+    Ok(())
+}
+
+fn load(shared: &Shared, request: &OffsetsRequest) -> Result<Arc<StreamView>, Status> {
+    resolve::stream(&shared.view.load(), &request.namespace, &request.stream)
+}
+
+/// Waits until a high watermark is beyond what the caller has, a partition closes, or the deadline passes.
+async fn wait(
+    shared: &Shared,
+    stream: &StreamView,
+    request: &OffsetsRequest,
+    deadline: Instant,
+) -> Result<(), Status> {
+    let mut watches = Vec::new();
+    for partition in resolve::partitions(stream, request.partitions.as_deref())? {
+        let handle = resolve::handle(shared, stream, partition, None)?;
+        let Some(known) = request.beyond.get(&partition.number).copied() else {
+            return Ok(());
+        };
+        watches.push((handle.watch(), known));
+    }
+    if watches.is_empty() {
+        return Ok(());
+    }
+    let moved = select_all(watches.iter_mut().map(|(watch, known)| {
+        let known = *known;
+        Box::pin(async move {
+            // An error says that the partition was closed, which the answer will show.
+            let _ = watch
+                .wait_for(|high_watermark| *high_watermark > known)
+                .await;
+        })
+    }));
+    // The deadline is the ordinary end of a wait.
+    let _ = timeout_at(deadline, moved).await;
+    Ok(())
+}
+
+/// The first offsets at or after the times asked for; `None` where there is no such record yet.
+async fn look_up(
+    shared: &Shared,
+    stream: &StreamView,
+    times: &[TimeLookup],
+) -> Result<Vec<Option<u64>>, Status> {
+    if times.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut readers = Vec::with_capacity(times.len());
+    for time in times {
+        let partition = resolve::partition(stream, time.partition)?;
+        let reader = resolve::handle(shared, stream, partition, None)?.reader();
+        readers.push((reader, time.time_ns, resolve::label(stream, time.partition)));
+    }
+    let work = move || {
+        readers
+            .iter()
+            .map(|(reader, time_ns, what)| {
+                reader
+                    .offset_at_or_after(*time_ns)
+                    .map_err(|error| read_failed(what, &error))
+            })
+            .collect()
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| internal(format!("looking up times failed: {error}")))?
+}
+
+fn document(
+    shared: &Shared,
+    stream: &StreamView,
+    request: &OffsetsRequest,
+    times: &[Option<u64>],
+) -> Result<Value, Status> {
+    let mut partitions = Vec::with_capacity(stream.partitions.len());
+    for partition in resolve::partitions(stream, request.partitions.as_deref())? {
+        partitions.push(status(
+            partition,
+            &resolve::handle(shared, stream, partition, None)?,
+        ));
+    }
+    let times: Vec<Value> = request
+        .times
+        .iter()
+        .zip(times)
+        .map(|(time, offset)| json!({"partition": time.partition, "time_ns": time.time_ns, "offset": offset}))
+        .collect();
+    Ok(
+        json!({"namespace": stream.namespace, "stream": stream.name, "id": stream.id, "subject": stream.subject,
+        "partitions": partitions, "times": times}),
+    )
+}
+
+fn status(partition: &PartitionView, handle: &Partition) -> Value {
+    let reader = handle.reader();
+    // The high watermark is read first: what retention removes meanwhile can only raise the log start.
+    let high_watermark = reader.high_watermark();
+    json!({"partition": partition.number, "incarnation": partition.incarnation, "log_start": reader.log_start().min(high_watermark),
+        "high_watermark": high_watermark, "bytes": reader.bytes(), "last_timestamp_ns": reader.last_timestamp()})
+}

@@ -1,0 +1,332 @@
+//! `DoPut`: batched append.
+//!
+//! A task per call decodes record batches, makes log batches of them on a blocking thread and hands these to the partition
+//! without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
+//! is the number of results that the caller has not read.
+use super::refusal::{append_failed, internal, invalid, refuse};
+use super::request::{PutCommand, parse};
+use super::resolve;
+use crate::partition::{Append, AppendError, Committed, Partition, Payload};
+use crate::shared::SharedRef;
+use arrow_array::RecordBatch;
+use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_descriptor::DescriptorType;
+use arrow_flight::{FlightData, FlightDescriptor, PutResult};
+use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, SealedBatch};
+use bascule_wire::flight::ingest::{IngestTarget, ingest};
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+/// Most rows of one record batch of an idempotent producer.
+const MAX_ROWS: usize = 1 << 24;
+/// Most bytes of one record batch of an idempotent producer.
+const MAX_BYTES: usize = 64 << 20;
+/// Log batches made from record batches without a producer: records and bytes.
+const SPLIT: BatchLimits = BatchLimits {
+    records: 16 << 10,
+    bytes: 1 << 20,
+    record_bytes: MAX_BYTES,
+};
+/// One record batch of a producer is one log batch.
+const WHOLE: BatchLimits = BatchLimits {
+    records: MAX_ROWS,
+    bytes: MAX_BYTES,
+    record_bytes: MAX_BYTES,
+};
+/// Bytes of one call that are appended and not committed, in KiB. A larger batch goes alone.
+const IN_FLIGHT_KIB: u32 = 32 << 10;
+/// Results that wait for the caller to read them.
+const MAX_RESULTS: usize = 65_536;
+/// How long a call waits for the caller to read results before it ends.
+const RESULT_PATIENCE: Duration = Duration::from_secs(30);
+
+type Results = BoxStream<'static, Result<PutResult, Status>>;
+type Outcome = Result<Committed, AppendError>;
+
+/// What the pump sends to the results: an append under way, or the failure that ends the call.
+enum Pending {
+    Append(oneshot::Receiver<Outcome>),
+    Empty,
+    Failed(Status),
+}
+
+/// Begins a call: reads the first message for its descriptor, then runs the pump in a task of its own.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status.
+pub async fn respond(
+    shared: &SharedRef,
+    mut messages: Streaming<FlightData>,
+) -> Result<Results, Status> {
+    let first = messages.message().await?;
+    let first = first.ok_or_else(|| invalid("the call carries no message".to_owned()))?;
+    let command = command(first.flight_descriptor.as_ref())?;
+    let target = Target::open(shared, &command)?;
+    let what: Arc<str> = target.what.as_str().into();
+    let (sender, receiver) = mpsc::channel(MAX_RESULTS);
+    let messages = stream::once(async { Ok(first) }).chain(messages);
+    let pump = tokio::spawn(pump(target, messages, sender.clone()));
+    tokio::spawn(async move {
+        if let Err(error) = pump.await {
+            // Damaged Arrow messages may make the decoder panic: the caller's fault, and nobody else's harm.
+            let status = invalid(format!("a record batch could not be decoded: {error}"));
+            // This fails when nobody listens any more.
+            let _ = sender.send(Pending::Failed(status)).await;
+        }
+    });
+    Ok(results(receiver, what).boxed())
+}
+
+/// Reads the descriptor of a put: a JSON command, or a path for partition 0.
+fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> {
+    let missing = || invalid("the first message carries no descriptor".to_owned());
+    let descriptor = descriptor.ok_or_else(missing)?;
+    if descriptor.r#type() == DescriptorType::Cmd {
+        let command: PutCommand = parse("put command", &descriptor.cmd).map_err(invalid)?;
+        if command.producer.is_some_and(|producer| producer.id == 0) {
+            return Err(invalid(
+                "producer id 0 stands for none: choose another".to_owned(),
+            ));
+        }
+        return Ok(command);
+    }
+    let selection = super::info::selection(descriptor)?;
+    Ok(PutCommand {
+        namespace: selection.namespace,
+        stream: selection.stream,
+        partition: 0,
+        incarnation: None,
+        producer: None,
+        nats_copy: false,
+    })
+}
+
+/// Where a call appends, and with which sequence.
+struct Target {
+    shared: SharedRef,
+    what: String,
+    partition: Partition,
+    producer: Option<Producer>,
+    nats_copy: bool,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Target {
+    fn open(shared: &SharedRef, command: &PutCommand) -> Result<Self, Status> {
+        let view = shared.view.load();
+        let stream = resolve::stream(&view, &command.namespace, &command.stream)?;
+        let view = resolve::partition(&stream, command.partition)?;
+        let what = resolve::label(&stream, command.partition);
+        if view.readonly {
+            let message = format!("{what} is read-only");
+            return Err(refuse(
+                Code::FailedPrecondition,
+                "readonly",
+                message,
+                json!({}),
+            ));
+        }
+        let partition = resolve::handle(shared, &stream, view, command.incarnation)?;
+        if !partition.is_leading() {
+            return Err(append_failed(&what, &AppendError::NotLeader));
+        }
+        let producer = command.producer.map(|p| Producer {
+            id: p.id,
+            epoch: p.epoch,
+            base_sequence: p.base_sequence,
+        });
+        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize));
+        Ok(Self {
+            shared: shared.clone(),
+            what,
+            partition,
+            producer,
+            nats_copy: command.nats_copy,
+            in_flight,
+        })
+    }
+}
+
+/// Decodes and appends until the messages end, one fails, or nobody reads the results any more.
+async fn pump(
+    mut target: Target,
+    messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
+    results: mpsc::Sender<Pending>,
+) {
+    let mut decoder = FlightDataDecoder::new(messages.map(|m| m.map_err(FlightError::from)));
+    while let Some(decoded) = decoder.next().await {
+        let appended = match decoded {
+            Ok(decoded) => match decoded.payload {
+                DecodedPayload::RecordBatch(batch) => target.append(batch, &results).await,
+                DecodedPayload::Schema(_) | DecodedPayload::None => Ok(()),
+            },
+            Err(error) => Err(decode_failed(error)),
+        };
+        match appended {
+            Ok(()) => {}
+            Err(status) => {
+                // This fails when nobody listens any more.
+                let _ = results.send(Pending::Failed(status)).await;
+                return;
+            }
+        }
+    }
+}
+
+fn decode_failed(error: FlightError) -> Status {
+    match error {
+        FlightError::Tonic(status) => *status,
+        error => invalid(format!("a message could not be decoded: {error}")),
+    }
+}
+
+impl Target {
+    /// Appends the rows of one record batch; returns when they are handed over, not when they are committed.
+    async fn append(
+        &mut self,
+        batch: RecordBatch,
+        results: &mpsc::Sender<Pending>,
+    ) -> Result<(), Status> {
+        let rows = batch.num_rows();
+        if rows == 0 {
+            return deliver(results, Pending::Empty).await;
+        }
+        let sealed = self.seal(batch).await?;
+        if let Some(producer) = &mut self.producer {
+            producer.base_sequence = producer.base_sequence.wrapping_add(rows as u32);
+        }
+        for batch in sealed {
+            let room = self.room_for(&batch).await?;
+            let (outcome, receiver) = oneshot::channel();
+            let shared = self.shared.clone();
+            let done = move |committed: Outcome| {
+                drop(room);
+                if let Ok(committed) = &committed {
+                    shared
+                        .statistics
+                        .flight_rows_written
+                        .add(u64::from(committed.count));
+                }
+                // This fails when nobody listens any more.
+                let _ = outcome.send(committed);
+            };
+            let producer = batch.producer();
+            let append = Append {
+                payload: Payload::Sealed(batch),
+                producer,
+                copy_to_nats: self.nats_copy,
+                done: Box::new(done),
+            };
+            self.partition.append(append).await;
+            deliver(results, Pending::Append(receiver)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes log batches of the rows, on a blocking thread.
+    async fn seal(&self, batch: RecordBatch) -> Result<Vec<SealedBatch>, Status> {
+        let (partition, producer) = (self.partition.clone(), self.producer);
+        let joined = tokio::task::spawn_blocking(move || seal(&batch, &partition, producer)).await;
+        joined
+            .map_err(|error| internal(format!("a record batch could not be taken in: {error}")))?
+    }
+
+    async fn room_for(&self, batch: &SealedBatch) -> Result<OwnedSemaphorePermit, Status> {
+        let wanted = u32::try_from(batch.batch_bytes() >> 10)
+            .unwrap_or(u32::MAX)
+            .clamp(1, IN_FLIGHT_KIB);
+        let room = self.in_flight.clone().acquire_many_owned(wanted).await;
+        room.map_err(|_| internal("the call's budget was closed".to_owned()))
+    }
+}
+
+fn seal(
+    batch: &RecordBatch,
+    partition: &Partition,
+    producer: Option<Producer>,
+) -> Result<Vec<SealedBatch>, Status> {
+    let identity = partition.identity();
+    let target = IngestTarget {
+        stream: &identity.stream,
+        partition: identity.number as i32,
+        subject: Some(identity.subject.as_str()).filter(|subject| !subject.is_empty()),
+        now: now_ns(),
+        codec: Codec::None,
+        producer,
+    };
+    let limits = if producer.is_some() { WHOLE } else { SPLIT };
+    let mut builder = BatchBuilder::new(limits);
+    let sealed =
+        ingest(batch, &target, &mut builder).map_err(|error| invalid(error.to_string()))?;
+    if producer.is_some() && sealed.len() > 1 {
+        return Err(invalid(format!(
+            "a record batch of an idempotent producer has at most {MAX_ROWS} rows and {MAX_BYTES} bytes; this one has {} rows: send smaller ones",
+            batch.num_rows()
+        )));
+    }
+    Ok(sealed)
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}
+
+/// Hands a result to the caller's side. When results pile up unread the call ends with an error rather than wait for ever:
+/// a caller that only writes would otherwise never be told why.
+async fn deliver(results: &mpsc::Sender<Pending>, result: Pending) -> Result<(), Status> {
+    match timeout(RESULT_PATIENCE, results.send(result)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Status::cancelled("the caller went away")),
+        Err(_) => {
+            let message = format!("{MAX_RESULTS} results were not read: read them while writing");
+            Err(refuse(Code::ResourceExhausted, "busy", message, json!({})))
+        }
+    }
+}
+
+/// One result per log batch, in order; ends after the first failure.
+fn results(
+    receiver: mpsc::Receiver<Pending>,
+    what: Arc<str>,
+) -> impl Stream<Item = Result<PutResult, Status>> + Send {
+    stream::unfold(Some((receiver, what)), |state| async move {
+        let (mut receiver, what) = state?;
+        let outcome = match receiver.recv().await? {
+            Pending::Empty => Ok(
+                json!({"base_offset": null, "count": 0, "timestamp_ns": null, "duplicate": false}),
+            ),
+            Pending::Failed(status) => Err(status),
+            Pending::Append(outcome) => match outcome.await {
+                Ok(Ok(committed)) => Ok(result(&committed)),
+                Ok(Err(error)) => Err(append_failed(&what, &error)),
+                Err(_) => Err(internal(format!(
+                    "append to {what} was dropped: its outcome is unknown"
+                ))),
+            },
+        };
+        match outcome {
+            Ok(result) => Some((
+                Ok(PutResult {
+                    app_metadata: Bytes::from(result.to_string()),
+                }),
+                Some((receiver, what)),
+            )),
+            Err(status) => Some((Err(status), None)),
+        }
+    })
+}
+
+fn result(committed: &Committed) -> Value {
+    json!({"base_offset": committed.base_offset, "count": committed.count, "timestamp_ns": committed.timestamp,
+        "duplicate": committed.duplicate})
+}

@@ -1,0 +1,122 @@
+//! What a client is told: gRPC statuses with one sentence each, and the values in JSON details.
+//!
+//! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
+//! client need not read sentences.
+use crate::partition::{AppendError, EndReason};
+use bascule_log::ReadError;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+/// A status with details: `details` is a JSON object without `code`.
+pub fn refuse(grpc: Code, code: &str, message: String, mut details: Value) -> Status {
+    if let Some(object) = details.as_object_mut() {
+        object.insert("code".to_owned(), Value::from(code));
+    }
+    Status::with_details(grpc, message, Bytes::from(details.to_string()))
+}
+
+/// The document or a value in it is wrong: the caller must change the call.
+pub fn invalid(message: String) -> Status {
+    refuse(
+        Code::InvalidArgument,
+        "invalid_argument",
+        message,
+        json!({}),
+    )
+}
+
+/// A method that is not offered.
+pub fn unimplemented(message: &str) -> Status {
+    refuse(
+        Code::Unimplemented,
+        "unimplemented",
+        message.to_owned(),
+        json!({}),
+    )
+}
+
+/// Our bug.
+pub fn internal(message: String) -> Status {
+    refuse(Code::Internal, "internal", message, json!({}))
+}
+
+/// Outside the readable offsets. `what` is `namespace/stream/partition`.
+pub fn out_of_range(what: &str, offset: u64, log_start: u64, high_watermark: u64) -> Status {
+    let message = if offset < log_start {
+        format!("offset {offset} is below the log start offset {log_start} of {what}")
+    } else {
+        format!("offset {offset} is beyond the high watermark {high_watermark} of {what}")
+    };
+    let details =
+        json!({"offset": offset, "log_start": log_start, "high_watermark": high_watermark});
+    refuse(Code::OutOfRange, "offset_out_of_range", message, details)
+}
+
+/// Stored bytes of `what` do not check.
+pub fn damaged(what: &str, start: u64, end: u64) -> Status {
+    let message = format!("offsets [{start}, {end}) of {what} are damaged on disk");
+    refuse(
+        Code::DataLoss,
+        "damaged",
+        message,
+        json!({"start": start, "end": end}),
+    )
+}
+
+/// A failed read of `what`. [`ReadError::WouldBlock`] never gets here.
+pub fn read_failed(what: &str, error: &ReadError) -> Status {
+    match error {
+        ReadError::OutOfRange { offset, start, end } => out_of_range(what, *offset, *start, *end),
+        ReadError::Damaged { start, end } => damaged(what, *start, *end),
+        ReadError::Closed => ended(what, EndReason::Closed),
+        error => refuse(
+            Code::Internal,
+            "storage_failed",
+            format!("reading {what} failed: {error}"),
+            json!({}),
+        ),
+    }
+}
+
+/// The partition `what` is no longer served.
+pub fn ended(what: &str, reason: EndReason) -> Status {
+    match reason {
+        EndReason::Deleted => refuse(
+            Code::NotFound,
+            "stream_not_found",
+            format!("{what} was deleted"),
+            json!({}),
+        ),
+        EndReason::Paused => refuse(
+            Code::FailedPrecondition,
+            "failed_precondition",
+            format!("{what} is paused"),
+            json!({}),
+        ),
+        EndReason::Open | EndReason::Closed => refuse(
+            Code::Unavailable,
+            "unavailable",
+            format!("{what} was closed by the broker"),
+            json!({}),
+        ),
+    }
+}
+
+/// A failed append to `what`.
+pub fn append_failed(what: &str, error: &AppendError) -> Status {
+    let (grpc, code) = match error {
+        AppendError::NotLeader => (Code::FailedPrecondition, "not_leader"),
+        AppendError::Closed => (Code::Unavailable, "unavailable"),
+        AppendError::Busy => (Code::ResourceExhausted, "busy"),
+        AppendError::Full => (Code::ResourceExhausted, "disk_full"),
+        AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
+        AppendError::Sequence(_) => (Code::FailedPrecondition, "sequence_gap"),
+    };
+    refuse(
+        grpc,
+        code,
+        format!("append to {what} failed: {error}"),
+        json!({}),
+    )
+}

@@ -1,0 +1,133 @@
+//! From names in a request to an open partition.
+use super::refusal::{ended, refuse};
+use crate::partition::{EndReason, Partition};
+use crate::shared::Shared;
+use crate::view::{PartitionView, StreamView, View};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tonic::{Code, Status};
+
+/// Refuses calls while the broker starts or drains.
+///
+/// # Errors
+/// UNAVAILABLE.
+pub fn check_serving(shared: &Shared) -> Result<(), Status> {
+    if shared.serving.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    Err(refuse(
+        Code::Unavailable,
+        "unavailable",
+        "the broker is starting or draining".to_owned(),
+        json!({}),
+    ))
+}
+
+/// A stream by name.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub fn stream(view: &View, namespace: &str, name: &str) -> Result<Arc<StreamView>, Status> {
+    view.stream(namespace, name).map(Arc::clone).ok_or_else(|| {
+        let message = format!("stream {namespace}/{name} does not exist");
+        refuse(
+            Code::NotFound,
+            "stream_not_found",
+            message,
+            json!({"namespace": namespace, "stream": name}),
+        )
+    })
+}
+
+/// The chosen partitions of a stream, in the order asked for; all of them when `numbers` is `None`.
+///
+/// # Errors
+/// `NOT_FOUND` naming the first number that does not exist.
+pub fn partitions<'a>(
+    stream: &'a StreamView,
+    numbers: Option<&[u32]>,
+) -> Result<Vec<&'a PartitionView>, Status> {
+    match numbers {
+        None => Ok(stream.partitions.iter().collect()),
+        Some(numbers) => numbers
+            .iter()
+            .map(|number| partition(stream, *number))
+            .collect(),
+    }
+}
+
+/// A partition by number.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub fn partition(stream: &StreamView, number: u32) -> Result<&PartitionView, Status> {
+    usize::try_from(number)
+        .ok()
+        .and_then(|n| stream.partitions.get(n))
+        .ok_or_else(|| {
+            let count = stream.partitions.len();
+            let message = format!(
+                "{} does not exist: the stream has {count} partitions",
+                label(stream, number)
+            );
+            refuse(
+                Code::NotFound,
+                "partition_not_found",
+                message,
+                json!({"partition": number, "partitions": count}),
+            )
+        })
+}
+
+/// The open partition behind a view of it, with the incarnation the caller expects.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` when the incarnation is another or the partition is paused; UNAVAILABLE when it is not open here.
+pub fn handle(
+    shared: &Shared,
+    stream: &StreamView,
+    partition: &PartitionView,
+    incarnation: Option<u64>,
+) -> Result<Partition, Status> {
+    let what = label(stream, partition.number);
+    if let Some(expected) = incarnation.filter(|expected| *expected != partition.incarnation) {
+        let actual = partition.incarnation;
+        let message = format!(
+            "{what} has incarnation {actual}, not {expected}: the stream was deleted and created again"
+        );
+        return Err(refuse(
+            Code::FailedPrecondition,
+            "incarnation_changed",
+            message,
+            json!({"expected": expected, "actual": actual}),
+        ));
+    }
+    if let Some(handle) = &partition.handle {
+        return Ok(handle.clone());
+    }
+    if partition.paused {
+        return Err(ended(&what, EndReason::Paused));
+    }
+    let message = if partition.leader.is_empty() {
+        format!("{what} has no leader")
+    } else if partition.leader == shared.broker_id {
+        format!("{what} is not open yet")
+    } else {
+        format!(
+            "{what} is led by broker {}, not by this one",
+            partition.leader
+        )
+    };
+    Err(refuse(
+        Code::Unavailable,
+        "unavailable",
+        message,
+        json!({"leader": partition.leader}),
+    ))
+}
+
+/// How a partition is called in sentences.
+pub fn label(stream: &StreamView, number: u32) -> String {
+    format!("{}/{}/{number}", stream.namespace, stream.name)
+}
