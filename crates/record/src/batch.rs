@@ -168,8 +168,8 @@ impl Batch {
         }
     }
 
-    /// Distinct subjects of the batch, in order of their numbers ([`Batch::subject_number`]); `None` in it = the partition's
-    /// own. At least one; compaction may leave some that no record has.
+    /// Distinct subjects of the batch, at least one, in order of their numbers ([`Batch::subject_number`]); `None` in it =
+    /// the partition's own. A batch of another writer may list one that no record has.
     pub fn distinct_subjects(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         let entries = self
             .column(self.layout.subjects.map(|subjects| subjects.ends))
