@@ -1,0 +1,200 @@
+//! Acks of enveloped publishes, after commit (Liftbridge specification §3.12, §4.6).
+//!
+//! A committer only queues; one task encodes and publishes, in the order of commits, so acks of a partition go out in
+//! offset order. Whatever cannot go out is counted: the publisher sees a timeout and may publish again.
+use super::session::Session;
+use crate::partition::{Committed, Partition, RejectReason, Rejected};
+use async_nats::{Client, Subject};
+use bascule_wire::envelope::{self, MessageType};
+use bascule_wire::liftbridge::acks::{AckFields, AckTemplate};
+use bascule_wire::subject::is_publish_subject;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+const LEADER: i32 = 0;
+const ALL: i32 = 1;
+const OK: i32 = 0;
+const INCORRECT_OFFSET: i32 = 2;
+const TOO_LARGE: i32 = 3;
+
+/// A record whose publisher named an ack inbox.
+#[derive(Clone, Debug)]
+pub(super) struct PendingAck {
+    /// Index of the record in its append.
+    pub(super) index: u32,
+    /// NATS subject it arrived on.
+    pub(super) subject: Bytes,
+    pub(super) inbox: Bytes,
+    pub(super) correlation_id: Bytes,
+    pub(super) policy: i32,
+}
+
+/// The acks of one committed append.
+pub(super) struct AckJob {
+    partition: Partition,
+    base_offset: u64,
+    timestamp: i64,
+    commit_timestamp: i64,
+    rejected: Vec<Rejected>,
+    acks: Vec<PendingAck>,
+}
+
+impl AckJob {
+    pub(super) fn new(partition: Partition, committed: &Committed, acks: Vec<PendingAck>) -> Self {
+        let Committed {
+            base_offset,
+            timestamp,
+            commit_timestamp,
+            ..
+        } = *committed;
+        Self {
+            partition,
+            base_offset,
+            timestamp,
+            commit_timestamp,
+            rejected: committed.rejected.clone(),
+            acks,
+        }
+    }
+
+    /// Queues them. Never blocks.
+    pub(super) fn queue(self, session: &Session) {
+        if let Err(error) = session.acks.try_send(self) {
+            session
+                .shared
+                .statistics
+                .nats_acks_withheld
+                .add(error.into_inner().acks.len() as u64);
+        }
+    }
+
+    /// The acks that are to be sent, in order, with what differs between them.
+    fn outcomes(&self) -> impl Iterator<Item = (&PendingAck, AckFields<'_>)> {
+        let mut rejected = self.rejected.iter().peekable();
+        let mut rejected_before = 0;
+        self.acks.iter().filter_map(move |ack| {
+            while rejected
+                .next_if(|reject| reject.index < ack.index)
+                .is_some()
+            {
+                rejected_before += 1;
+            }
+            let reason = rejected
+                .peek()
+                .filter(|reject| reject.index == ack.index)
+                .map(|reject| reject.reason);
+            let (offset, commit_timestamp, ack_error) = match reason {
+                None if ack.policy == LEADER || ack.policy == ALL => (
+                    self.base_offset + u64::from(ack.index) - rejected_before,
+                    self.commit_timestamp,
+                    OK,
+                ),
+                None => return None,
+                Some(RejectReason::TooLarge) => (0, 0, TOO_LARGE),
+                Some(RejectReason::IncorrectOffset) => (0, self.commit_timestamp, INCORRECT_OFFSET),
+            };
+            let fields = AckFields {
+                offset: offset as i64,
+                ack_inbox: &ack.inbox,
+                correlation_id: &ack.correlation_id,
+                ack_policy: ack.policy,
+                reception_timestamp: self.timestamp,
+                commit_timestamp,
+                ack_error,
+            };
+            Some((ack, fields))
+        })
+    }
+}
+
+/// Sends acks until the session closes, then those that are still queued.
+pub(super) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<AckJob>) {
+    let mut closing = session.closing();
+    let mut templates = Templates::default();
+    loop {
+        tokio::select! {
+            job = jobs.recv() => match job {
+                Some(job) => send(&session, &mut templates, &job).await,
+                None => return,
+            },
+            // The sender lives in the session, which this task holds.
+            _ = closing.changed() => jobs.close(),
+        }
+    }
+}
+
+async fn send(session: &Session, templates: &mut Templates, job: &AckJob) {
+    let statistics = &session.shared.statistics;
+    let mut encoded = Vec::new();
+    let mut message = Vec::new();
+    let mut ends = Vec::with_capacity(job.acks.len());
+    for (ack, fields) in job.outcomes() {
+        let Some(inbox) = allowed_inbox(session, &ack.inbox) else {
+            statistics.nats_acks_withheld.add(1);
+            continue;
+        };
+        message.clear();
+        templates
+            .of(&job.partition, &ack.subject)
+            .put_ack(&mut message, &fields);
+        envelope::put(&mut encoded, MessageType::Ack, &message, false);
+        ends.push((inbox, encoded.len()));
+    }
+    let encoded = Bytes::from(encoded);
+    let mut start = 0;
+    for (inbox, end) in ends {
+        let sent = match session.streams.client() {
+            Some(client) => publish(client, inbox, encoded.slice(start..end)).await,
+            None => false,
+        };
+        if sent {
+            statistics.nats_acks_sent.add(1)
+        } else {
+            statistics.nats_acks_withheld.add(1)
+        }
+        start = end;
+    }
+}
+
+async fn publish(client: &Client, inbox: Subject, ack: Bytes) -> bool {
+    client.publish(inbox, ack).await.is_ok()
+}
+
+/// The inbox as a subject when an ack may go there.
+fn allowed_inbox(session: &Session, inbox: &Bytes) -> Option<Subject> {
+    let subject = Subject::from_utf8(inbox.clone()).ok()?;
+    let prefix = session
+        .settings
+        .ack_inbox_prefix
+        .as_deref()
+        .unwrap_or_default();
+    (is_publish_subject(&subject) && subject.starts_with(prefix)).then_some(subject)
+}
+
+/// The template for the partition and subject seen last: consecutive acks nearly always share it.
+#[derive(Default)]
+struct Templates {
+    last: Option<(u64, Bytes, AckTemplate)>,
+}
+
+impl Templates {
+    fn of(&mut self, partition: &Partition, subject: &Bytes) -> &AckTemplate {
+        let identity = partition.identity();
+        let is_same = |(incarnation, other, _): &(u64, Bytes, AckTemplate)| {
+            *incarnation == identity.incarnation && other == subject
+        };
+        if !self.last.as_ref().is_some_and(is_same) {
+            self.last = None;
+        }
+        let (_, _, template) = self.last.get_or_insert_with(|| {
+            let template = AckTemplate::new(
+                &identity.stream,
+                &identity.base_subject,
+                &String::from_utf8_lossy(subject),
+            );
+            (identity.incarnation, subject.clone(), template)
+        });
+        template
+    }
+}

@@ -1,0 +1,239 @@
+//! One connection to NATS: made for ever, watched, told about.
+use super::report::{Kind, Reporter};
+use super::settings::NatsSettings;
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, connection::State};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::json;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Wait between two attempts to connect, for ever.
+const RETRY: Duration = Duration::from_millis(250);
+/// How long [`Connection::sync`] waits for the round trip.
+const SYNC_LIMIT: Duration = Duration::from_secs(1);
+/// Messages that the library holds per subscription before it drops; our own bound is in bytes and comes first.
+const SUBSCRIPTION_CAPACITY: usize = 65_536;
+/// Messages that wait to be written.
+const OUTGOING_CAPACITY: usize = 4096;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Subscriptions without a queue group, copies out; no echo.
+    Ingest,
+    /// Subscriptions with a queue group, acks and publishes.
+    Streams,
+}
+
+impl Role {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ingest => "ingest",
+            Self::Streams => "streams",
+        }
+    }
+}
+
+/// One of the session's connections; there is a client once it was connected for the first time.
+pub(super) struct Connection {
+    pub(super) role: Role,
+    client: OnceLock<Client>,
+}
+
+impl Connection {
+    pub(super) fn new(role: Role) -> Self {
+        Self {
+            role,
+            client: OnceLock::new(),
+        }
+    }
+
+    /// The client when the connection is up now.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.client
+            .get()
+            .filter(|client| client.connection_state() == State::Connected)
+    }
+
+    /// Connects, trying for ever.
+    pub(super) async fn establish(&self, settings: &NatsSettings, watch: &Arc<Watch>) -> Client {
+        loop {
+            match connect(self.role, settings, watch).await {
+                Ok(client) => return self.client.get_or_init(|| client).clone(),
+                Err(error) => {
+                    let servers = settings.servers.join(", ");
+                    watch.reporter.error(
+                        self.role.name(),
+                        format!("cannot connect to NATS at {servers}: {error}; trying again"),
+                    );
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the server has handled everything sent before, by a round trip on this connection: `subject` is
+    /// answered by our other connection, or by the server when nobody listens. False when no answer came within a second.
+    pub(super) async fn sync(&self, subject: String) -> bool {
+        let Some(client) = self.client() else {
+            return true;
+        };
+        // What the answer is does not matter: any comes after the subscriptions sent before.
+        tokio::time::timeout(SYNC_LIMIT, client.request(subject, Bytes::new()))
+            .await
+            .is_ok()
+    }
+
+    /// Writes out what was published, at most for `limit`.
+    pub(super) async fn flush(&self, limit: Duration) {
+        if let Some(client) = self.client() {
+            // Closing goes on whether or not it could be written.
+            let _flushed = tokio::time::timeout(limit, client.flush()).await;
+        }
+    }
+}
+
+async fn connect(
+    role: Role,
+    settings: &NatsSettings,
+    watch: &Arc<Watch>,
+) -> Result<Client, String> {
+    let servers: Vec<ServerAddr> = settings
+        .servers
+        .iter()
+        .map(|url| {
+            url.parse()
+                .map_err(|error| format!("{url:?} is no URL: {error}"))
+        })
+        .collect::<Result<_, _>>()?;
+    if servers.is_empty() {
+        return Err("no server is configured".to_owned());
+    }
+    options(role, settings, watch)
+        .connect(servers)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+fn options(role: Role, settings: &NatsSettings, watch: &Arc<Watch>) -> ConnectOptions {
+    let base = settings
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("bascule.{}", watch.reporter.shared.broker_id));
+    let events = watch.clone();
+    let mut options = ConnectOptions::new()
+        .name(format!("{base}.{}", role.name()))
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
+        .client_capacity(OUTGOING_CAPACITY)
+        .read_buffer_capacity(u16::MAX)
+        .max_reconnects(None)
+        // The first attempt after a loss is made at once, as the attempt number starts at 1.
+        .reconnect_delay_callback(|attempt| if attempt <= 1 { Duration::ZERO } else { RETRY })
+        .event_callback(move |event| {
+            events.on_event(role, &event);
+            std::future::ready(())
+        });
+    if role == Role::Ingest {
+        options = options.no_echo();
+    }
+    options = match (&settings.user, &settings.token) {
+        (Some(user), _) => {
+            options.user_and_password(user.clone(), settings.password.clone().unwrap_or_default())
+        }
+        (None, Some(token)) => options.token(token.clone()),
+        (None, None) => options,
+    };
+    if let Some(tls) = &settings.tls {
+        options = options.require_tls(true);
+        if let Some(ca) = &tls.ca {
+            options = options.add_root_certificates(ca.clone());
+        }
+        if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
+            options = options.add_client_certificate(cert.clone(), key.clone());
+        }
+    }
+    options
+}
+
+/// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
+pub(super) struct Watch {
+    pub(super) reporter: Arc<Reporter>,
+    state: Mutex<Up>,
+    ingest_connected: Notify,
+    streams_connected: Notify,
+}
+
+#[derive(Default)]
+struct Up {
+    ingest: bool,
+    streams: bool,
+}
+
+impl Watch {
+    pub(super) fn new(reporter: Arc<Reporter>) -> Self {
+        Self {
+            reporter,
+            state: Mutex::default(),
+            ingest_connected: Notify::new(),
+            streams_connected: Notify::new(),
+        }
+    }
+
+    /// Notified after each connect of one of the two.
+    pub(super) fn connected(&self, role: Role) -> &Notify {
+        match role {
+            Role::Ingest => &self.ingest_connected,
+            Role::Streams => &self.streams_connected,
+        }
+    }
+
+    fn on_event(&self, role: Role, event: &Event) {
+        match event {
+            Event::Connected => {
+                self.change(role, true);
+                self.connected(role).notify_one();
+            }
+            Event::Disconnected | Event::Closed => self.change(role, false),
+            Event::SlowConsumer(_) => {
+                // The library's own queue was full: one message is lost. It may tell of fewer than there were.
+                self.reporter.shared.statistics.nats_slow_consumer.add(1);
+                self.reporter.dropped(1);
+            }
+            Event::ServerError(error) => self
+                .reporter
+                .error(role.name(), format!("NATS says: {error}")),
+            Event::ClientError(error) => self
+                .reporter
+                .error(role.name(), format!("NATS connection: {error}")),
+            Event::LameDuckMode => self
+                .reporter
+                .error(role.name(), "the NATS server is about to stop".to_owned()),
+            Event::Draining => {}
+        }
+    }
+
+    fn change(&self, role: Role, up: bool) {
+        let mut state = self.state.lock();
+        let before = state.ingest && state.streams;
+        match role {
+            Role::Ingest => state.ingest = up,
+            Role::Streams => state.streams = up,
+        }
+        let after = state.ingest && state.streams;
+        drop(state);
+        let detail = json!({ "connection": role.name() });
+        if after && !before {
+            self.reporter.recovered();
+            self.reporter
+                .event(Kind::Connected, "connected to NATS".to_owned(), &detail);
+        } else if before && !after {
+            self.reporter.event(
+                Kind::Disconnected,
+                "lost the connection to NATS; trying again".to_owned(),
+                &detail,
+            );
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Copies of direct publishes, after commit: best effort, to whoever listens on the subject.
+//!
+//! A committer only queues; one task does the rest. The broker's own listeners are fed without NATS, since the *ingest*
+//! connection has no echo; NATS gets a copy only while somebody else listens ([`super::interest`]), which it is asked with
+//! the first copy of a wave. Copies of one partition go out in offset order. A copy never gets a copy.
+use super::channel::{Channel, Copies};
+use super::interest::Step;
+use super::router::Router;
+use super::session::{Session, Taken};
+use super::settings::NatsCopy;
+use crate::partition::{IncomingRecord, Partition};
+use bascule_wire::subject::has_wildcard;
+use bytes::Bytes;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// What a waiting record costs beside its bytes.
+const RECORD_OVERHEAD: usize = 256;
+/// Jobs taken at once.
+const WAVE: usize = 256;
+/// When nothing is planned.
+const IDLE: Duration = Duration::from_hours(1);
+
+/// Copies of one append.
+pub(super) struct CopyJob {
+    pub(super) partition: Partition,
+    pub(super) mode: NatsCopy,
+    pub(super) base_offset: u64,
+    pub(super) records: Vec<IncomingRecord>,
+    /// Whether any record names a subject of its own.
+    pub(super) is_addressed: bool,
+    _taken: Taken,
+}
+
+/// See [`super::NatsLink::try_copy`].
+pub(super) fn offer(
+    session: &Session,
+    partition: &Partition,
+    mode: NatsCopy,
+    base_offset: u64,
+    records: &[IncomingRecord],
+) {
+    let subject = &partition.identity().subject;
+    let is_addressed = records.iter().any(|record| !record.subject.is_empty());
+    if mode == NatsCopy::None
+        || records.is_empty()
+        || subject.is_empty()
+        || (has_wildcard(subject) && !is_addressed)
+    {
+        return;
+    }
+    let bytes = records
+        .iter()
+        .map(|record| {
+            RECORD_OVERHEAD + record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
+        })
+        .sum();
+    let job = session.copying.try_take(bytes).map(|taken| CopyJob {
+        partition: partition.clone(),
+        mode,
+        base_offset,
+        records: records.to_vec(),
+        is_addressed,
+        _taken: taken,
+    });
+    if job.is_none_or(|job| session.copies.send(job).is_err()) {
+        session
+            .shared
+            .statistics
+            .nats_copies_dropped
+            .add(records.len() as u64);
+    }
+}
+
+/// Sends copies until the session closes, then those that are still queued.
+pub(super) async fn run(
+    session: Arc<Session>,
+    router: Arc<Router>,
+    mut jobs: mpsc::UnboundedReceiver<CopyJob>,
+    mut nobody: mpsc::UnboundedReceiver<Bytes>,
+) {
+    let mut closing = session.closing();
+    let mut copier = Copier {
+        session,
+        router,
+        version: 0,
+        channels: HashMap::new(),
+        timers: BinaryHeap::new(),
+    };
+    let mut wave = Vec::with_capacity(WAVE);
+    loop {
+        let next = copier
+            .timers
+            .peek()
+            .map_or_else(|| Instant::now() + IDLE, |Reverse((at, _))| *at);
+        tokio::select! {
+            biased;
+            Some(answer) = nobody.recv() => copier.on_nobody(&answer).await,
+            taken = jobs.recv_many(&mut wave, WAVE) => match taken {
+                0 => return copier.finish().await,
+                _ => copier.take(&mut wave).await,
+            },
+            () = tokio::time::sleep_until(next.into()) => copier.on_time().await,
+            _ = closing.changed() => jobs.close(),
+        }
+    }
+}
+
+struct Copier {
+    session: Arc<Session>,
+    router: Arc<Router>,
+    /// Of the router, when the channels' local listeners were looked up.
+    version: u64,
+    /// By incarnation.
+    channels: HashMap<u64, Channel>,
+    /// When to look at a channel again: what `Channel::planned` says, and entries that are out of date.
+    timers: BinaryHeap<Reverse<(Instant, u64)>>,
+}
+
+impl Copier {
+    async fn take(&mut self, wave: &mut Vec<CopyJob>) {
+        self.notice_changes();
+        let mut touched = Vec::new();
+        for job in wave.drain(..) {
+            let incarnation = job.partition.identity().incarnation;
+            let cluster = &self.session.shared.cluster_id;
+            let channel = self
+                .channels
+                .entry(incarnation)
+                .or_insert_with(|| Channel::new(&job.partition, cluster));
+            channel.feed_local(&self.session, &self.router, &job);
+            channel.waiting.push_back(Copies { job, start: 0 });
+            if touched.last() != Some(&incarnation) {
+                touched.push(incarnation);
+            }
+        }
+        for incarnation in touched {
+            self.advance(incarnation).await;
+        }
+    }
+
+    /// Forgets what changed since partitions started or stopped listening.
+    fn notice_changes(&mut self) {
+        let version = self.router.version();
+        if self.version != version {
+            self.version = version;
+            self.channels
+                .retain(|_, channel| channel.partition.is_leading() || channel.left() > 0);
+            self.channels
+                .values_mut()
+                .for_each(|channel| channel.listeners = None);
+        }
+    }
+
+    async fn on_nobody(&mut self, answer: &[u8]) {
+        let Some((incarnation, token)) = parse_probe(answer) else {
+            return;
+        };
+        if let Some(channel) = self.channels.get_mut(&incarnation) {
+            channel.on_nobody(&self.session, token);
+            self.advance(incarnation).await;
+        }
+    }
+
+    async fn on_time(&mut self) {
+        while let Some(Reverse((at, incarnation))) = self.timers.peek().copied() {
+            if at > Instant::now() {
+                return;
+            }
+            self.timers.pop();
+            if let Some(channel) = self
+                .channels
+                .get_mut(&incarnation)
+                .filter(|channel| channel.planned == Some(at))
+            {
+                channel.planned = None;
+                self.advance(incarnation).await;
+            }
+        }
+    }
+
+    /// Does what there is to do for one partition, and plans when to look again.
+    async fn advance(&mut self, incarnation: u64) {
+        let Some(channel) = self.channels.get_mut(&incarnation) else {
+            return;
+        };
+        let Some(client) = self.session.ingest.client() else {
+            return channel.drop_all(&self.session);
+        };
+        let mut step = channel.step(Instant::now());
+        if let Some(Step::Probe(token)) = step {
+            channel.publish_probe(&self.session, client, token).await;
+            // It is under way: this says how long to be patient.
+            step = channel.step(Instant::now());
+        }
+        match step {
+            Some(Step::Publish(token)) => channel.publish_all(&self.session, client, token).await,
+            Some(Step::Wait(until)) if channel.planned != Some(until) => {
+                channel.planned = Some(until);
+                self.timers.push(Reverse((until, incarnation)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends what waits for an answer without waiting for it.
+    async fn finish(mut self) {
+        for channel in self.channels.values_mut() {
+            match self.session.ingest.client() {
+                Some(client) => channel.publish_all(&self.session, client, None).await,
+                None => channel.drop_all(&self.session),
+            }
+        }
+    }
+}
+
+/// Last part of a probe's reply subject.
+pub(super) fn probe_name(incarnation: u64, token: u64) -> String {
+    format!("{incarnation}-{token}")
+}
+
+/// Incarnation and token of the probe whose reply subject this is.
+fn parse_probe(subject: &[u8]) -> Option<(u64, u64)> {
+    let (_, name) = std::str::from_utf8(subject).ok()?.rsplit_once('.')?;
+    let (incarnation, token) = name.split_once('-')?;
+    Some((incarnation.parse().ok()?, token.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_known_by_its_reply_subject() {
+        let subject = format!("_INBOX.abc.{}", probe_name(u64::MAX, 7));
+        assert_eq!(parse_probe(subject.as_bytes()), Some((u64::MAX, 7)));
+        for bad in [
+            "",
+            "7-7",
+            "_INBOX.abc",
+            "_INBOX.abc.7",
+            "_INBOX.abc.7-",
+            "_INBOX.abc.-7",
+            "_INBOX.abc.7-x",
+        ] {
+            assert_eq!(parse_probe(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

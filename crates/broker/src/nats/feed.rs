@@ -1,0 +1,121 @@
+//! The way of NATS messages into one partition: straight into its queue while there is room, otherwise through a backlog
+//! that is bounded in bytes, over the whole broker.
+//!
+//! Each source (a subscription, the copier) pushes from one task, and its order is kept: while anything waits in the
+//! backlog, everything goes through it.
+use super::acks::{AckJob, PendingAck};
+use super::session::{Session, Taken};
+use crate::partition::{Append, AppendError, Done, IncomingRecord, Partition, Payload};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc;
+
+/// Records that go into one append, 1 to 1,024 of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) records: Vec<IncomingRecord>,
+    /// Ascending by index into `records`.
+    pub(super) acks: Vec<PendingAck>,
+    /// Payload bytes of the records as received.
+    pub(super) bytes: usize,
+}
+
+/// Feeds one partition. Dropping it ends the feeding once the backlog is empty.
+pub(super) struct Feed {
+    partition: Partition,
+    /// Appends in the backlog, with the one that is just being handed over.
+    waiting: Arc<AtomicUsize>,
+    backlog: mpsc::UnboundedSender<Waiting>,
+}
+
+struct Waiting {
+    append: Append,
+    /// Given back when the partition has taken the append.
+    _taken: Taken,
+}
+
+impl Feed {
+    /// Starts feeding on the current runtime.
+    pub(super) fn start(partition: Partition) -> Arc<Self> {
+        let (backlog, waiting_appends) = mpsc::unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(hand_over(
+            partition.clone(),
+            waiting.clone(),
+            waiting_appends,
+        ));
+        Arc::new(Self {
+            partition,
+            waiting,
+            backlog,
+        })
+    }
+
+    pub(super) fn incarnation(&self) -> u64 {
+        self.partition.identity().incarnation
+    }
+
+    /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
+    pub(super) fn push(&self, session: &Arc<Session>, group: Group) {
+        let Group {
+            records,
+            acks,
+            bytes,
+        } = group;
+        let count = records.len() as u64;
+        let done = answer(session.clone(), self.partition.clone(), acks, count);
+        let mut append = Append {
+            payload: Payload::Records(records),
+            producer: None,
+            copy_to_nats: false,
+            done,
+        };
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            match self.partition.try_append(append) {
+                Ok(()) => return,
+                Err(refused) => append = refused,
+            }
+        }
+        let Some(taken) = session.pending.try_take(bytes) else {
+            session.reporter.dropped(count);
+            return;
+        };
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        // The receiver lives as long as this sender.
+        if self
+            .backlog
+            .send(Waiting {
+                append,
+                _taken: taken,
+            })
+            .is_err()
+        {
+            session.reporter.dropped(count);
+        }
+    }
+}
+
+async fn hand_over(
+    partition: Partition,
+    waiting: Arc<AtomicUsize>,
+    mut backlog: mpsc::UnboundedReceiver<Waiting>,
+) {
+    while let Some(Waiting { append, _taken }) = backlog.recv().await {
+        partition.append(append).await;
+        waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What happens when the append is committed or refused.
+fn answer(session: Arc<Session>, partition: Partition, acks: Vec<PendingAck>, count: u64) -> Done {
+    Box::new(move |outcome| match outcome {
+        Ok(committed) => {
+            if !acks.is_empty() {
+                AckJob::new(partition, &committed, acks).queue(&session);
+            }
+        }
+        Err(AppendError::Busy) => session.reporter.dropped(count),
+        // The partition itself reports why; a publisher that wanted an ack gets none and tries again.
+        Err(_) => session.shared.statistics.nats_dropped.add(count),
+    })
+}

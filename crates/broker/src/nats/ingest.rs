@@ -1,0 +1,206 @@
+//! From a subscription to groups of records: drained at once, recognised, handed to everyone who listens.
+use super::acks::PendingAck;
+use super::feed::Group;
+use super::origin;
+use super::router::Route;
+use super::session::Session;
+use crate::partition::IncomingRecord;
+use async_nats::{Message, Subscriber};
+use bascule_wire::envelope::{self, Recognised};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A group closes at so many messages …
+const GROUP_MESSAGES: usize = 1024;
+/// … or so many bytes.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// Feeds the route's partitions until the subscription ends or the task is aborted.
+pub(super) async fn drain(session: Arc<Session>, route: Arc<Route>, mut subscriber: Subscriber) {
+    let mut messages = Vec::with_capacity(GROUP_MESSAGES);
+    // Unconstrained, or the runtime's budget would cut groups at 128; fair by yielding after each full group.
+    while tokio::task::unconstrained(collect(&mut subscriber, &mut messages)).await {
+        let full = messages.len() == GROUP_MESSAGES;
+        deliver(&session, &route, &mut messages);
+        if full {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Waits for messages and takes those that are there, up to a group. False at the end of the subscription.
+async fn collect(subscriber: &mut Subscriber, messages: &mut Vec<Message>) -> bool {
+    let mut bytes = 0;
+    std::future::poll_fn(|context| {
+        while messages.len() < GROUP_MESSAGES && bytes < GROUP_BYTES {
+            match subscriber.poll_next_unpin(context) {
+                Poll::Ready(Some(message)) => {
+                    bytes += message.payload.len();
+                    messages.push(message);
+                }
+                Poll::Ready(None) => return Poll::Ready(!messages.is_empty()),
+                Poll::Pending if messages.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(true)
+    })
+    .await
+}
+
+fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
+    let received = Received::read(session, messages);
+    let feeds = route.feeds();
+    let Some((last, others)) = feeds.split_last() else {
+        return;
+    };
+    for feed in others {
+        let group = received.group_for(feed.incarnation(), session);
+        if !group.records.is_empty() {
+            feed.push(session, group);
+        }
+    }
+    let group = received.into_group_for(last.incarnation(), session);
+    if !group.records.is_empty() {
+        last.push(session, group);
+    }
+}
+
+/// Messages as records, before it is known for whom.
+struct Received {
+    group: Group,
+    /// Index and incarnation of those that are copies from a partition of this cluster.
+    copies: Vec<(u32, u64)>,
+}
+
+impl Received {
+    fn read(session: &Session, messages: &mut Vec<Message>) -> Self {
+        let statistics = &session.shared.statistics;
+        let mut received = Self {
+            group: Group {
+                records: Vec::with_capacity(messages.len()),
+                ..Group::default()
+            },
+            copies: Vec::new(),
+        };
+        let mut enveloped = 0;
+        statistics.nats_messages.add(messages.len() as u64);
+        for message in messages.drain(..) {
+            enveloped += u64::from(received.take(message, &session.shared.cluster_id));
+        }
+        if enveloped > 0 {
+            statistics.nats_enveloped.add(enveloped);
+        }
+        received
+    }
+
+    /// Adds one message; true when it was enveloped.
+    fn take(&mut self, message: Message, cluster: &str) -> bool {
+        let Message {
+            subject,
+            reply,
+            payload,
+            headers,
+            ..
+        } = message;
+        let index = self.group.records.len() as u32;
+        self.group.bytes += payload.len();
+        let mut record = IncomingRecord {
+            // Both are owned buffers of exactly this size: moved, not copied.
+            subject: Bytes::from(subject.into_string()),
+            reply: reply
+                .map(|reply| Bytes::from(reply.into_string()))
+                .unwrap_or_default(),
+            received_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+            ..IncomingRecord::default()
+        };
+        if let Some(headers) = &headers {
+            record.id = origin::message_id(headers);
+            if origin::is_copy(headers) {
+                // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
+                record.reply = Bytes::new();
+                self.copies.extend(
+                    origin::incarnation_of_copy(headers, cluster)
+                        .map(|incarnation| (index, incarnation)),
+                );
+            }
+        }
+        let recognised = envelope::recognise(&payload);
+        let is_enveloped = matches!(recognised, Recognised::Publish(_));
+        match recognised {
+            Recognised::Plain => record.value = Some(payload),
+            Recognised::Publish(publish) => {
+                if !publish.ack_inbox.is_empty() {
+                    self.group.acks.push(PendingAck {
+                        index,
+                        subject: record.subject.clone(),
+                        inbox: publish.ack_inbox,
+                        correlation_id: publish.correlation_id,
+                        policy: publish.ack_policy,
+                    });
+                }
+                record.key = publish.key;
+                record.value = Some(publish.value);
+                record.headers = publish.headers;
+                record.expected_offset = publish.expected_offset;
+            }
+        }
+        self.group.records.push(record);
+        is_enveloped
+    }
+
+    fn group_for(&self, incarnation: u64, session: &Session) -> Group {
+        if self.is_own(incarnation) {
+            self.group
+                .clone()
+                .without(&self.copies, incarnation, session)
+        } else {
+            self.group.clone()
+        }
+    }
+
+    fn into_group_for(self, incarnation: u64, session: &Session) -> Group {
+        if self.is_own(incarnation) {
+            self.group.without(&self.copies, incarnation, session)
+        } else {
+            self.group
+        }
+    }
+
+    fn is_own(&self, incarnation: u64) -> bool {
+        self.copies.iter().any(|(_, from)| *from == incarnation)
+    }
+}
+
+impl Group {
+    /// Leaves out the copies that came from `incarnation` itself: it has those records already.
+    fn without(self, copies: &[(u32, u64)], incarnation: u64, session: &Session) -> Self {
+        let is_own = |index: u32| copies.binary_search(&(index, incarnation)).is_ok();
+        let mut kept = Self {
+            bytes: self.bytes,
+            ..Self::default()
+        };
+        let mut acks = self.acks.into_iter().peekable();
+        let mut dropped = 0;
+        for (index, record) in (0u32..).zip(self.records) {
+            let ack = acks.next_if(|ack| ack.index == index);
+            if is_own(index) {
+                dropped += 1;
+                continue;
+            }
+            kept.acks.extend(ack.map(|ack| PendingAck {
+                index: kept.records.len() as u32,
+                ..ack
+            }));
+            kept.records.push(record);
+        }
+        session
+            .shared
+            .statistics
+            .nats_own_copies_dropped
+            .add(dropped);
+        kept
+    }
+}

@@ -1,0 +1,215 @@
+//! Whether anybody listens on the subject that a partition publishes copies on. Pure: no clock, no I/O.
+//!
+//! NATS tells a publisher who names a reply subject that nobody received a message (status 503), and on a connection
+//! without echo our own subscription does not count. So the first of some copies is published with a reply subject, as a
+//! *probe*. When the server says "nobody", nobody was subscribed after all the records at hand were committed, and the
+//! others need not be published: whoever subscribed before them would have been found. When nothing is said in time,
+//! somebody listens, and from then on all copies go out at once, a probe now and then among them.
+//!
+//! ```text
+//!          probe                 no answer in time
+//!  Nobody ──────► Probing ──────────────────────► Heard ─┐ a probe every so often
+//!     ▲             │ "nobody"                      │ ▲──┘
+//!     └─────────────┴───────────────────────────────┘ "nobody"
+//! ```
+use std::time::{Duration, Instant};
+
+/// At least so long between two probes while nobody listens; bounds what probing costs.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Without an answer for so long somebody listens. Too short only costs copies that nobody wanted.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// While somebody listens, one copy in at least so many is a probe …
+const HEARD_COPIES: u64 = 1000;
+/// … and at most one in so long.
+const HEARD_PAUSE: Duration = Duration::from_millis(250);
+
+/// What to do with copies that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Publish them all; the first as a probe when there is a token.
+    Publish(Option<u64>),
+    /// Publish the first as a probe with this token, and keep the others until it is known.
+    Probe(u64),
+    /// Keep them and ask again then, or after the answer.
+    Wait(Instant),
+}
+
+/// What a "nobody" means for the copies that were kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// They are wanted by nobody.
+    Skip,
+    /// Nothing: it answers an older probe, or one whose copies went out anyway.
+    Nothing,
+}
+
+/// What is known.
+#[derive(Debug)]
+pub(super) struct Interest {
+    state: State,
+    next_token: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Nobody {
+        probe_from: Option<Instant>,
+    },
+    Probing {
+        token: u64,
+        until: Instant,
+    },
+    Heard {
+        token: u64,
+        probed: Instant,
+        since: u64,
+    },
+}
+
+impl Interest {
+    /// Nothing is known: the first copies are probed for.
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Nobody { probe_from: None },
+            next_token: 1,
+        }
+    }
+
+    /// What to do with `count` > 0 copies that wait now.
+    pub(super) fn step(&mut self, now: Instant, count: u64) -> Step {
+        match &mut self.state {
+            State::Nobody {
+                probe_from: Some(from),
+            } if now < *from => Step::Wait(*from),
+            State::Nobody { .. } => {
+                let token = self.token();
+                self.state = State::Probing {
+                    token,
+                    until: now + PATIENCE,
+                };
+                Step::Probe(token)
+            }
+            State::Probing { until, .. } if now < *until => Step::Wait(*until),
+            State::Probing { token, .. } => {
+                self.state = State::Heard {
+                    token: *token,
+                    probed: now,
+                    since: count,
+                };
+                Step::Publish(None)
+            }
+            State::Heard { since, probed, .. } => {
+                *since += count;
+                if *since < HEARD_COPIES || now.duration_since(*probed) < HEARD_PAUSE {
+                    return Step::Publish(None);
+                }
+                let token = self.token();
+                self.state = State::Heard {
+                    token,
+                    probed: now,
+                    since: 0,
+                };
+                Step::Publish(Some(token))
+            }
+        }
+    }
+
+    /// The server said that nobody received the probe with this token.
+    pub(super) fn on_nobody(&mut self, now: Instant, token: u64) -> Answer {
+        let probe_from = Some(now + PAUSE);
+        match self.state {
+            State::Probing { token: asked, .. } if asked == token => {
+                self.state = State::Nobody { probe_from };
+                Answer::Skip
+            }
+            State::Heard { token: asked, .. } if asked == token => {
+                self.state = State::Nobody { probe_from };
+                Answer::Nothing
+            }
+            _ => Answer::Nothing,
+        }
+    }
+
+    fn token(&mut self) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nobody_is_asked_about_each_wave_of_copies_but_not_too_often() {
+        let (mut interest, start) = (Interest::new(), Instant::now());
+        assert_eq!(interest.step(start, 5), Step::Probe(1));
+        assert_eq!(interest.step(start + MS, 5), Step::Wait(start + PATIENCE));
+        assert_eq!(interest.on_nobody(start + MS, 1), Answer::Skip);
+        assert_eq!(interest.step(start + MS, 5), Step::Wait(start + MS + PAUSE));
+        assert_eq!(interest.step(start + MS + PAUSE, 5), Step::Probe(2));
+    }
+
+    #[test]
+    fn silence_means_that_somebody_listens() {
+        let (mut interest, start) = (Interest::new(), Instant::now());
+        assert_eq!(interest.step(start, 1), Step::Probe(1));
+        assert_eq!(interest.step(start + PATIENCE, 10), Step::Publish(None));
+        assert_eq!(interest.step(start + PATIENCE, 1), Step::Publish(None));
+        // An answer that comes late tells of the time of the probe all the same: start asking again.
+        assert_eq!(
+            interest.on_nobody(start + PATIENCE + MS, 1),
+            Answer::Nothing
+        );
+        assert_eq!(
+            interest.step(start + PATIENCE + MS + PAUSE, 1),
+            Step::Probe(2)
+        );
+    }
+
+    #[test]
+    fn while_somebody_listens_a_probe_needs_both_copies_and_time() {
+        let (mut interest, start) = (Interest::new(), Instant::now());
+        interest.step(start, 1);
+        let heard = start + PATIENCE;
+        assert_eq!(interest.step(heard, 1), Step::Publish(None));
+        assert_eq!(
+            interest.step(heard + HEARD_PAUSE, 1),
+            Step::Publish(None),
+            "too few copies"
+        );
+        assert_eq!(
+            interest.step(heard + HEARD_PAUSE, HEARD_COPIES),
+            Step::Publish(Some(2))
+        );
+        assert_eq!(
+            interest.step(heard + HEARD_PAUSE + MS, HEARD_COPIES),
+            Step::Publish(None),
+            "too soon"
+        );
+        assert_eq!(
+            interest.on_nobody(heard + HEARD_PAUSE + 2 * MS, 2),
+            Answer::Nothing
+        );
+        assert_eq!(
+            interest.step(heard + HEARD_PAUSE + 2 * MS + PAUSE, 1),
+            Step::Probe(3)
+        );
+    }
+
+    #[test]
+    fn an_answer_to_an_older_probe_says_nothing() {
+        let (mut interest, start) = (Interest::new(), Instant::now());
+        interest.step(start, 1);
+        interest.on_nobody(start, 1);
+        assert_eq!(interest.step(start + PAUSE, 1), Step::Probe(2));
+        assert_eq!(interest.on_nobody(start + PAUSE, 1), Answer::Nothing);
+        assert_eq!(
+            interest.step(start + PAUSE, 1),
+            Step::Wait(start + PAUSE + PATIENCE)
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The facade that everyone else holds.
+use super::copies;
+use super::router::Router;
+use super::session::Session;
+use super::settings::{NatsCopy, NatsSettings};
+use crate::partition::{IncomingRecord, Partition};
+use crate::shared::SharedRef;
+use arc_swap::ArcSwapOption;
+use async_nats::{Client, PublishErrorKind, Subject};
+use bascule_wire::subject;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::sync::Arc;
+
+const DISCONNECTED: &str = "nats: server is disconnected";
+const CLOSED: &str = "nats: connection closed";
+const BAD_SUBJECT: &str = "nats: invalid subject";
+const TOO_LARGE: &str = "nats: maximum payload exceeded";
+
+/// Publishing to NATS. Cheap to clone; works (and refuses) while disconnected.
+#[derive(Clone, Default)]
+pub struct NatsLink(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    router: Arc<Router>,
+    session: ArcSwapOption<Session>,
+}
+
+impl std::fmt::Debug for NatsLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsLink")
+            .field("connected", &self.is_connected())
+            .finish_non_exhaustive()
+    }
+}
+
+impl NatsLink {
+    /// Starts connecting on the current runtime, or reconnects with other settings. Reports by `nats` events; retries for
+    /// ever. Partitions that are led already are subscribed as soon as the connection is up.
+    pub fn connect(&self, shared: &SharedRef, settings: NatsSettings) {
+        if let Some(old) = self.0.session.swap(None) {
+            old.abandon();
+        }
+        self.0.router.forget_subscriptions();
+        self.0
+            .session
+            .store(Some(Session::start(shared, settings, &self.0.router)));
+    }
+
+    /// Whether the connections are up.
+    pub fn is_connected(&self) -> bool {
+        let session = self.0.session.load();
+        session.as_ref().is_some_and(|session| {
+            session.ingest.client().is_some() && session.streams.client().is_some()
+        })
+    }
+
+    /// Feeds a partition from its subject from now on (subscribes when needed). Returns once the server has confirmed the
+    /// subscription, so that what anyone publishes afterwards is stored; at once while disconnected or when the partition
+    /// has no subject. Leading twice is leading once.
+    pub async fn lead(&self, partition: &Partition) {
+        let session = self.0.session.load_full();
+        self.0.router.lead(session.as_ref(), partition).await;
+    }
+
+    /// Stops feeding a partition.
+    pub fn unlead(&self, incarnation: u64) {
+        self.0.router.unlead(incarnation);
+    }
+
+    /// Queues copies of committed direct publishes (records of one append, offsets from `base_offset`); best effort, never
+    /// blocks: what does not fit the bounded queue is dropped and counted. Called on the committer's thread.
+    pub fn try_copy(
+        &self,
+        partition: &Partition,
+        mode: NatsCopy,
+        base_offset: u64,
+        records: &[IncomingRecord],
+    ) {
+        if let Some(session) = self.0.session.load().as_ref() {
+            copies::offer(session, partition, mode, base_offset, records);
+        }
+    }
+
+    /// Closes the connections after flushing what is queued, at most one second.
+    pub async fn close(&self) {
+        if let Some(session) = self.0.session.swap(None) {
+            session.close().await;
+        }
+        self.0.router.forget_subscriptions();
+    }
+
+    /// Publishes one message, waiting for room in the bounded outgoing queue. It is on its way, not received by anyone, when
+    /// this returns.
+    ///
+    /// # Errors
+    /// A sentence for the caller's status: `nats: connection closed` before [`NatsLink::connect`] and after
+    /// [`NatsLink::close`], `nats: server is disconnected`, `nats: invalid subject`, `nats: maximum payload exceeded`.
+    pub async fn publish(
+        &self,
+        subject: &str,
+        reply: Option<&str>,
+        payload: Bytes,
+    ) -> Result<(), String> {
+        send(&self.client()?, subject, reply, payload).await
+    }
+
+    /// Waits for the first message on `inbox`, subscribed before `publish` is sent (PublishToSubject with a deadline).
+    ///
+    /// # Errors
+    /// As [`NatsLink::publish`]; the caller applies its own deadline around the future.
+    pub async fn publish_and_wait(
+        &self,
+        subject: &str,
+        payload: Bytes,
+        inbox: &str,
+    ) -> Result<Bytes, String> {
+        let client = self.client()?;
+        if !subject::is_publish_subject(inbox) {
+            return Err(BAD_SUBJECT.to_owned());
+        }
+        let mut answers = client
+            .subscribe(inbox.to_owned())
+            .await
+            .map_err(|_| CLOSED.to_owned())?;
+        send(&client, subject, None, payload).await?;
+        answers
+            .next()
+            .await
+            .map(|answer| answer.payload)
+            .ok_or_else(|| CLOSED.to_owned())
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let session = self.0.session.load();
+        let session = session.as_ref().ok_or_else(|| CLOSED.to_owned())?;
+        session
+            .streams
+            .client()
+            .cloned()
+            .ok_or_else(|| DISCONNECTED.to_owned())
+    }
+}
+
+async fn send(
+    client: &Client,
+    subject: &str,
+    reply: Option<&str>,
+    payload: Bytes,
+) -> Result<(), String> {
+    if !subject::is_publish_subject(subject)
+        || reply.is_some_and(|reply| !subject::is_publish_subject(reply))
+    {
+        return Err(BAD_SUBJECT.to_owned());
+    }
+    let subject = Subject::from(subject);
+    let sent = match reply {
+        Some(reply) => {
+            client
+                .publish_with_reply(subject, reply.to_owned(), payload)
+                .await
+        }
+        None => client.publish(subject, payload).await,
+    };
+    sent.map_err(|error| match error.kind() {
+        PublishErrorKind::MaxPayloadExceeded => TOO_LARGE.to_owned(),
+        PublishErrorKind::InvalidSubject => BAD_SUBJECT.to_owned(),
+        PublishErrorKind::Send => CLOSED.to_owned(),
+    })
+}

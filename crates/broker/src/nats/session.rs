@@ -1,0 +1,262 @@
+//! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
+use super::acks::{self, AckJob};
+use super::connection::{Connection, Role, Watch};
+use super::copies::{self, CopyJob};
+use super::report::Reporter;
+use super::router::Router;
+use super::settings::NatsSettings;
+use crate::shared::SharedRef;
+use async_nats::{StatusCode, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// Acks of so many appends may wait to go out.
+const ACK_QUEUE: usize = 4096;
+/// How long closing waits for what is queued.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// One session. Its tasks hold it; [`Session::close`] or [`Session::abandon`] ends them.
+pub(super) struct Session {
+    pub(super) shared: SharedRef,
+    pub(super) settings: NatsSettings,
+    pub(super) reporter: Arc<Reporter>,
+    pub(super) ingest: Connection,
+    pub(super) streams: Connection,
+    /// Messages taken off the connections and not yet queued at a partition.
+    pub(super) pending: Arc<Budget>,
+    /// Copies that wait to go out.
+    pub(super) copying: Arc<Budget>,
+    pub(super) acks: mpsc::Sender<AckJob>,
+    pub(super) copies: mpsc::UnboundedSender<CopyJob>,
+    /// Prefix of the subjects on which the server answers the copier's probes; set once *ingest* is connected.
+    pub(super) inbox: OnceLock<String>,
+    sync_subject: OnceLock<String>,
+    closing: watch::Sender<bool>,
+    outgoing: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Session {
+    /// Starts connecting on the current runtime.
+    pub(super) fn start(
+        shared: &SharedRef,
+        settings: NatsSettings,
+        router: &Arc<Router>,
+    ) -> Arc<Self> {
+        let reporter = Arc::new(Reporter::new(shared.clone(), Handle::current()));
+        let pending_bytes = settings
+            .pending_bytes
+            .unwrap_or(shared.limits.nats_pending_bytes);
+        let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
+        let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
+        let (nobody_sender, nobody_receiver) = mpsc::unbounded_channel();
+        let session = Arc::new(Self {
+            shared: shared.clone(),
+            settings,
+            reporter: reporter.clone(),
+            ingest: Connection::new(Role::Ingest),
+            streams: Connection::new(Role::Streams),
+            pending: Arc::new(Budget::new(pending_bytes)),
+            copying: Arc::new(Budget::new(pending_bytes)),
+            acks: ack_sender,
+            copies: copy_sender,
+            inbox: OnceLock::new(),
+            sync_subject: OnceLock::new(),
+            closing: watch::Sender::new(false),
+            outgoing: Mutex::default(),
+            tasks: Mutex::default(),
+        });
+        let watch = Arc::new(Watch::new(reporter));
+        session.spawn(
+            session
+                .clone()
+                .keep_ingest(router.clone(), watch.clone(), nobody_sender),
+        );
+        session.spawn(session.clone().keep_streams(router.clone(), watch));
+        session.spawn_outgoing(acks::run(session.clone(), ack_receiver));
+        session.spawn_outgoing(copies::run(
+            session.clone(),
+            router.clone(),
+            copy_receiver,
+            nobody_receiver,
+        ));
+        session
+    }
+
+    /// Answered by our *streams* connection, or by the server when nobody listens: for [`Connection::sync`].
+    pub(super) fn sync_subject(&self) -> String {
+        self.sync_subject
+            .get()
+            .cloned()
+            .unwrap_or_else(|| format!("{}.sync", self.shared.namespace))
+    }
+
+    pub(super) fn connection(&self, role: Role) -> &Connection {
+        match role {
+            Role::Ingest => &self.ingest,
+            Role::Streams => &self.streams,
+        }
+    }
+
+    /// Becomes true when what is queued should go out and no more is taken.
+    pub(super) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
+    }
+
+    /// Lets the queued acks and copies go out, at most one second, and ends the session.
+    pub(super) async fn close(&self) {
+        self.closing.send_replace(true);
+        let outgoing = std::mem::take(&mut *self.outgoing.lock());
+        let drained = async {
+            for task in outgoing {
+                // A task that was aborted has nothing left to send.
+                let _ended = task.await;
+            }
+            self.streams.flush(CLOSE_LIMIT).await;
+            self.ingest.flush(CLOSE_LIMIT).await;
+        };
+        // After the second, whatever still waits is given up: acks and copies are best effort.
+        let _in_time = tokio::time::timeout(CLOSE_LIMIT, drained).await;
+        self.abandon();
+    }
+
+    /// Ends the session at once.
+    pub(super) fn abandon(&self) {
+        for task in self.tasks.lock().drain(..) {
+            task.abort();
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().push(tokio::spawn(task).abort_handle());
+    }
+
+    fn spawn_outgoing(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(task);
+        self.tasks.lock().push(task.abort_handle());
+        self.outgoing.lock().push(task);
+    }
+
+    async fn keep_ingest(
+        self: Arc<Self>,
+        router: Arc<Router>,
+        watch: Arc<Watch>,
+        nobody: mpsc::UnboundedSender<Bytes>,
+    ) {
+        let client = self.ingest.establish(&self.settings, &watch).await;
+        let inbox = self.inbox.get_or_init(|| client.new_inbox());
+        match client.subscribe(format!("{inbox}.*")).await {
+            Ok(answers) => self.spawn(forward_nobody(answers, nobody)),
+            Err(error) => self.reporter.error(
+                Role::Ingest.name(),
+                format!("cannot subscribe to an inbox: {error}"),
+            ),
+        }
+        self.keep_subscribed(&router, &watch, Role::Ingest).await;
+    }
+
+    async fn keep_streams(self: Arc<Self>, router: Arc<Router>, watch: Arc<Watch>) {
+        let client = self.streams.establish(&self.settings, &watch).await;
+        let subject = self.sync_subject.get_or_init(|| client.new_inbox());
+        match client.subscribe(subject.clone()).await {
+            Ok(requests) => self.spawn(answer_syncs(client, requests)),
+            Err(error) => self.reporter.error(
+                Role::Streams.name(),
+                format!("cannot subscribe to an inbox: {error}"),
+            ),
+        }
+        self.keep_subscribed(&router, &watch, Role::Streams).await;
+    }
+
+    /// Subscribes after each connect to what was asked for while the connection was down.
+    async fn keep_subscribed(self: &Arc<Self>, router: &Router, watch: &Watch, role: Role) {
+        loop {
+            router.subscribe_all(self, role).await;
+            watch.connected(role).notified().await;
+        }
+    }
+}
+
+/// Tells the copier which of its probes nobody received; the token is the last part of the subject.
+async fn forward_nobody(mut answers: Subscriber, nobody: mpsc::UnboundedSender<Bytes>) {
+    while let Some(answer) = answers.next().await {
+        if answer.status == Some(StatusCode::NO_RESPONDERS)
+            && nobody
+                .send(Bytes::from(answer.subject.into_string()))
+                .is_err()
+        {
+            return;
+        }
+    }
+}
+
+async fn answer_syncs(client: async_nats::Client, mut requests: Subscriber) {
+    while let Some(request) = requests.next().await {
+        if let Some(reply) = request.reply {
+            // Who asked goes on after a second without an answer, and reports it.
+            let _sent = client.publish(reply, Bytes::new()).await;
+        }
+    }
+}
+
+/// A bound on bytes that wait somewhere.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            used: AtomicUsize::new(0),
+            limit,
+        }
+    }
+
+    /// Takes `bytes` until the result is dropped; `None` when that would pass the limit.
+    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let taken = Taken {
+            budget: self.clone(),
+            bytes,
+        };
+        (before.saturating_add(bytes) <= self.limit).then_some(taken)
+    }
+}
+
+/// Bytes of a [`Budget`], given back on drop.
+#[derive(Debug)]
+pub(super) struct Taken {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_gives_up_to_its_limit_and_takes_back() {
+        let budget = Arc::new(Budget::new(10));
+        let all = budget.try_take(10);
+        assert!(all.is_some());
+        assert!(budget.try_take(1).is_none());
+        drop(all);
+        assert!(budget.try_take(11).is_none());
+        assert!(budget.try_take(10).is_some());
+    }
+}

@@ -1,0 +1,51 @@
+//! How to reach NATS and what to send there.
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// How to reach NATS (`Engine.connect_nats`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NatsSettings {
+    /// URLs (`nats://host:4222`, `tls://host`); all belong to one NATS deployment.
+    pub servers: Vec<String>,
+    /// User, with [`NatsSettings::password`].
+    pub user: Option<String>,
+    /// Password.
+    pub password: Option<String>,
+    /// Token; used when there is no user.
+    pub token: Option<String>,
+    /// Name of the connections in NATS' monitoring, before `.ingest` and `.streams`; by default `bascule.<broker id>`.
+    pub name: Option<String>,
+    /// TLS; absent = only where a server asks for it.
+    pub tls: Option<NatsTls>,
+    /// Bytes of messages taken off the connections and not yet queued at a partition, and as many of copies that wait;
+    /// absent = `limits.nats_pending_bytes`.
+    pub pending_bytes: Option<usize>,
+    /// Acks go only to inboxes that begin with it, the others are withheld and counted; absent = to every valid subject.
+    pub ack_inbox_prefix: Option<String>,
+}
+
+/// TLS to NATS.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NatsTls {
+    /// PEM file with the certificate authorities to trust beside the system's.
+    pub ca: Option<PathBuf>,
+    /// PEM file with the client certificate, together with [`NatsTls::key`].
+    pub cert: Option<PathBuf>,
+    /// PEM file with the client's key.
+    pub key: Option<PathBuf>,
+}
+
+/// What goes out on NATS after a direct publish was committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NatsCopy {
+    /// A Publish envelope with ack policy NONE.
+    #[default]
+    Envelope,
+    /// The bare value.
+    Value,
+    /// Nothing.
+    None,
+}
