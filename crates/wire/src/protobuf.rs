@@ -91,6 +91,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Number and value of the next field; `None` at the end.
+    #[inline]
     pub(crate) fn next_field(&mut self) -> Result<Option<(u32, Value)>, Malformed> {
         if self.at >= self.bytes.len() {
             return Ok(None);
@@ -115,7 +116,18 @@ impl<'a> Fields<'a> {
         self.at
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let rest = self.bytes.get(self.at..).ok_or(Malformed)?;
         let mut value = 0;
         for (i, &byte) in rest.iter().take(10).enumerate() {

@@ -1,0 +1,433 @@
+//! The codecs written by hand agree with prost on every message, and on every damaged one.
+mod records;
+
+use bascule_wire::envelope::{self, EnvelopedPublish, MessageType, Recognised};
+use bascule_wire::liftbridge::acks::{
+    AckFields, AckTemplate, AckView, ResponseView, put_async_error_frame,
+};
+use bascule_wire::liftbridge::delivery::MessageView;
+use bascule_wire::liftbridge::messages::{
+    self, Ack, PublishAsyncError, PublishRequest, PublishResponse, PublishToSubjectRequest,
+};
+use bascule_wire::liftbridge::publish::{
+    PublishFields, PublishToSubjectView, PublishView, put_envelope_publish, put_request_frame,
+};
+use bytes::Bytes;
+use proptest::prelude::*;
+use prost::Message;
+use std::collections::BTreeMap;
+
+type Headers = BTreeMap<String, Vec<u8>>;
+
+fn blob() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..200)
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    prop::collection::btree_map(".{0,6}", prop::collection::vec(any::<u8>(), 0..20), 0..24)
+}
+
+prop_compose! {
+    fn publish_request()(
+        key in blob(), value in blob(), stream in ".{0,12}", partition in any::<i32>(), headers in headers(),
+        ack_inbox in ".{0,12}", correlation_id in ".{0,12}", ack_policy in any::<i32>(), expected_offset in any::<i64>(),
+    ) -> PublishRequest {
+        let (key, value) = (key.into(), value.into());
+        PublishRequest { key, value, stream, partition, headers, ack_inbox, correlation_id, ack_policy, expected_offset }
+    }
+}
+
+prop_compose! {
+    fn message()(
+        own in (any::<i64>(), blob(), blob(), any::<i64>()), stream in ".{0,12}", partition in any::<i32>(),
+        subjects in (".{0,12}", ".{0,12}"), headers in headers(), ack_inbox in ".{0,12}", correlation_id in ".{0,12}",
+        ack_policy in any::<i32>(),
+    ) -> messages::Message {
+        let (offset, key, value, timestamp) = (own.0, own.1.into(), own.2.into(), own.3);
+        let (subject, reply_subject) = subjects;
+        messages::Message {
+            offset, key, value, timestamp, stream, partition, subject, reply_subject, headers, ack_inbox, correlation_id,
+            ack_policy,
+        }
+    }
+}
+
+prop_compose! {
+    fn ack()(
+        stream in ".{0,12}", partition_subject in ".{0,12}", msg_subject in ".{0,12}", offset in any::<i64>(),
+        ack_inbox in ".{0,12}", correlation_id in ".{0,12}", ack_policy in any::<i32>(),
+        times in (any::<i64>(), any::<i64>()), ack_error in any::<i32>(),
+    ) -> Ack {
+        let (reception_timestamp, commit_timestamp) = times;
+        Ack {
+            stream, partition_subject, msg_subject, offset, ack_inbox, correlation_id, ack_policy, reception_timestamp,
+            commit_timestamp, ack_error,
+        }
+    }
+}
+
+/// Fields that no message here has, one of each wire type.
+fn unknown_fields() -> impl Strategy<Value = Vec<u8>> {
+    let field = prop_oneof![
+        any::<u64>().prop_map(|value| {
+            let mut out = vec![0x98, 0x06]; // 99, varint
+            prost::encoding::encode_varint(value, &mut out);
+            out
+        }),
+        any::<[u8; 8]>().prop_map(|value| [&[0x99, 0x06], &value[..]].concat()),
+        any::<[u8; 4]>().prop_map(|value| [&[0x9D, 0x06], &value[..]].concat()),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(|value| [
+            &[0x9A, 0x06, value.len() as u8],
+            &value[..]
+        ]
+        .concat()),
+    ];
+    prop::collection::vec(field, 0..4).prop_map(|fields| fields.concat())
+}
+
+fn collected(headers: &[(Bytes, Bytes)]) -> Headers {
+    let text =
+        |name: &Bytes| String::from_utf8(name.to_vec()).unwrap_or_else(|error| panic!("{error}"));
+    let map: Headers = headers
+        .iter()
+        .map(|(name, value)| (text(name), value.to_vec()))
+        .collect();
+    assert_eq!(map.len(), headers.len(), "a name came twice");
+    map
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The message in a gRPC frame; there must be one, whole.
+fn unframed(frame: &[u8]) -> &[u8] {
+    let (prefix, body) = frame.split_at(5);
+    assert_eq!(prefix[0], 0, "not compressed");
+    assert_eq!(
+        u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize,
+        body.len()
+    );
+    body
+}
+
+fn request_of(view: &PublishView) -> PublishRequest {
+    PublishRequest {
+        key: view.key.clone(),
+        value: view.value.clone(),
+        stream: view.stream_name().to_owned(),
+        partition: view.partition,
+        headers: collected(&view.headers),
+        ack_inbox: text(&view.ack_inbox),
+        correlation_id: text(&view.correlation_id),
+        ack_policy: view.ack_policy,
+        expected_offset: view.expected_offset,
+    }
+}
+
+fn subject_request_of(view: &PublishToSubjectView) -> PublishToSubjectRequest {
+    PublishToSubjectRequest {
+        key: view.key.clone(),
+        value: view.value.clone(),
+        subject: view.subject_name().to_owned(),
+        headers: collected(&view.headers),
+        ack_inbox: text(&view.ack_inbox),
+        correlation_id: text(&view.correlation_id),
+        ack_policy: view.ack_policy,
+    }
+}
+
+fn message_of(view: &MessageView) -> messages::Message {
+    messages::Message {
+        offset: view.offset(),
+        key: view.key_bytes(),
+        value: view.value_bytes(),
+        timestamp: view.timestamp(),
+        stream: view.stream().to_owned(),
+        partition: view.partition(),
+        subject: view.subject().to_owned(),
+        reply_subject: view.reply_subject().to_owned(),
+        headers: view
+            .headers()
+            .map(|(name, value)| (name.to_owned(), value.to_vec()))
+            .collect(),
+        ..Default::default()
+    }
+}
+
+fn ack_of(view: &AckView) -> Ack {
+    Ack {
+        stream: text(&view.stream),
+        partition_subject: text(&view.partition_subject),
+        msg_subject: text(&view.message_subject),
+        offset: view.offset,
+        ack_inbox: text(&view.ack_inbox),
+        correlation_id: text(&view.correlation_id),
+        ack_policy: view.ack_policy,
+        reception_timestamp: view.reception_timestamp,
+        commit_timestamp: view.commit_timestamp,
+        ack_error: view.ack_error,
+    }
+}
+
+fn response_of(view: &ResponseView) -> PublishResponse {
+    let error = |view: &bascule_wire::liftbridge::acks::AsyncErrorView| PublishAsyncError {
+        code: view.code,
+        message: text(&view.message),
+    };
+    PublishResponse {
+        ack: view.ack.as_ref().map(ack_of),
+        async_error: view.async_error.as_ref().map(error),
+        correlation_id: text(&view.correlation_id),
+    }
+}
+
+/// What counts of an enveloped message.
+fn enveloped_of(message: &messages::Message) -> (Headers, EnvelopedPublish) {
+    let publish = EnvelopedPublish {
+        key: message.key.clone(),
+        value: message.value.clone(),
+        headers: Vec::new(),
+        ack_inbox: message.ack_inbox.clone().into(),
+        correlation_id: message.correlation_id.clone().into(),
+        ack_policy: message.ack_policy,
+        expected_offset: message.offset,
+    };
+    (message.headers.clone(), publish)
+}
+
+/// Recognises a payload inside an envelope; headers apart, because their order is free.
+fn recognised(payload: &[u8]) -> Option<(Headers, EnvelopedPublish)> {
+    let mut out = Vec::new();
+    envelope::put(&mut out, MessageType::Publish, payload, true);
+    match envelope::recognise(&out.into()) {
+        Recognised::Plain => None,
+        Recognised::Publish(mut publish) => {
+            Some((collected(&std::mem::take(&mut publish.headers)), publish))
+        }
+    }
+}
+
+/// Groups are the one thing that prost accepts and we do not.
+fn check<T: PartialEq + std::fmt::Debug>(bytes: &[u8], ours: Option<&T>, theirs: Option<&T>) {
+    let may_have_group = bytes.iter().any(|byte| byte & 7 == 3);
+    if ours.is_some() || !may_have_group {
+        assert_eq!(ours, theirs, "{bytes:02x?}");
+    }
+}
+
+/// The views and prost must come to one judgement of `bytes`, and see the same in it.
+fn agree(bytes: &[u8]) {
+    let owned = || Bytes::copy_from_slice(bytes);
+    let ours = PublishView::read(owned()).as_ref().map(request_of);
+    check(
+        bytes,
+        ours.as_ref(),
+        PublishRequest::decode(bytes).ok().as_ref(),
+    );
+    let ours = PublishToSubjectView::read(owned())
+        .as_ref()
+        .map(subject_request_of);
+    check(
+        bytes,
+        ours.as_ref(),
+        PublishToSubjectRequest::decode(bytes).ok().as_ref(),
+    );
+    let ours = AckView::read(owned()).as_ref().map(ack_of);
+    check(bytes, ours.as_ref(), Ack::decode(bytes).ok().as_ref());
+    let ours = ResponseView::read(owned()).as_ref().map(response_of);
+    check(
+        bytes,
+        ours.as_ref(),
+        PublishResponse::decode(bytes).ok().as_ref(),
+    );
+    let theirs = messages::Message::decode(bytes).ok();
+    check(
+        bytes,
+        recognised(bytes).as_ref(),
+        theirs.as_ref().map(enveloped_of).as_ref(),
+    );
+    let delivered = theirs.map(|message| messages::Message {
+        ack_inbox: String::new(),
+        correlation_id: String::new(),
+        ack_policy: 0,
+        ..message
+    });
+    let ours = MessageView::read(owned()).as_ref().map(message_of);
+    check(bytes, ours.as_ref(), delivered.as_ref());
+}
+
+fn encoded() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        publish_request().prop_map(|message| message.encode_to_vec()),
+        message().prop_map(|message| message.encode_to_vec()),
+        ack().prop_map(|ack| ack.encode_to_vec()),
+        (ack(), ".{0,9}").prop_map(|(ack, correlation_id)| {
+            let async_error = Some(PublishAsyncError {
+                code: 3,
+                message: "no".into(),
+            });
+            PublishResponse {
+                ack: Some(ack),
+                async_error,
+                correlation_id,
+            }
+            .encode_to_vec()
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whole_messages_are_read_alike(bytes in encoded(), unknown in unknown_fields(), again in encoded()) {
+        agree(&bytes);
+        // Behind it unknown fields, then the same kind of message or another: the last of each field wins, or it is refused.
+        agree(&[&bytes[..], &unknown, &again].concat());
+    }
+
+    #[test]
+    fn damaged_messages_are_judged_alike(bytes in encoded(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        if !bytes.is_empty() {
+            let at = at.index(bytes.len());
+            agree(&bytes[..at]);
+            let mut changed = bytes;
+            changed[at] = byte;
+            agree(&changed);
+        }
+    }
+
+    #[test]
+    fn garbage_is_judged_alike(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        agree(&bytes);
+        envelope::recognise(&bytes.clone().into());
+        envelope::recognise(&[&[0xB9, 0x0E, 0x43, 0xB4, 0][..], &bytes].concat().into());
+    }
+
+    #[test]
+    fn requests_are_written_as_prost_writes_them(request in publish_request()) {
+        let headers: Vec<(&str, &[u8])> = request.headers.iter().map(|(name, value)| (name.as_str(), &value[..])).collect();
+        let fields = PublishFields {
+            key: &request.key,
+            value: &request.value,
+            stream: &request.stream,
+            partition: request.partition,
+            headers: &headers,
+            ack_inbox: &request.ack_inbox,
+            correlation_id: &request.correlation_id,
+            ack_policy: request.ack_policy,
+            expected_offset: request.expected_offset,
+        };
+        let mut out = Vec::new();
+        put_request_frame(&mut out, &fields);
+        prop_assert_eq!(PublishRequest::decode(unframed(&out)), Ok(request.clone()));
+
+        out.clear();
+        put_envelope_publish(&mut out, "some.subject", &fields);
+        let payload = envelope::open(&out.into(), MessageType::Publish).unwrap_or_default();
+        let message = messages::Message::decode(payload).unwrap_or_default();
+        prop_assert_eq!(message.subject, "some.subject");
+        prop_assert_eq!((message.offset, message.key, message.value), (request.expected_offset, request.key, request.value));
+        prop_assert_eq!((message.stream, message.headers), (request.stream, request.headers));
+        prop_assert_eq!(
+            (message.ack_inbox, message.correlation_id, message.ack_policy),
+            (request.ack_inbox, request.correlation_id, request.ack_policy)
+        );
+    }
+
+    #[test]
+    fn acks_are_written_as_prost_writes_them(ack in ack(), with_correlation in any::<bool>()) {
+        let template = AckTemplate::new(&ack.stream, &ack.partition_subject, &ack.msg_subject);
+        let fields = AckFields {
+            offset: ack.offset,
+            ack_inbox: ack.ack_inbox.as_bytes(),
+            correlation_id: ack.correlation_id.as_bytes(),
+            ack_policy: ack.ack_policy,
+            reception_timestamp: ack.reception_timestamp,
+            commit_timestamp: ack.commit_timestamp,
+            ack_error: ack.ack_error,
+        };
+        let mut out = Vec::new();
+        template.put_ack(&mut out, &fields);
+        prop_assert_eq!(&out, &ack.encode_to_vec());
+        out.clear();
+        template.put_response_frame(&mut out, &fields, with_correlation);
+        let correlation_id = if with_correlation { ack.correlation_id.clone() } else { String::new() };
+        let expected = PublishResponse { ack: Some(ack.clone()), async_error: None, correlation_id };
+        prop_assert_eq!(unframed(&out), &expected.encode_to_vec());
+        let view = ResponseView::read(Bytes::copy_from_slice(unframed(&out))).unwrap_or_default();
+        prop_assert_eq!(text(view.answered()), ack.correlation_id);
+    }
+
+    #[test]
+    fn async_errors_have_an_empty_ack(correlation_id in ".{0,40}", code in 0i32..8, message in ".{0,200}") {
+        let mut out = Vec::new();
+        put_async_error_frame(&mut out, correlation_id.as_bytes(), code, &message);
+        let async_error = Some(PublishAsyncError { code, message });
+        let expected = PublishResponse { ack: Some(Ack::default()), async_error, correlation_id: correlation_id.clone() };
+        prop_assert_eq!(unframed(&out), &expected.encode_to_vec());
+        let view = ResponseView::read(Bytes::copy_from_slice(unframed(&out))).unwrap_or_default();
+        prop_assert_eq!(text(view.answered()), correlation_id);
+    }
+}
+
+#[test]
+fn every_truncation_and_every_byte_is_survived() {
+    let message = messages::Message {
+        offset: 300,
+        key: "key".into(),
+        value: "value".into(),
+        timestamp: 1_700_000_000_000_000_000,
+        stream: "stream".into(),
+        partition: 2,
+        subject: "a.b".into(),
+        reply_subject: "reply".into(),
+        headers: [
+            ("one".to_owned(), b"1".to_vec()),
+            ("two".to_owned(), Vec::new()),
+        ]
+        .into(),
+        ack_inbox: "inbox".into(),
+        correlation_id: "correlation".into(),
+        ack_policy: 1,
+    };
+    let bytes = message.encode_to_vec();
+    for at in 0..bytes.len() {
+        agree(&bytes[..at]);
+        for byte in 0..=255 {
+            let mut changed = bytes.clone();
+            changed[at] = byte;
+            agree(&changed);
+        }
+    }
+}
+
+#[test]
+fn of_headers_with_one_name_the_last_counts() {
+    let entry = |number: u8, name: &str, value: &str| {
+        let mut entry = vec![10, name.len() as u8];
+        entry.extend_from_slice(name.as_bytes());
+        entry.extend_from_slice(&[18, value.len() as u8]);
+        entry.extend_from_slice(value.as_bytes());
+        [&[number << 3 | 2, entry.len() as u8][..], &entry].concat()
+    };
+    for count in [3, 40] {
+        let bytes: Vec<u8> = (0..count)
+            .flat_map(|i| entry(5, &format!("h{}", i % 2), &i.to_string()))
+            .collect();
+        let view = PublishView::read(bytes.clone().into()).unwrap_or_default();
+        assert_eq!(view.headers.len(), 2);
+        agree(&bytes);
+    }
+    let bytes = [entry(9, "h", "1"), entry(9, "h", "2")].concat();
+    let view = MessageView::read(bytes.into()).unwrap_or_default();
+    assert_eq!(view.header("h"), Some(&b"2"[..]));
+    assert_eq!(view.header("x"), None);
+}
+
+#[test]
+fn the_handshake_is_a_message_of_no_bytes() {
+    assert!(MessageView::read(Bytes::new()).is_some_and(|view| view.is_handshake()));
+    assert!(
+        MessageView::read(Bytes::from_static(b"\x08\x01")).is_some_and(|view| !view.is_handshake())
+    );
+}
