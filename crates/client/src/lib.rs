@@ -1,1 +1,25 @@
-//! The native core of the SDK: publish and subscribe over the Liftbridge protocol.
+//! The native core of the SDK: publish and subscribe over the Liftbridge protocol. Knows no Python and no server.
+//!
+//! * [`Client`]: one connection to one broker; calls, batched publishes, subscriptions. Every method blocks its caller.
+//! * [`Outgoing`]: records to publish, framed as they are added.
+//! * [`Subscription`]: a background task reads and decodes into a bounded buffer, the caller takes [`Records`] out.
+//! * [`Error`]: a code of `specs/errors.toml`, one sentence, and details.
+//!
+//! The runtime behind them is small, starts on first use and belongs to the process that started it: a forked child is
+//! refused with a sentence that names the remedy, and may connect anew.
+mod client;
+mod columns;
+mod error;
+mod frames;
+mod outgoing;
+mod publish;
+mod runtime;
+mod subscription;
+mod transport;
+
+pub use client::{Client, Options};
+pub use columns::Records;
+pub use error::Error;
+pub use outgoing::Outgoing;
+pub use runtime::Patience;
+pub use subscription::Subscription;

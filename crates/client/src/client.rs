@@ -1,0 +1,142 @@
+//! One connection to one broker.
+use crate::error::Effect;
+use crate::frames::frame;
+use crate::outgoing::Outgoing;
+use crate::publish;
+use crate::runtime::{Home, Patience};
+use crate::subscription::Subscription;
+use crate::transport::{Incoming, Transport};
+use crate::Error;
+use bascule_wire::liftbridge::methods;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use std::time::Duration;
+use tonic::body::Body;
+
+/// How to connect. Unknown keys are refused.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Longest wait for a connection and for the handshake of a subscription, ms.
+    pub connect_timeout_ms: u64,
+    /// Most records sent and not yet acknowledged, 1 or more.
+    pub max_in_flight: usize,
+    /// Begins the user agent that the broker sees.
+    pub client_id: String,
+}
+impl Default for Options {
+    /// 5 s, 16,384 records, `python`.
+    fn default() -> Self {
+        Self { connect_timeout_ms: 5000, max_in_flight: 16_384, client_id: "python".into() }
+    }
+}
+impl Options {
+    /// Reads a JSON object; empty bytes are an empty object.
+    ///
+    /// # Errors
+    /// `invalid_argument`, naming the key.
+    pub fn from_json(json: &[u8]) -> Result<Self, Error> {
+        let json = if json.is_empty() { b"{}" } else { json };
+        serde_json::from_slice(json).map_err(|error| Error::new("invalid_argument", format!("client options: {error}")))
+    }
+
+    fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms)
+    }
+}
+
+/// A connected client. Safe to share between threads.
+#[derive(Debug)]
+pub struct Client {
+    home: Home,
+    options: Options,
+    /// `None` once closed.
+    transport: Mutex<Option<Transport>>,
+}
+impl Client {
+    /// Connects to `host:port`.
+    ///
+    /// # Errors
+    /// `invalid_argument` when it is no address; `unavailable`; `closed` when patience ended.
+    pub fn connect(address: &str, options: Options, patience: Patience<'_>) -> Result<Self, Error> {
+        let home = Home::of_this_process()?;
+        let connecting = Transport::connect(address, &options.client_id, options.connect_timeout());
+        let transport = home.block_on(connecting, patience)??;
+        Ok(Self { home, options, transport: Mutex::new(Some(transport)) })
+    }
+
+    /// One unary call by the method's name: raw protobuf in and out.
+    ///
+    /// # Errors
+    /// The status, mapped; `outcome_unknown` when a call that changes something was not answered.
+    pub fn call(
+        &self,
+        method: &str,
+        request: &[u8],
+        timeout: Duration,
+        patience: Patience<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        let path = format!("/{}/{method}", methods::SERVICE);
+        if !methods::ALL.contains(&path.as_str()) || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
+        {
+            return Err(Error::new("unimplemented", format!("`{method}` is not a unary method of {}", methods::SERVICE)));
+        }
+        let effect = if method.starts_with("Fetch") { Effect::Read } else { Effect::Write };
+        let transport = self.transport()?;
+        let answer = transport.unary(&path, frame(request), timeout, effect);
+        self.home.block_on(answer, patience)?.map(Into::into)
+    }
+
+    /// An empty batch for [`Self::publish`].
+    pub fn outgoing(&self, stream: &str, partition: i32, ack_policy: i32) -> Outgoing {
+        Outgoing::new(stream, partition, ack_policy, self.options.max_in_flight)
+    }
+
+    /// Publishes a batch, pipelined, in order. Returns (offset, timestamp ns) of each record, in order; nothing for policy
+    /// NONE. Cut off by patience, the outcome is unknown.
+    ///
+    /// # Errors
+    /// The first failed record's error, its index in the details; `outcome_unknown` when the deadline passed or the
+    /// connection broke.
+    pub fn publish(
+        &self,
+        batch: Outgoing,
+        timeout: Duration,
+        patience: Patience<'_>,
+    ) -> Result<Vec<(i64, i64)>, Error> {
+        let transport = self.transport()?;
+        let published = publish::publish(&transport, batch, self.options.max_in_flight, timeout);
+        self.home.block_on(published, patience)?
+    }
+
+    /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake.
+    ///
+    /// # Errors
+    /// The status that the broker refused it with; `deadline_exceeded` when no handshake came in time.
+    pub fn subscribe(&self, request: &[u8], patience: Patience<'_>) -> Result<Subscription, Error> {
+        let transport = self.transport()?;
+        let body = Body::new(http_body_util::Full::new(frame(request)));
+        let timeout = self.options.connect_timeout();
+        let opening = async {
+            let response = transport.send(methods::SUBSCRIBE, body, None, Effect::Read).await?;
+            let mut incoming = Incoming::new(response.into_body());
+            match incoming.next_message(Effect::Read).await? {
+                Some(_) => Ok(incoming),
+                None => Err(Error::new("end_of_stream", "the broker ended the subscription before it began")),
+            }
+        };
+        let opened = async { tokio::time::timeout(timeout, opening).await };
+        let incoming = self.home.block_on(opened, patience)?.map_err(|_| Error::deadline(Effect::Read))??;
+        Subscription::start(self.home, incoming)
+    }
+
+    /// Lets go of the connection; calls that are under way end by themselves. Idempotent.
+    pub fn close(&self) {
+        self.transport.lock().take();
+    }
+
+    fn transport(&self) -> Result<Transport, Error> {
+        self.home.enter()?;
+        self.transport.lock().clone().ok_or_else(|| Error::new("closed", "the client was closed"))
+    }
+}

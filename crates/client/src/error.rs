@@ -1,0 +1,150 @@
+//! What a call of the SDK can end with.
+use tonic::{Code, Status};
+
+/// A failure, by a code of `specs/errors.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// The code.
+    pub code: &'static str,
+    /// One sentence in lower case.
+    pub message: String,
+    /// What else is known.
+    pub details: Details,
+}
+
+/// Fields beside the sentence; absent when they say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Details {
+    /// Which record of a batch, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// How many records of the batch are known to be stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<usize>,
+    /// The status as the broker sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc_status: Option<i32>,
+}
+
+/// What the call does, for failures that leave its outcome open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Changes nothing: trying again is safe.
+    Read,
+    /// May have happened.
+    Write,
+}
+
+impl Error {
+    /// A failure that is not a status.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: Details::default() }
+    }
+
+    /// The details as JSON.
+    pub fn details_json(&self) -> String {
+        serde_json::to_string(&self.details).unwrap_or_else(|_| "{}".into())
+    }
+
+    /// The deadline passed.
+    pub(crate) fn deadline(effect: Effect) -> Self {
+        match effect {
+            Effect::Read => Self::new("deadline_exceeded", "the deadline passed before the broker answered"),
+            Effect::Write => {
+                Self::new("outcome_unknown", "the deadline passed before the broker answered; it may have been done")
+            }
+        }
+    }
+
+    /// A status that the broker sent.
+    pub(crate) fn from_status(status: &Status, effect: Effect) -> Self {
+        let mut error = Self::new(code_of(status, effect), status.message());
+        if error.message.is_empty() {
+            error.message = status.code().description().to_lowercase();
+        }
+        error.details.grpc_status = Some(status.code() as i32);
+        error
+    }
+
+    /// A broken connection. A write is known not to have happened only when it never was sent.
+    pub(crate) fn from_transport(address: &str, error: &(dyn std::error::Error + 'static), effect: Effect) -> Self {
+        let mut text = format!("broker at {address}: {error}");
+        let (mut sent, mut cause) = (true, error.source());
+        while let Some(source) = cause {
+            sent &= !source.is::<tonic::ConnectError>();
+            text = format!("{text}: {source}");
+            cause = source.source();
+        }
+        match effect {
+            Effect::Write if sent => Self::new("outcome_unknown", text),
+            _ => Self::new("unavailable", text),
+        }
+    }
+}
+
+/// Statuses to codes; where one status stands for several things the text, which the protocol fixes, tells them apart.
+fn code_of(status: &Status, effect: Effect) -> &'static str {
+    let text = status.message();
+    match status.code() {
+        Code::Unavailable => "unavailable",
+        Code::DeadlineExceeded if effect == Effect::Write => "outcome_unknown",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::NotFound => not_found(text),
+        Code::AlreadyExists => "stream_exists",
+        Code::FailedPrecondition if text.starts_with("readonly partition") => "readonly",
+        Code::FailedPrecondition if text.to_lowercase().contains("leader") => "not_leader",
+        Code::FailedPrecondition | Code::Aborted => "failed_precondition",
+        Code::InvalidArgument if text.starts_with("message exceeds") => "too_large",
+        Code::InvalidArgument => "invalid_argument",
+        Code::OutOfRange => "offset_out_of_range",
+        Code::ResourceExhausted => exhausted(text),
+        Code::PermissionDenied => "permission_denied",
+        Code::Unauthenticated => "unauthenticated",
+        Code::Unimplemented => "unimplemented",
+        Code::DataLoss => "damaged",
+        Code::Cancelled => "closed",
+        Code::Unknown if text == "incorrect expected offset" => "incorrect_offset",
+        Code::Unknown if text.starts_with("failed to publish to NATS") => "nats_unavailable",
+        Code::Internal if text == "no known metadata leader" => "unavailable",
+        _ => "internal",
+    }
+}
+
+fn not_found(text: &str) -> &'static str {
+    const STREAM: [&str; 4] = ["no such stream", "stream not found", "stream does not exist", "commit log was deleted"];
+    if STREAM.iter().any(|start| text.starts_with(start)) {
+        "stream_not_found"
+    } else if text.to_lowercase().contains("partition") {
+        "partition_not_found"
+    } else {
+        "not_found"
+    }
+}
+
+fn exhausted(text: &str) -> &'static str {
+    match text {
+        "Stop offset reached" | "End of readonly partition" | "Stream is empty" => "end_of_stream",
+        _ if text.contains("no space left") => "disk_full",
+        _ if text.contains("larger than max") => "too_large",
+        _ => "busy",
+    }
+}
+
+/// The code of an asynchronous error of PublishAsync, by its number.
+pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
+    use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as Number;
+    match Number::try_from(number) {
+        Ok(Number::BadRequest) if text.starts_with("message exceeds") => "too_large",
+        Ok(Number::BadRequest) => "invalid_argument",
+        Ok(Number::NotFound) => not_found(text),
+        Ok(Number::Readonly) => "readonly",
+        Ok(Number::IncorrectOffset) => "incorrect_offset",
+        Ok(Number::PermissionDenied) => "permission_denied",
+        Ok(Number::Internal) if text.contains("no space left") => "disk_full",
+        Ok(Number::Internal) if text.contains("queue is full") => "busy",
+        Ok(Number::Internal) if text.contains("not led here") => "not_leader",
+        Ok(Number::Internal) if text.contains("storage failed") => "storage_failed",
+        _ => "internal",
+    }
+}

@@ -1,0 +1,45 @@
+//! gRPC frames, both ways: 1 byte compressed flag, 4 bytes length (big-endian), message.
+use crate::Error;
+use bytes::{Buf, Bytes, BytesMut};
+
+const PREFIX_BYTES: usize = 5;
+/// Largest message accepted from a broker; brokers bound theirs far below.
+const MESSAGE_BYTES: usize = 256 << 20;
+
+/// Received bytes that are not yet whole messages.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    pending: BytesMut,
+}
+impl Frames {
+    /// Adds what was received.
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        self.pending.extend_from_slice(chunk);
+    }
+
+    /// The next whole message.
+    ///
+    /// # Errors
+    /// `internal` when the broker sends what it must not: compressed or boundless messages.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        let Some(&[flag, a, b, c, d]) = self.pending.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        if flag != 0 || length > MESSAGE_BYTES {
+            return Err(Error::new("internal", format!("the broker sent a frame with flag {flag} and length {length}")));
+        }
+        if self.pending.len() < PREFIX_BYTES + length {
+            return Ok(None);
+        }
+        self.pending.advance(PREFIX_BYTES);
+        Ok(Some(self.pending.split_to(length).freeze()))
+    }
+}
+
+/// A message with its prefix.
+pub(crate) fn frame(message: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(PREFIX_BYTES + message.len());
+    out.push(0);
+    out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    out.extend_from_slice(message);
+    out.into()
+}

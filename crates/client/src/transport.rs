@@ -1,0 +1,176 @@
+//! Calls over raw HTTP/2 bodies on one connection, which reconnects by itself.
+use crate::Error;
+use crate::error::Effect;
+use crate::frames::Frames;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tonic::body::Body;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+use tower::Service;
+
+/// HTTP/2 windows, bytes.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 8 << 20;
+/// An idle connection is probed this often, and given up when no answer comes.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One connection. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    pub(crate) address: String,
+    user_agent: String,
+    channel: Channel,
+}
+impl Transport {
+    /// Connects.
+    ///
+    /// # Errors
+    /// `invalid_argument` for what is no address; `unavailable`.
+    pub(crate) async fn connect(address: &str, client_id: &str, timeout: Duration) -> Result<Self, Error> {
+        let not_an_address =
+            |error| Error::new("invalid_argument", format!("`{address}` is not an address (host:port): {error}"));
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(not_an_address)?;
+        let endpoint = endpoint
+            .connect_timeout(timeout)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .tcp_nodelay(true);
+        let channel = tokio::time::timeout(timeout, endpoint.connect()).await;
+        let channel = channel
+            .map_err(|_| Error::new("unavailable", format!("broker at {address}: no connection within {timeout:?}")))?
+            .map_err(|error| Error::from_transport(address, &error, Effect::Read))?;
+        let user_agent = format!("{client_id} bascule/{}", env!("CARGO_PKG_VERSION"));
+        Ok(Self { address: address.into(), user_agent, channel })
+    }
+
+    /// Sends a request; returns the response once its headers came.
+    ///
+    /// # Errors
+    /// As the connection failed, or the status when it came in the headers.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        body: Body,
+        timeout: Option<Duration>,
+        effect: Effect,
+    ) -> Result<http::Response<Body>, Error> {
+        let mut request = http::Request::post(path)
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .header("user-agent", &self.user_agent);
+        if let Some(timeout) = timeout {
+            request = request.header("grpc-timeout", grpc_timeout(timeout));
+        }
+        let request = request
+            .body(body)
+            .map_err(|error| Error::new("invalid_argument", format!("the request cannot be sent: {error}")))?;
+        let broken = |error: tonic::transport::Error| Error::from_transport(&self.address, &error, effect);
+        let mut channel = self.channel.clone();
+        std::future::poll_fn(|cx| channel.poll_ready(cx)).await.map_err(broken)?;
+        let response = channel.call(request).await.map_err(broken)?;
+        match Status::from_header_map(response.headers()) {
+            Some(status) if status.code() != Code::Ok => Err(Error::from_status(&status, effect)),
+            _ => Ok(response),
+        }
+    }
+
+    /// One message there, one back.
+    ///
+    /// # Errors
+    /// As [`Self::send`], and the status of the trailers.
+    pub(crate) async fn unary(
+        &self,
+        path: &str,
+        framed: Bytes,
+        timeout: Duration,
+        effect: Effect,
+    ) -> Result<Bytes, Error> {
+        let body = Body::new(http_body_util::Full::new(framed));
+        let exchange = async {
+            let response = self.send(path, body, Some(timeout), effect).await?;
+            let mut incoming = Incoming::new(response.into_body());
+            let message = incoming.next_message(effect).await?;
+            message.ok_or_else(|| Error::new("internal", "the broker answered with status OK and no message"))
+        };
+        tokio::time::timeout(timeout, exchange).await.map_err(|_| Error::deadline(effect))?
+    }
+}
+
+/// Messages of a response body.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    body: Body,
+    frames: Frames,
+}
+impl Incoming {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body, frames: Frames::default() }
+    }
+
+    /// The next message; `None` when the stream ended with status OK.
+    ///
+    /// # Errors
+    /// The status that it ended with, or how the connection broke.
+    pub(crate) async fn next_message(&mut self, effect: Effect) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(message) = self.frames.next()? {
+                return Ok(Some(message));
+            }
+            if !self.receive(effect).await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// A message that has already been received whole.
+    ///
+    /// # Errors
+    /// `internal` for frames that no broker sends.
+    pub(crate) fn buffered(&mut self) -> Result<Option<Bytes>, Error> {
+        self.frames.next()
+    }
+
+    /// Waits for more bytes; false when the stream ended with status OK.
+    ///
+    /// # Errors
+    /// As [`Self::next_message`].
+    pub(crate) async fn receive(&mut self, effect: Effect) -> Result<bool, Error> {
+        let Some(frame) = self.body.frame().await else {
+            return Err(broken(effect, "the connection closed before the call ended"));
+        };
+        let frame = frame.map_err(|status| broken(effect, status.message()))?;
+        match frame.into_data() {
+            Ok(chunk) => {
+                self.frames.push(&chunk);
+                Ok(true)
+            }
+            Err(frame) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                match Status::from_header_map(&trailers) {
+                    Some(status) if status.code() == Code::Ok => Ok(false),
+                    Some(status) => Err(Error::from_status(&status, effect)),
+                    None => Err(Error::new("internal", "the broker ended the call without a status")),
+                }
+            }
+        }
+    }
+}
+
+fn broken(effect: Effect, text: &str) -> Error {
+    let code = if effect == Effect::Write { "outcome_unknown" } else { "unavailable" };
+    Error::new(code, format!("the call broke off: {text}"))
+}
+
+/// `grpc-timeout`: at most eight digits and a unit.
+fn grpc_timeout(timeout: Duration) -> String {
+    let micros = timeout.as_micros();
+    if micros < 100_000_000 {
+        return format!("{micros}u");
+    }
+    format!("{}S", timeout.as_secs().min(99_999_999))
+}
