@@ -1,4 +1,5 @@
 use super::*;
+use crate::liftbridge::acks::{AckFields, AckTemplate};
 
 /// Reads a vector: hex digits, blanks ignored, `#` begins a comment.
 fn vector(text: &str) -> Bytes {
@@ -70,6 +71,23 @@ fn put_writes_the_published_vectors() {
         put(&mut out, kind, &payload, checksum);
         assert_eq!(out, bytes);
     }
+}
+
+#[test]
+fn an_ack_template_writes_the_published_vector() {
+    let fields = AckFields {
+        offset: 7,
+        ack_inbox: b"ack",
+        correlation_id: b"c1",
+        ack_policy: 1,
+        ..AckFields::default()
+    };
+    let mut out = Vec::new();
+    AckTemplate::new("foo-stream", "foo", "foo.1").put_envelope(&mut out, &fields);
+    assert_eq!(
+        out,
+        vector(include_str!("../../../specs/vectors/wire/ack.hex"))
+    );
 }
 
 #[test]

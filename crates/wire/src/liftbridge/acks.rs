@@ -1,4 +1,5 @@
 //! `Ack` and `PublishResponse`, written by the broker and read by the SDK.
+use crate::envelope::{self, MessageType};
 use crate::protobuf::{self, Fields, Malformed};
 use bytes::Bytes;
 use std::ops::Range;
@@ -43,6 +44,13 @@ impl AckTemplate {
     /// Appends a bare `Ack` message.
     pub fn put_ack(&self, out: &mut Vec<u8>, fields: &AckFields<'_>) {
         out.reserve(self.ack_bytes(fields));
+        self.put_ack_fields(out, fields);
+    }
+
+    /// Appends an Ack envelope (type 1, no checksum), as it is published on the ack inbox.
+    pub fn put_envelope(&self, out: &mut Vec<u8>, fields: &AckFields<'_>) {
+        out.reserve(envelope::HEADER_BYTES + self.ack_bytes(fields));
+        envelope::put_plain_header(out, MessageType::Ack);
         self.put_ack_fields(out, fields);
     }
 
