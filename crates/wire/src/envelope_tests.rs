@@ -178,6 +178,19 @@ fn a_header_length_out_of_range_is_plain() {
 }
 
 #[test]
+fn a_header_that_would_read_as_payload_is_plain() {
+    // From byte 6 on these flags and this type are a valid message: field 1, value 0.
+    let mut overlapping = MAGIC.to_vec();
+    overlapping.extend_from_slice(&[0, 6, 0x08, 0]);
+    assert_eq!(recognise(&overlapping.clone().into()), Recognised::Plain);
+    overlapping[5] = 8;
+    assert!(matches!(
+        recognise(&overlapping.into()),
+        Recognised::Publish(_)
+    ));
+}
+
+#[test]
 fn padding_without_checksum_is_skipped() {
     let mut padded = publish().to_vec();
     padded.splice(8..8, [1, 2, 3, 4]);

@@ -425,6 +425,25 @@ fn of_headers_with_one_name_the_last_counts() {
 }
 
 #[test]
+fn the_ack_beside_an_error_says_nothing() {
+    let ack = Some(Ack {
+        correlation_id: "of the ack".into(),
+        ..Ack::default()
+    });
+    let answered = |async_error| {
+        let response = PublishResponse {
+            ack: ack.clone(),
+            async_error,
+            correlation_id: String::new(),
+        };
+        let view = ResponseView::read(response.encode_to_vec().into()).unwrap_or_default();
+        text(view.answered())
+    };
+    assert_eq!(answered(None), "of the ack");
+    assert_eq!(answered(Some(PublishAsyncError::default())), "");
+}
+
+#[test]
 fn the_handshake_is_a_message_of_no_bytes() {
     assert!(MessageView::read(Bytes::new()).is_some_and(|view| view.is_handshake()));
     assert!(

@@ -284,6 +284,23 @@ fn a_batch_closes_at_the_record_that_reaches_the_limit() {
 }
 
 #[test]
+fn a_record_over_the_limit_is_a_batch_of_its_own() {
+    let records: Vec<Record> = (0..3).map(|_| Record::of("0123456789")).collect();
+    let batches = gather(
+        &records,
+        0,
+        3,
+        None,
+        GatherLimits {
+            rows: 100,
+            bytes: 5,
+        },
+    );
+    let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+    assert_eq!(rows, [1, 1, 1]);
+}
+
+#[test]
 fn the_default_limits_are_16384_rows_or_a_mebibyte() {
     let records: Vec<Record> = (0..20_000).map(|_| Record::of("")).collect();
     let mut gather = Gather::new(

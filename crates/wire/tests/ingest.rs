@@ -339,6 +339,31 @@ fn bad_rows_are_named() {
 }
 
 #[test]
+fn a_null_header_is_a_header_without_a_key() {
+    let fields = Fields::from(vec![
+        Field::new("key", DataType::Utf8, true),
+        Field::new("value", DataType::Utf8, true),
+    ]);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    let entries = StructArray::new(
+        fields,
+        vec![texts.clone(), texts],
+        Some(NullBuffer::from(vec![false])),
+    );
+    let item = Arc::new(Field::new("element", entries.data_type().clone(), true));
+    let headers = ListArray::new(
+        item,
+        OffsetBuffer::from_lengths([1]),
+        Arc::new(entries),
+        None,
+    );
+    assert_eq!(
+        refused(vec![("value", values(1)), ("headers", Arc::new(headers))]),
+        "column headers has a null key in row 0"
+    );
+}
+
+#[test]
 fn a_producer_counts_rows_across_batches() {
     let mut builder = BatchBuilder::new(BatchLimits {
         records: 4,
