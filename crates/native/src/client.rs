@@ -13,6 +13,11 @@ use std::time::Duration;
 /// Most records of one `publish`.
 const MOST_RECORDS: usize = 100_000;
 
+/// Whether a signal handler raised.
+fn signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
 /// Runs a blocking call without the interpreter; `work` gets the patience that asks for signals.
 fn blocking<T, F>(py: Python<'_>, work: F) -> PyResult<T>
 where
@@ -21,7 +26,7 @@ where
 {
     let (result, signal) = py.detach(|| {
         let mut signal = None;
-        let result = work(&mut || match Python::attach(Python::check_signals) {
+        let result = work(&mut || match Python::attach(signals) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
                 signal = Some(error);
