@@ -4,8 +4,8 @@
 //! token for one or more.
 use std::borrow::Cow;
 
-/// Whether a stream may be attached to `subject` (Liftbridge specification §3.1): no space, tab, CR or LF, and no empty token. Wildcards are
-/// not restricted.
+/// Whether a stream may be attached to `subject` (Liftbridge specification §3.1): no space, tab, CR or LF, and no empty
+/// token. Wildcards are not restricted.
 pub fn is_stream_subject(subject: &str) -> bool {
     !subject
         .bytes()

@@ -89,7 +89,7 @@ pub struct LeaveConsumerGroupRequest {
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct LeaveConsumerGroupResponse {}
 
-/// What a member is to read?
+/// A member that asks what it is to read.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct FetchConsumerGroupAssignmentsRequest {
     /// Group.
