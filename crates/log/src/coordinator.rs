@@ -1,5 +1,26 @@
-//! Group commit: one sync at a time for a whole data directory.
-use std::sync::Arc;
+//! Group commit: one round of syncs at a time for a whole data directory.
+//!
+//! A round takes every request that waits, syncs each distinct file once, then each distinct directory, then answers
+//! all. What arrives during a round joins the next one; nothing waits for a timer.
+//!
+//! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
+//! tail, index files, checkpoints, removal of segments). Both end when the last handle is dropped and nothing waits.
+//!
+//! After a failed sync the directory is failed for good (promise P14): the kernel may have dropped the pages, so a
+//! second sync that succeeds would prove nothing.
+use crate::Error;
+use crate::disk::{SyncFile, sync_directory};
+use crate::worker::{Door, Worker, join};
+use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// Dirty files from which on a round syncs in parallel, and how many syncs run at once then.
+const PARALLEL: usize = 4;
 
 /// Counts and times of syncs since start, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,26 +37,290 @@ pub struct SyncStatistics {
     pub longest_nanos: u64,
 }
 
-/// The committer of one data directory. Owns one thread, which ends when the last handle is dropped.
+/// The first failure of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    operation: &'static str,
+    path: PathBuf,
+    reason: String,
+}
+
+impl Failure {
+    /// The error for whoever asks from now on.
+    pub fn to_error(&self) -> Error {
+        Error::Failed {
+            path: self.path.clone(),
+            operation: self.operation,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+type Answer = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
+
+/// What has to be durable before `answer` is told so.
+pub(crate) struct SyncRequest {
+    /// The file to sync first.
+    pub file: Option<Arc<SyncFile>>,
+    /// One more.
+    pub also: Option<Arc<SyncFile>>,
+    /// A directory to sync after the files.
+    pub directory: Option<Arc<Path>>,
+    /// Called on the committer's thread.
+    pub answer: Answer,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: Vec<SyncRequest>,
+    closing: bool,
+}
+
+/// The state that outlives the handle for as long as a thread needs it.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    failure: OnceLock<Failure>,
+    finished: AtomicU64,
+    files: AtomicU64,
+    requests: AtomicU64,
+    nanos: AtomicU64,
+    longest_nanos: AtomicU64,
+}
+
+/// The committer of one data directory. Owns two threads, which end when the last handle is dropped.
 ///
 /// After a failed sync the directory is failed for good: every waiting and later request gets the error (promise P14).
-#[derive(Debug)]
 pub struct Coordinator {
-    _private: (),
+    rounds: Arc<Rounds>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    preparer: Option<Worker>,
 }
+
+impl std::fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("statistics", &self.statistics())
+            .field("failure", &self.rounds.failure())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Coordinator {
-    /// Starts the thread.
+    /// Starts the threads. When the operating system gives none, the directory counts as failed.
     pub fn start() -> Arc<Self> {
-        todo!()
+        let rounds = Arc::new(Rounds::default());
+        let theirs = Arc::clone(&rounds);
+        let committer = Builder::new()
+            .name("log-commit".into())
+            .spawn(move || theirs.run());
+        let preparer = Worker::start("log-prepare");
+        for error in [committer.as_ref().err(), preparer.as_ref().err()]
+            .into_iter()
+            .flatten()
+        {
+            rounds.fail(&Error::io(
+                "start a thread for",
+                Path::new("the log"),
+                clone_io(error),
+            ));
+        }
+        Arc::new(Self {
+            rounds,
+            committer: Mutex::new(committer.ok()),
+            preparer: preparer.ok(),
+        })
     }
 
     /// What was done so far.
     pub fn statistics(&self) -> SyncStatistics {
-        todo!()
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SyncStatistics {
+            rounds: read(&self.rounds.finished),
+            files: read(&self.rounds.files),
+            requests: read(&self.rounds.requests),
+            nanos: read(&self.rounds.nanos),
+            longest_nanos: read(&self.rounds.longest_nanos),
+        }
     }
 
     /// The first failure, if any: then nothing is acked from this directory until restart.
     pub fn failure(&self) -> Option<String> {
-        todo!()
+        self.rounds
+            .failure()
+            .map(|failure| failure.to_error().to_string())
     }
+
+    /// The committer's side.
+    pub(crate) fn rounds(&self) -> &Arc<Rounds> {
+        &self.rounds
+    }
+
+    /// Where work that acks must not wait for is handed in.
+    pub(crate) fn preparer(&self) -> Door {
+        self.preparer
+            .as_ref()
+            .map_or_else(Door::closed, Worker::door)
+    }
+}
+
+impl std::fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rounds")
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.rounds.queue.lock().closing = true;
+        self.rounds.wake.notify_one();
+        join(self.committer.get_mut().take());
+    }
+}
+
+impl Rounds {
+    /// Queues a request; never blocks.
+    pub fn submit(&self, request: SyncRequest) {
+        let mut queue = self.queue.lock();
+        if queue.closing {
+            drop(queue);
+            let failure = Failure {
+                operation: "shutdown",
+                path: PathBuf::from("the log"),
+                reason: "the coordinator has ended".into(),
+            };
+            (request.answer)(Err(&failure));
+            return;
+        }
+        queue.requests.push(request);
+        // The committer looks at the queue before it waits, so only the first request has to wake it.
+        let wake = queue.requests.len() == 1;
+        drop(queue);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
+    }
+
+    /// Fails the directory for good; only the first reason is kept.
+    pub fn fail(&self, error: &Error) {
+        let (operation, path, reason) = match error {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => (*operation, path.clone(), source.to_string()),
+            Error::Full { path } => ("write", path.clone(), "no space left".into()),
+            other => ("write", PathBuf::from("the log"), other.to_string()),
+        };
+        // Already failed: the first reason stands.
+        let _ = self.failure.set(Failure {
+            operation,
+            path,
+            reason,
+        });
+    }
+
+    fn run(&self) {
+        let mut requests = Vec::new();
+        while self.take(&mut requests) {
+            self.round(&mut requests);
+        }
+    }
+
+    /// Waits for requests; `false` when there will be none.
+    fn take(&self, requests: &mut Vec<SyncRequest>) -> bool {
+        let mut queue = self.queue.lock();
+        while queue.requests.is_empty() {
+            if queue.closing {
+                return false;
+            }
+            self.wake.wait(&mut queue);
+        }
+        std::mem::swap(&mut queue.requests, requests);
+        true
+    }
+
+    fn round(&self, requests: &mut Vec<SyncRequest>) {
+        let round = self.finished.load(Ordering::Relaxed) + 1;
+        if self.failure().is_none() {
+            let started = Instant::now();
+            match sync_all(round, requests) {
+                Ok(files) => {
+                    self.files.fetch_add(files as u64, Ordering::Relaxed);
+                }
+                Err(error) => self.fail(&error),
+            }
+            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
+        }
+        self.finished.store(round, Ordering::Relaxed);
+        self.requests
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+        let result = self.failure().map_or(Ok(()), Err);
+        for request in requests.drain(..) {
+            // A callback that panics is a bug of its owner; the others must still be told.
+            let _ = catch_unwind(AssertUnwindSafe(|| (request.answer)(result)));
+        }
+    }
+}
+
+/// Syncs every distinct file, then every distinct directory. Returns the number of files.
+fn sync_all(round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
+    let files: Vec<&SyncFile> = requests
+        .iter()
+        .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])
+        .flatten()
+        .filter(|file| file.first_in(round))
+        .collect();
+    if files.len() < PARALLEL {
+        files.iter().try_for_each(|file| file.sync())?;
+    } else {
+        sync_parallel(&files)?;
+    }
+    let mut directories: Vec<&Path> = requests
+        .iter()
+        .filter_map(|request| request.directory.as_deref())
+        .collect();
+    directories.sort_unstable();
+    directories.dedup();
+    directories.into_iter().try_for_each(sync_directory)?;
+    Ok(files.len())
+}
+
+fn sync_parallel(files: &[&SyncFile]) -> Result<(), Error> {
+    let each = |chunk: &[&SyncFile]| chunk.iter().try_for_each(|file| file.sync());
+    std::thread::scope(|scope| {
+        let (mut mine, mut others) = (Vec::new(), Vec::new());
+        for chunk in files.chunks(files.len().div_ceil(PARALLEL)) {
+            // One chunk, and what finds no thread, is done here.
+            let thread = (others.len() + 1 < PARALLEL)
+                .then(|| Builder::new().spawn_scoped(scope, move || each(chunk)));
+            match thread {
+                Some(Ok(thread)) => others.push(thread),
+                _ => mine.push(chunk),
+            }
+        }
+        let mut result = mine.into_iter().try_for_each(each);
+        for other in others {
+            let outcome = other.join().unwrap_or_else(|_| {
+                let source = std::io::Error::other("the syncing thread panicked");
+                Err(Error::io("sync", Path::new("the log"), source))
+            });
+            result = result.and(outcome);
+        }
+        result
+    })
+}
+
+fn clone_io(error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), error.to_string())
 }

@@ -1,12 +1,13 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
-use std::path::PathBuf;
+use bascule_record::DamageError;
+use std::path::{Path, PathBuf};
 
 /// A failed open, append, commit or maintenance step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{operation} {path}: {source}")]
+    #[error("{operation} {path}: {source}", path = path.display())]
     Io {
         /// What was tried.
         operation: &'static str,
@@ -16,13 +17,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No space or quota left; nothing was appended, reads go on, a later append may succeed.
-    #[error("no space left in {path}")]
+    #[error("no space left in {}", path.display())]
     Full {
         /// The segment that could not grow.
         path: PathBuf,
     },
     /// An earlier sync or write failed: this log (or its whole directory) refuses writes until it was reopened and re-verified.
-    #[error("writes to {path} are refused after a failed {operation}: {reason}")]
+    #[error("writes to {} are refused after a failed {operation}: {reason}", path.display())]
     Failed {
         /// The log's directory.
         path: PathBuf,
@@ -31,7 +32,72 @@ pub enum Error {
         /// The first failure.
         reason: String,
     },
-    // … damage below the durable point (quarantine), unknown newer format, foreign incarnation …
+    /// [`crate::Log::create`] found a log already there.
+    #[error("{} already holds a log", path.display())]
+    Exists {
+        /// The log's directory.
+        path: PathBuf,
+    },
+    /// [`crate::Log::open`] found no segment.
+    #[error("{} holds no log", path.display())]
+    Absent {
+        /// The log's directory.
+        path: PathBuf,
+    },
+    /// The segment was written by a newer version of this software. Open it with that version.
+    #[error("{} has format {found}, but this version reads formats up to {supported}", path.display())]
+    NewerFormat {
+        /// The segment.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The newest one known here.
+        supported: u32,
+    },
+    /// The segment belongs to another partition or another creation of this one. Nothing was touched.
+    #[error(
+        "{} belongs to incarnation {found_incarnation} partition {found_partition}, \
+         not to incarnation {incarnation} partition {partition}",
+        path.display()
+    )]
+    Foreign {
+        /// The segment.
+        path: PathBuf,
+        /// What was asked for.
+        incarnation: u64,
+        /// What was asked for.
+        partition: u32,
+        /// What the segment says.
+        found_incarnation: u64,
+        /// What the segment says.
+        found_partition: u32,
+    },
+    /// The append came under a leader epoch that is over; nothing was appended and the log stays usable.
+    #[error("leader epoch {got} is older than {current}, the last one in {}", path.display())]
+    StaleEpoch {
+        /// The log's directory.
+        path: PathBuf,
+        /// Epoch of the append.
+        got: u64,
+        /// Last epoch in the log.
+        current: u64,
+    },
+    /// The batch handed in is not a valid one; nothing was appended and the log stays usable.
+    #[error("batch refused: {source}")]
+    Batch {
+        /// What is wrong with it.
+        source: DamageError,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            operation,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
 }
 
 /// A failed read.
@@ -60,7 +126,7 @@ pub enum ReadError {
         end: u64,
     },
     /// The operating system refused.
-    #[error("read {path}: {source}")]
+    #[error("read {path}: {source}", path = path.display())]
     Io {
         /// The segment.
         path: PathBuf,
@@ -70,4 +136,13 @@ pub enum ReadError {
     /// The log was closed or deleted.
     #[error("the log is closed")]
     Closed,
+}
+
+impl ReadError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
 }

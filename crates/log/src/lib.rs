@@ -6,14 +6,33 @@
 //! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the writer's locks.
 //!
 //! Rules: `specs/formats/segment.md`; recovery order: reliability specification §3.1.
+mod ahead;
+mod checkpoint;
 mod coordinator;
+mod cursor;
+mod disk;
+mod epochs;
 mod error;
+mod fields;
+mod index;
 mod log;
+mod lookup;
+mod maintain;
+mod open;
 mod options;
+mod preamble;
+mod producers;
 mod reader;
+mod recover;
+mod scan;
+mod segment;
+mod shared;
+mod worker;
 
 pub use coordinator::{Coordinator, SyncStatistics};
+pub use cursor::Cursor;
 pub use error::{Error, ReadError};
-pub use log::{Appended, Committed, Log, Recovery, SequenceError};
+pub use log::{Appended, Committed, Log, SequenceError};
 pub use options::{Durability, Identity, LogOptions, Retention};
-pub use reader::{Cursor, LogReader, ReadMode};
+pub use reader::{LogReader, ReadMode};
+pub use recover::Recovery;

@@ -1,6 +1,20 @@
-//! The writing half of a log.
-use crate::{Coordinator, Error, Identity, LogOptions, LogReader, Retention};
-use bascule_record::{Producer, SealedBatch};
+//! The writing half of a log: append and commit.
+//!
+//! A log is owned by one thread at a time. Opening and recovery are in `open` and `recover`, rolling, retention,
+//! checkpoints and the end of a log in `maintain`.
+use crate::ahead::SegmentFile;
+use crate::checkpoint::CheckpointFile;
+use crate::coordinator::SyncRequest;
+use crate::disk;
+use crate::epochs::EpochTable;
+use crate::producers::Producers;
+use crate::segment::{NO_TIME, Segment};
+use crate::shared::Shared;
+use crate::worker::Door;
+use crate::{Coordinator, Durability, Error, LogOptions, LogReader};
+use bascule_record::{Header, Producer, SealedBatch, Stamp};
+use bytes::Bytes;
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,100 +29,222 @@ pub struct Appended {
     pub base_timestamp: i64,
 }
 
-/// What recovery found and did; for the log line and the metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Bytes scanned.
-    pub scanned_bytes: u64,
-    /// Batches found valid in the scan.
-    pub batches: u64,
-    /// Bytes of torn tail that were cut.
-    pub cut_bytes: u64,
-    /// Damaged ranges below the durable point: offsets [start, end).
-    pub damaged: Vec<(u64, u64)>,
-    /// Whether the log had been closed cleanly.
-    pub clean: bool,
-}
-
 /// Called on the coordinator's thread when everything appended before [`Log::commit`] is durable, with the durable end
 /// (exclusive offset); or with the reason why it never will be. Must be quick and must not block.
 pub type Committed = Box<dyn FnOnce(Result<u64, Arc<Error>>) + Send>;
 
 /// The one writer of a partition. Not shared: the partition's task owns it.
+///
+/// Dropping it without [`Log::close`] is what a crash is: readers are turned away, the next open recovers.
 #[derive(Debug)]
 pub struct Log {
-    _private: (),
+    pub(crate) shared: Arc<Shared>,
+    /// Group commit; also keeps the threads alive.
+    pub(crate) coordinator: Arc<Coordinator>,
+    pub(crate) preparer: Door,
+    pub(crate) options: LogOptions,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) file: Arc<SegmentFile>,
+    /// Link of the last batch.
+    pub(crate) chain: u32,
+    pub(crate) epochs: EpochTable,
+    /// An epoch began since the last commit request.
+    pub(crate) epochs_dirty: bool,
+    pub(crate) producers: Producers,
+    pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,
+    pub(crate) directory: Arc<Path>,
 }
+
 impl Log {
-    /// Creates the directory and the first segment, both synced. Fails when the directory exists with segments.
-    pub fn create(_directory: &Path, _identity: Identity, _options: LogOptions, _coordinator: &Arc<Coordinator>) -> Result<Self, Error> {
-        todo!()
-    }
-
-    /// Opens and recovers (§3.1): cut at the first failure at or above the durable point, sync the cut, then go on;
-    /// below it: damage, nothing is cut, the range is quarantined.
-    pub fn open(_directory: &Path, _identity: Identity, _options: LogOptions, _coordinator: &Arc<Coordinator>) -> Result<(Self, Recovery), Error> {
-        todo!()
-    }
-
     /// Appends one batch to the active segment (page cache), rolling first when due. Not visible to readers before
     /// [`LogReader::high_watermark`] passes it.
     ///
+    /// `leader_epoch`: not below that of an earlier append. `now_ns`: time of day, for rolling by age only; timestamps
+    /// that would go back are raised to the latest one.
+    ///
     /// # Errors
-    /// [`Error::Full`]: nothing was appended. Any other: the log refuses writes from now on.
-    pub fn append(&mut self, _batch: SealedBatch, _leader_epoch: u64, _now_ns: i64) -> Result<Appended, Error> {
-        todo!()
+    /// [`Error::Full`]: nothing was appended, a later append may succeed. [`Error::StaleEpoch`], [`Error::Batch`]:
+    /// nothing was appended, the log stays usable. Any other: the log refuses writes from now on.
+    pub fn append(
+        &mut self,
+        batch: SealedBatch,
+        leader_epoch: u64,
+        now_ns: i64,
+    ) -> Result<Appended, Error> {
+        self.check_usable()?;
+        if leader_epoch < self.epochs.last() {
+            return Err(Error::StaleEpoch {
+                path: self.directory.to_path_buf(),
+                got: leader_epoch,
+                current: self.epochs.last(),
+            });
+        }
+        if self.roll_due(now_ns) {
+            self.roll(now_ns)?;
+        }
+        let last_timestamp = self.shared.last_timestamp();
+        let stamp = Stamp {
+            incarnation: self.shared.identity.incarnation,
+            partition: self.shared.identity.partition,
+            leader_epoch,
+            base_offset: self.shared.log_end(),
+            chain: self.chain,
+            not_before: if last_timestamp == NO_TIME {
+                0
+            } else {
+                last_timestamp
+            },
+        };
+        let bytes = batch.stamp(&stamp);
+        let header = Header::read(&bytes).map_err(|source| Error::Batch { source })?;
+        self.write(&bytes, &header)?;
+        Ok(Appended {
+            base_offset: header.base_offset,
+            next_offset: header.next_offset(),
+            base_timestamp: header.base_timestamp,
+        })
+    }
+
+    fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
+        let begins_epoch = self.epochs.is_new(header.leader_epoch);
+        if begins_epoch {
+            self.epochs
+                .begin(header.leader_epoch, header.base_offset)
+                .inspect_err(|error| self.fail_unless_full(error))?;
+        }
+        let position = self.active.end();
+        if let Err(source) = self.file.write(bytes, position) {
+            let error = self.failed_write(source, position);
+            if begins_epoch {
+                self.epochs.withdraw(header.leader_epoch);
+            }
+            return Err(error);
+        }
+        self.epochs_dirty |= begins_epoch;
+        self.chain = header.link();
+        self.active.add(header);
+        if let Some(producer) = header.producer {
+            self.producers.add(
+                producer,
+                header.count,
+                header.base_offset,
+                header.base_timestamp,
+            );
+        }
+        self.shared
+            .set_log_end(header.next_offset(), header.max_timestamp);
+        if self.options.durability == Durability::Disk {
+            let (end, limit) = (self.active.end(), self.options.segment_bytes);
+            self.file.keep_ahead(
+                end,
+                self.options.preallocate_bytes,
+                limit,
+                &self.preparer,
+                self.coordinator.rounds(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
+    fn failed_write(&self, source: std::io::Error, end: u64) -> Error {
+        let path = self.active.path();
+        let full = disk::is_full(&source);
+        let error = Error::io("write", path, source);
+        match self.file.cut(end) {
+            Ok(()) if full => Error::Full {
+                path: path.to_path_buf(),
+            },
+            Ok(()) => {
+                self.coordinator.rounds().fail(&error);
+                error
+            }
+            Err(cut) => {
+                self.coordinator
+                    .rounds()
+                    .fail(&Error::io("truncate", path, cut));
+                error
+            }
+        }
+    }
+
+    pub(crate) fn fail_unless_full(&self, error: &Error) {
+        if !matches!(error, Error::Full { .. }) {
+            self.coordinator.rounds().fail(error);
+        }
+    }
+
+    pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        self.coordinator
+            .rounds()
+            .failure()
+            .map_or(Ok(()), |failure| Err(failure.to_error()))
     }
 
     /// Asks for durability of everything appended so far; never blocks. In class `memory` the callback runs at once on this thread.
-    pub fn commit(&mut self, _done: Committed) {
-        todo!()
+    ///
+    /// In class `disk` it runs on the coordinator's thread, also when nothing was left to sync; callbacks of one log run
+    /// in the order of their requests.
+    pub fn commit(&mut self, done: Committed) {
+        let end = self.shared.log_end();
+        if self.options.durability == Durability::Memory {
+            done(self.check_usable().map(|()| end).map_err(Arc::new));
+            return;
+        }
+        let dirty = self.shared.durable_end() < end;
+        let epochs_dirty = std::mem::take(&mut self.epochs_dirty);
+        let shared = Arc::clone(&self.shared);
+        self.coordinator.rounds().submit(SyncRequest {
+            file: dirty.then(|| Arc::clone(self.file.target())),
+            also: epochs_dirty.then(|| Arc::clone(self.epochs.target())),
+            directory: None,
+            answer: Box::new(move |result| match result {
+                Ok(()) => {
+                    shared.raise_durable_end(end);
+                    done(Ok(end));
+                }
+                Err(failure) => done(Err(Arc::new(failure.to_error()))),
+            }),
+        });
     }
 
     /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:
     /// `Some(Ok(appended))`; `Some(Err(expected))` when the sequence has a gap or the epoch is old; `None` when it is new.
-    pub fn find_duplicate(&self, _producer: Producer, _count: u32) -> Option<Result<Appended, SequenceError>> {
-        todo!()
+    ///
+    /// A producer that is not known may begin with any sequence; a new epoch of a known one begins with 0. The 10,000
+    /// producers that appended last are known.
+    pub fn find_duplicate(
+        &self,
+        producer: Producer,
+        count: u32,
+    ) -> Option<Result<Appended, SequenceError>> {
+        self.producers.find(producer, count)
     }
 
-    /// Moves the high watermark (exclusive; never back) and shows it to readers.
-    pub fn set_high_watermark(&self, _offset: u64) {
-        todo!()
+    /// Moves the high watermark (exclusive; never back, never past the log end) and shows it to readers.
+    pub fn set_high_watermark(&self, offset: u64) {
+        self.shared.raise_high_watermark(offset);
     }
 
     /// A reader's handle.
     pub fn reader(&self) -> LogReader {
-        todo!()
+        LogReader::new(Arc::clone(&self.shared))
     }
 
-    /// Changes settings that may change while open.
-    pub fn set_options(&mut self, _options: LogOptions) {
-        todo!()
+    /// Leader epochs in this log and the offset where each began, both ascending.
+    pub fn epochs(&self) -> &[(u64, u64)] {
+        self.epochs.entries()
     }
 
-    /// Rolls when due by age, then removes whole sealed segments by `retention`, oldest first. Returns the log start offset.
-    pub fn maintain(&mut self, _retention: &Retention, _now_ns: i64) -> Result<u64, Error> {
-        todo!()
+    /// Changes settings that may change while open. The size limit counts from the next append on.
+    pub fn set_options(&mut self, options: LogOptions) {
+        self.options = options.bounded();
     }
+}
 
-    /// Writes the checkpoint (high watermark, log start, durable point). Never on the path of an ack.
-    pub fn checkpoint(&mut self) -> Result<(), Error> {
-        todo!()
-    }
-
-    /// Syncs, writes a clean checkpoint and closes; readers get [`crate::ReadError::Closed`].
-    pub fn close(self) -> Result<(), Error> {
-        todo!()
-    }
-
-    /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`Log::sweep_deleted`].
-    pub fn delete(self) -> Result<(), Error> {
-        todo!()
-    }
-
-    /// Unlinks directories that [`Log::delete`] marked longer than `grace_ns` ago. `parent` is `<data>/partitions`.
-    pub fn sweep_deleted(_parent: &Path, _grace_ns: i64, _now_ns: i64) -> Result<usize, Error> {
-        todo!()
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.close();
     }
 }
 

@@ -25,7 +25,8 @@ pub struct Identity {
 pub struct LogOptions {
     /// Durability class.
     pub durability: Durability,
-    /// A segment is sealed when it has at least this many bytes (a batch is never split, so it overshoots).
+    /// A segment is sealed when it has at least this many bytes (a batch is never split, so it overshoots); 1 to 2 GiB,
+    /// values outside are taken as the nearest bound.
     pub segment_bytes: u64,
     /// A non-empty active segment is sealed when its first record is older, ns; 0 = never by age.
     pub segment_age_ns: i64,
@@ -37,7 +38,13 @@ pub struct LogOptions {
 impl Default for LogOptions {
     /// 256 MiB segments, never by age, zeros in steps of 16 MiB, durability `disk`, no compression.
     fn default() -> Self {
-        Self { durability: Durability::Disk, segment_bytes: 256 << 20, segment_age_ns: 0, preallocate_bytes: 16 << 20, codec: Codec::None }
+        Self {
+            durability: Durability::Disk,
+            segment_bytes: 256 << 20,
+            segment_age_ns: 0,
+            preallocate_bytes: 16 << 20,
+            codec: Codec::None,
+        }
     }
 }
 
@@ -50,4 +57,12 @@ pub struct Retention {
     pub bytes: u64,
     /// Keep at most this many records, by the same rule.
     pub messages: u64,
+}
+
+impl LogOptions {
+    /// Values outside their ranges replaced by the nearest bound.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.segment_bytes = self.segment_bytes.clamp(1, 2 << 30);
+        self
+    }
 }

@@ -125,7 +125,7 @@ pub struct BatchBuilder {
     /// Columns needed so far and the bits a record takes in their arrays.
     columns: u16,
     array_bits: usize,
-    /// Bytes gathered in all blobs, and 4 for each dictionary entry.
+    /// Bytes gathered in all blobs, and 4 for each named subject of the dictionary.
     content_bytes: usize,
     base_timestamp: i64,
     latest_timestamp: i64,
@@ -175,7 +175,11 @@ impl BatchBuilder {
         let mut columns = self.columns | record.columns(delta);
         let mut content_bytes = self.content_bytes + content;
         if matches!(found, Found::New(_)) {
-            content_bytes += subject.len() + 4;
+            content_bytes += if subject.is_empty() {
+                0
+            } else {
+                subject.len() + 4
+            };
             columns |= if is_first { 0 } else { Columns::SUBJECT };
         }
         let array_bits = if columns == self.columns {

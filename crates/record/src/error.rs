@@ -160,12 +160,14 @@ pub enum DamageError {
         at: usize,
     },
     /// The last timestamp does not match the header's.
-    #[error("maximum timestamp is {computed}, the header says {stored}")]
+    #[error("the last timestamp is {base} + {last}, the header's maximum is {stored}")]
     MaxTimestamp {
-        /// In the header, ns.
+        /// Maximum timestamp of the header, ns.
         stored: i64,
-        /// From the columns, ns.
-        computed: i64,
+        /// Base timestamp of the header, ns.
+        base: i64,
+        /// Delta of the last record, ns; 0 when there is no such column.
+        last: u32,
     },
 }
 

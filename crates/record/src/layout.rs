@@ -96,7 +96,7 @@ impl Layout {
             });
         }
         layout.check_order(header, payload)?;
-        layout.check_elements(payload)?;
+        layout.check_elements(header, payload)?;
         Ok(layout)
     }
 
@@ -186,25 +186,24 @@ impl Layout {
             }
             last = last_u32(timestamps).unwrap_or(0);
         }
-        let stored = header.max_timestamp;
-        let computed = header.base_timestamp.saturating_add(i64::from(last));
+        let (base, stored) = (header.base_timestamp, header.max_timestamp);
         // A batch that compaction emptied keeps the times it had.
-        let is_consistent = if header.count == 0 {
-            computed <= stored
-        } else {
-            computed == stored
+        let is_consistent = match base.checked_add(i64::from(last)) {
+            Some(computed) if header.count == 0 => computed <= stored,
+            Some(computed) => computed == stored,
+            None => false,
         };
         if is_consistent {
             Ok(())
         } else {
-            Err(DamageError::MaxTimestamp { stored, computed })
+            Err(DamageError::MaxTimestamp { stored, base, last })
         }
     }
 
     /// What lies inside the elements.
-    fn check_elements(&self, payload: &[u8]) -> Result<(), DamageError> {
+    fn check_elements(&self, header: &Header, payload: &[u8]) -> Result<(), DamageError> {
         if let Some(nulls) = self.nulls {
-            self.check_nulls(nulls.of(payload), payload)?;
+            self.check_nulls(header.count as usize, nulls.of(payload), payload)?;
         }
         if let Some(headers) = self.headers {
             check_headers(headers, payload)?;
@@ -226,14 +225,18 @@ impl Layout {
         Ok(())
     }
 
-    fn check_nulls(&self, nulls: &[u8], payload: &[u8]) -> Result<(), DamageError> {
-        // The offset of any column with n elements would do; ends and bitmap are present or not on their own.
-        let ends = self.values.map(|values| values.ends.of(payload));
+    fn check_nulls(&self, n: usize, nulls: &[u8], payload: &[u8]) -> Result<(), DamageError> {
+        if let Some(last) = nulls.last().filter(|_| !n.is_multiple_of(8))
+            && last >> (n % 8) != 0
+        {
+            return broken("null", "unused bits are 0", n);
+        }
+        let Some(ends) = self.values.map(|values| values.ends.of(payload)) else {
+            return Ok(());
+        };
         for (byte, &bits) in nulls.iter().enumerate().filter(|(_, bits)| **bits != 0) {
             for i in (byte * 8..byte * 8 + 8).filter(|i| bits & (1 << (i % 8)) != 0) {
-                let Some(ends) = ends else { continue };
-                let is_inside = (i + 1) * 4 < ends.len();
-                if !is_inside || u32_at(ends, i) != u32_at(ends, i + 1) {
+                if u32_at(ends, i) != u32_at(ends, i + 1) {
                     return broken("null", "a null value has no bytes", i);
                 }
             }

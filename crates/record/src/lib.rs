@@ -10,6 +10,7 @@ mod batch;
 mod batches;
 mod builder;
 mod codec;
+mod columns;
 mod error;
 mod gather;
 mod header;
@@ -18,10 +19,11 @@ mod rewrite;
 mod seal;
 mod subjects;
 
-pub use batch::{Batch, Ends, HeaderEntries, HeaderEntry};
+pub use batch::{Batch, HeaderEntries, HeaderEntry};
 pub use batches::Batches;
 pub use builder::{BatchBuilder, BatchLimits, RecordRef};
 pub use codec::Codec;
+pub use columns::Ends;
 pub use error::{BuildError, DamageError};
 pub use header::{
     Columns, Flags, HEADER_BYTES, Header, MAGIC, MAX_RAW_BYTES, MAX_RECORDS, Producer, VERSION,

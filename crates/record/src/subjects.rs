@@ -107,7 +107,8 @@ impl Subjects {
             *end -= gone;
         }
         if let Some(empty) = empty {
-            self.merge(own, empty);
+            // The earlier stays, so that entries keep the order in which they appeared.
+            self.merge(own.max(empty), own.min(empty));
         }
     }
 
@@ -120,7 +121,7 @@ impl Subjects {
         self.table.fill((0, 0));
     }
 
-    /// Removes the entry `from`, which has become empty, in favour of `to`.
+    /// Removes the entry `from` in favour of `to`; both are empty.
     fn merge(&mut self, from: usize, to: usize) {
         self.ends.remove(from + 1);
         let shifted = |entry: usize| if entry > from { entry - 1 } else { entry };

@@ -1,0 +1,145 @@
+//! A segment's file, written ahead with zeros so that a sync has no metadata to write.
+//!
+//! A sync of a file that grows must also write its size and block map; one of a file whose blocks exist already writes
+//! data only, in about half the time. So the preparer keeps the file longer than the log: chunk by chunk it writes and
+//! syncs zeros. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
+//!
+//! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
+//! while it syncs); the writer takes it only for a write that passes the zeroed end.
+use crate::Error;
+use crate::coordinator::Rounds;
+use crate::disk::SyncFile;
+use crate::worker::Door;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Zeros written with the preamble of a new segment, before anybody waits for it, bytes.
+pub(crate) const FIRST_ZEROS: usize = 256 << 10;
+/// Zeros written and synced at a time. An ack's sync that meets one of these waits for it too, so it is small.
+const CHUNK: usize = 512 << 10;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
+
+/// The writer's view of a segment's file.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    target: Arc<SyncFile>,
+    /// Everything between the log's end and this position is zeros.
+    zeroed_to: AtomicU64,
+    ahead: Mutex<Stopped>,
+    busy: AtomicBool,
+}
+
+/// Whether zeros may no longer be written.
+type Stopped = bool;
+
+impl SegmentFile {
+    /// Wraps a file of `len` bytes that holds nothing but zeros behind the log's end.
+    pub fn new(path: PathBuf, file: File, len: u64) -> Arc<Self> {
+        Arc::new(Self {
+            target: SyncFile::new(path, file),
+            zeroed_to: AtomicU64::new(len),
+            ahead: Mutex::new(false),
+            busy: AtomicBool::new(false),
+        })
+    }
+
+    /// The file, to be synced and read.
+    pub fn target(&self) -> &Arc<SyncFile> {
+        &self.target
+    }
+
+    /// Writes to the page cache.
+    pub fn write(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let end = position + bytes.len() as u64;
+        if end <= self.zeroed_to.load(Ordering::Acquire) {
+            return self.target.file.write_all_at(bytes, position);
+        }
+        let _guard = self.ahead.lock();
+        let result = self.target.file.write_all_at(bytes, position);
+        if result.is_ok() {
+            self.zeroed_to.fetch_max(end, Ordering::AcqRel);
+        }
+        result
+    }
+
+    /// Takes back what a failed write may have left behind `end`, and with it the zeros.
+    pub fn cut(&self, end: u64) -> io::Result<()> {
+        let _guard = self.ahead.lock();
+        self.target.file.set_len(end)?;
+        self.zeroed_to.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the writing of zeros for good and takes back those behind `end`.
+    pub fn finish(&self, end: u64) -> io::Result<()> {
+        let mut stopped = self.ahead.lock();
+        *stopped = true;
+        if self.target.file.metadata()?.len() > end {
+            self.target.file.set_len(end)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the preparer for more zeros when fewer than half a step are left. `step` grows with the file, so that a
+    /// partition with little in it takes little: at most `preallocate` bytes, never past `limit`.
+    pub fn keep_ahead(
+        self: &Arc<Self>,
+        end: u64,
+        preallocate: u64,
+        limit: u64,
+        preparer: &Door,
+        rounds: &Arc<Rounds>,
+    ) {
+        let step = preallocate.min(end.max(FIRST_ZEROS as u64));
+        let have = self.zeroed_to.load(Ordering::Relaxed).saturating_sub(end);
+        let target = (end + step).min(limit);
+        if have >= step / 2 || have + end >= target || self.busy.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (file, rounds) = (Arc::clone(self), Arc::clone(rounds));
+        preparer.submit(Box::new(move || {
+            if let Err(error) = file.zero_to(target)
+                && !matches!(error, Error::Full { .. })
+            {
+                rounds.fail(&error);
+            }
+            file.busy.store(false, Ordering::Relaxed);
+        }));
+    }
+
+    /// Writes and syncs zeros up to `target`. No space left is not a failure of the file: the writer will say so itself.
+    fn zero_to(&self, target: u64) -> Result<(), Error> {
+        while self.zero_chunk(target)? {
+            self.target.sync()?;
+        }
+        Ok(())
+    }
+
+    fn zero_chunk(&self, target: u64) -> Result<bool, Error> {
+        let stopped = self.ahead.lock();
+        let from = self.zeroed_to.load(Ordering::Acquire);
+        let chunk = usize::try_from(target.saturating_sub(from))
+            .unwrap_or(CHUNK)
+            .min(CHUNK);
+        if *stopped || chunk == 0 {
+            return Ok(false);
+        }
+        let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
+        match self.target.file.write_all_at(zeros, from) {
+            Ok(()) => {}
+            Err(error) if crate::disk::is_full(&error) => {
+                return Err(Error::Full {
+                    path: self.target.path.clone(),
+                });
+            }
+            Err(error) => return Err(Error::io("write", &self.target.path, error)),
+        }
+        self.zeroed_to.store(from + chunk as u64, Ordering::Release);
+        Ok(true)
+    }
+}

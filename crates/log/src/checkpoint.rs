@@ -1,0 +1,143 @@
+//! The `checkpoint` file: high watermark, log start, durable point, in two slots written in turn.
+//!
+//! Slot 0 lies at position 0, slot 1 at 4,096, so that no single block holds both. The valid slot with the higher
+//! sequence number counts; an unreadable slot is as if it were absent. All values are lower bounds: a checkpoint that
+//! is behind costs a longer scan, nothing else. It is written to the page cache; the log start is also synced before
+//! files vanish.
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCC` |
+//! | 4 | u32 | version = 1 |
+//! | 8 | u64 | sequence number |
+//! | 16 | u64 | incarnation |
+//! | 24 | u32 | partition |
+//! | 28 | u32 | flags: 1 = closed cleanly; others: writers write 0, readers ignore |
+//! | 32 | u64 | high watermark |
+//! | 40 | u64 | log start offset |
+//! | 48 | u64 | durable point: every offset below it was synced |
+//! | 56 | u32 | reserved: writers write 0, readers ignore |
+//! | 60 | u32 | CRC-32C of bytes 0–59 |
+use crate::disk::SyncFile;
+use crate::fields::{seal, u32_at, u64_at, unseal};
+use crate::{Error, Identity};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const MAGIC: [u8; 4] = *b"BSCC";
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 64;
+const SLOT_DISTANCE: u64 = 4096;
+const CLEAN: u32 = 1;
+
+/// What a checkpoint records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// End of committed records, exclusive.
+    pub high_watermark: u64,
+    /// First readable offset.
+    pub log_start: u64,
+    /// Everything below was synced.
+    pub durable: u64,
+    /// The log was closed after this.
+    pub clean: bool,
+}
+
+/// The open file, which knows what it wrote last.
+#[derive(Debug)]
+pub(crate) struct CheckpointFile {
+    target: Arc<SyncFile>,
+    identity: Identity,
+    sequence: u64,
+    last: Option<Checkpoint>,
+}
+
+impl CheckpointFile {
+    /// Opens or creates `<directory>/checkpoint` and reads the newer valid slot, if any.
+    pub fn open(directory: &Path, identity: Identity) -> Result<Self, Error> {
+        let path = directory.join("checkpoint");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|source| Error::io("open", &path, source))?;
+        let newest = [0, SLOT_DISTANCE]
+            .into_iter()
+            .filter_map(|position| read_slot(&file, position, identity))
+            .max_by_key(|(sequence, _)| *sequence);
+        Ok(Self {
+            target: SyncFile::new(path, file),
+            identity,
+            sequence: newest.map_or(0, |(sequence, _)| sequence),
+            last: newest.map(|(_, checkpoint)| checkpoint),
+        })
+    }
+
+    /// What the file said when it was opened, or what was written since.
+    pub fn last(&self) -> Option<Checkpoint> {
+        self.last
+    }
+
+    /// The file, to be synced.
+    pub fn target(&self) -> &Arc<SyncFile> {
+        &self.target
+    }
+
+    /// Writes the older slot, to the page cache. Nothing is written when nothing changed.
+    pub fn write(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        if self.last == Some(checkpoint) {
+            return Ok(());
+        }
+        let sequence = self.sequence + 1;
+        let bytes = to_bytes(sequence, self.identity, checkpoint);
+        let position = (sequence % 2) * SLOT_DISTANCE;
+        self.target
+            .file
+            .write_all_at(&bytes, position)
+            .map_err(|source| Error::io("write", &self.target.path, source))?;
+        self.sequence = sequence;
+        self.last = Some(checkpoint);
+        Ok(())
+    }
+}
+
+fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SLOT_BYTES);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&identity.incarnation.to_le_bytes());
+    out.extend_from_slice(&identity.partition.to_le_bytes());
+    out.extend_from_slice(&(if checkpoint.clean { CLEAN } else { 0 }).to_le_bytes());
+    out.extend_from_slice(&checkpoint.high_watermark.to_le_bytes());
+    out.extend_from_slice(&checkpoint.log_start.to_le_bytes());
+    out.extend_from_slice(&checkpoint.durable.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    seal(&mut out);
+    out
+}
+
+/// A slot that does not check, belongs to another log or has another version is absent.
+fn read_slot(file: &File, position: u64, identity: Identity) -> Option<(u64, Checkpoint)> {
+    let mut bytes = [0; SLOT_BYTES];
+    file.read_exact_at(&mut bytes, position).ok()?;
+    let body = unseal(&bytes)?;
+    let ours = body.get(..4)? == MAGIC
+        && u32_at(body, 4)? == VERSION
+        && u64_at(body, 16)? == identity.incarnation
+        && u32_at(body, 24)? == identity.partition;
+    if !ours {
+        return None;
+    }
+    let checkpoint = Checkpoint {
+        high_watermark: u64_at(body, 32)?,
+        log_start: u64_at(body, 40)?,
+        durable: u64_at(body, 48)?,
+        clean: u32_at(body, 28)? & CLEAN != 0,
+    };
+    Some((u64_at(body, 8)?, checkpoint))
+}

@@ -1,0 +1,335 @@
+//! Creating a log and opening one that is there.
+//!
+//! Opening looks before it touches: identities and format versions of all segments are checked first, and a refusal
+//! leaves every byte as it was. Then leftovers are resolved, by what is there:
+//!
+//! | Present | Meaning | Action |
+//! |---|---|---|
+//! | `*.tmp` | a replacement that was not finished | remove |
+//! | `*.deleted-<ns>` | removed by retention or by a cut | remove |
+//! | `.idx` without its `.seg` | a removal half done | remove |
+//! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
+//! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
+use crate::ahead::SegmentFile;
+use crate::checkpoint::{Checkpoint, CheckpointFile};
+use crate::disk;
+use crate::epochs::EpochTable;
+use crate::maintain::{create_segment, current, first_preamble, mark_removed};
+use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
+use crate::producers::Producers;
+use crate::recover::{Recovered, Recovery};
+use crate::scan::{Found, Place, Scanner, read_up_to};
+use crate::segment::{Segment, base_offset_of};
+use crate::shared::Shared;
+use crate::{Coordinator, Error, Identity, Log, LogOptions};
+use parking_lot::Mutex;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A segment's file as found on disk.
+pub(crate) struct Source {
+    /// Where it is.
+    pub path: PathBuf,
+    /// From its name.
+    pub base_offset: u64,
+    /// Open for reading and writing.
+    pub file: File,
+    /// Its length, bytes.
+    pub len: u64,
+    /// `None` when it does not check.
+    pub preamble: Option<Preamble>,
+}
+
+impl Log {
+    /// Creates the directory and the first segment, both synced. Fails when the directory exists with segments.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Failed`], [`Error::Io`].
+    pub fn create(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<Self, Error> {
+        let options = options.bounded();
+        fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
+        if disk::list(directory)?
+            .iter()
+            .any(|path| base_offset_of(path).is_some())
+        {
+            return Err(Error::Exists {
+                path: directory.to_path_buf(),
+            });
+        }
+        let mut checkpoint = CheckpointFile::open(directory, identity)?;
+        checkpoint.write(Checkpoint::default())?;
+        checkpoint.target().sync()?;
+        let (segment, file) = create_segment(directory, first_preamble(identity, 0), &options)?;
+        file.target().sync()?;
+        let epochs = EpochTable::open(directory, identity, Vec::new())?;
+        disk::sync_directory(directory)?;
+        directory.parent().map_or(Ok(()), disk::sync_directory)?;
+        let shared = Shared::new(
+            directory.to_path_buf(),
+            identity,
+            vec![Arc::clone(&segment)],
+            0,
+        );
+        let parts = Parts {
+            shared,
+            segment,
+            file,
+            chain: 0,
+            epochs,
+            producers: Producers::default(),
+            checkpoint,
+        };
+        parts.into_log(options, coordinator)
+    }
+
+    /// Opens and recovers (§3.1): cut at the first failure at or above the durable point, sync the cut, then go on;
+    /// below it: damage, nothing is cut, the range is quarantined. Blocks.
+    ///
+    /// Everything recovered is durable when this returns. The high watermark is the checkpoint's, at most the log end.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::NewerFormat`], [`Error::Foreign`]: nothing was touched. [`Error::Failed`], [`Error::Io`].
+    pub fn open(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
+        let options = options.bounded();
+        let mut sources = find_sources(directory)?;
+        sources
+            .iter()
+            .try_for_each(|source| check(source, identity))?;
+        if sources.is_empty() {
+            return Err(Error::Absent {
+                path: directory.to_path_buf(),
+            });
+        }
+        let checkpoint = CheckpointFile::open(directory, identity)?;
+        let last = checkpoint.last();
+        tidy(directory, &sources)?;
+        drop_half_rolled(
+            directory,
+            identity,
+            &mut sources,
+            last.map_or(0, |last| last.durable),
+        )?;
+        drop_removed(
+            directory,
+            &mut sources,
+            last.map_or(0, |last| last.log_start),
+        )?;
+        if sources.is_empty() {
+            let base = last.map_or(0, |last| last.log_start);
+            create_segment(directory, first_preamble(identity, base), &options)?;
+            sources = find_sources(directory)?;
+        }
+        let recovered = Recovered::scan(directory, identity, sources, last, &options)?;
+        Self::from_recovered(recovered, checkpoint, identity, options, coordinator)
+    }
+
+    fn from_recovered(
+        recovered: Recovered,
+        mut checkpoint: CheckpointFile,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
+        let last = checkpoint.last();
+        let directory = recovered.directory;
+        let log_start = last
+            .map_or(0, |last| last.log_start)
+            .max(recovered.first_offset);
+        let shared = Shared::new(directory.clone(), identity, recovered.segments, log_start);
+        shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
+        shared.raise_durable_end(recovered.next_offset);
+        shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
+        checkpoint.write(current(&shared, false))?;
+        let parts = Parts {
+            epochs: EpochTable::open(&directory, identity, recovered.epochs)?,
+            shared,
+            segment: recovered.active,
+            file: recovered.file,
+            chain: recovered.chain,
+            producers: recovered.producers,
+            checkpoint,
+        };
+        Ok((parts.into_log(options, coordinator)?, recovered.report))
+    }
+}
+
+/// What a log is made of, however it came about.
+struct Parts {
+    shared: Shared,
+    segment: Arc<Segment>,
+    file: Arc<SegmentFile>,
+    chain: u32,
+    epochs: EpochTable,
+    producers: Producers,
+    checkpoint: CheckpointFile,
+}
+
+impl Parts {
+    fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Result<Log, Error> {
+        let log = Log {
+            directory: Arc::from(self.shared.directory.as_path()),
+            shared: Arc::new(self.shared),
+            coordinator: Arc::clone(coordinator),
+            preparer: coordinator.preparer(),
+            options,
+            active: self.segment,
+            file: self.file,
+            chain: self.chain,
+            epochs: self.epochs,
+            epochs_dirty: false,
+            producers: self.producers,
+            checkpoint: Arc::new(Mutex::new(self.checkpoint)),
+        };
+        log.check_usable()?;
+        Ok(log)
+    }
+}
+
+/// Opens a segment's file and reads its preamble.
+pub(crate) fn open_source(path: PathBuf, base_offset: u64) -> Result<Source, Error> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|source| Error::io("open", &path, source))?;
+    let mut bytes = [0; PREAMBLE_BYTES as usize];
+    let len = file
+        .metadata()
+        .map_err(|source| Error::io("look at", &path, source))?
+        .len();
+    let read =
+        read_up_to(&file, &mut bytes, 0).map_err(|source| Error::io("read", &path, source))?;
+    let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
+    Ok(Source {
+        preamble: preamble.filter(|preamble| {
+            preamble.base_offset == base_offset || preamble.version != FORMAT_VERSION
+        }),
+        path,
+        base_offset,
+        file,
+        len,
+    })
+}
+
+/// The segments in order of their base offsets.
+fn find_sources(directory: &Path) -> Result<Vec<Source>, Error> {
+    let paths = match disk::list(directory) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Vec::new()
+        }
+        other => other?,
+    };
+    let segments = paths
+        .into_iter()
+        .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
+    segments
+        .map(|(path, base)| open_source(path, base))
+        .collect()
+}
+
+/// Refuses what another version or another log wrote.
+fn check(source: &Source, identity: Identity) -> Result<(), Error> {
+    let Some(preamble) = &source.preamble else {
+        return Ok(());
+    };
+    if preamble.version > FORMAT_VERSION {
+        return Err(Error::NewerFormat {
+            path: source.path.clone(),
+            found: preamble.version,
+            supported: FORMAT_VERSION,
+        });
+    }
+    if preamble.identity != identity {
+        return Err(Error::Foreign {
+            path: source.path.clone(),
+            incarnation: identity.incarnation,
+            partition: identity.partition,
+            found_incarnation: preamble.identity.incarnation,
+            found_partition: preamble.identity.partition,
+        });
+    }
+    Ok(())
+}
+
+/// Removes names that mean nothing any more.
+fn tidy(directory: &Path, sources: &[Source]) -> Result<(), Error> {
+    for path in disk::list(directory)? {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let orphan = extension == Some("idx")
+            && !sources
+                .iter()
+                .any(|source| source.path.with_extension("idx") == path);
+        if orphan || extension == Some("tmp") || disk::deleted_at(&path).is_some() {
+            disk::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The last segment may be one whose creation was never synced; nothing in it was ever acked then.
+fn drop_half_rolled(
+    directory: &Path,
+    identity: Identity,
+    sources: &mut Vec<Source>,
+    durable: u64,
+) -> Result<(), Error> {
+    let Some(last) = sources.last() else {
+        return Ok(());
+    };
+    if last.preamble.is_some() || last.base_offset < durable || has_batch(last, identity)? {
+        return Ok(());
+    }
+    mark_removed(
+        directory,
+        std::iter::once(last.path.as_path()),
+        disk::wall_clock_ns(),
+    )?;
+    sources.pop();
+    Ok(())
+}
+
+fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
+    let place = Place {
+        position: PREAMBLE_BYTES,
+        offset: source.base_offset,
+        chain: None,
+        epoch: 0,
+    };
+    let found = Scanner::new(&source.file, source.len, identity)
+        .look(&place, true)
+        .map_err(|error| Error::io("read", &source.path, error))?;
+    Ok(matches!(found, Found::Batch(_)))
+}
+
+/// Finishes a removal that the checkpoint tells of.
+fn drop_removed(directory: &Path, sources: &mut Vec<Source>, log_start: u64) -> Result<(), Error> {
+    let bases: Vec<u64> = sources
+        .iter()
+        .skip(1)
+        .map(|source| source.base_offset)
+        .collect();
+    let count = bases
+        .iter()
+        .take_while(|next_base| **next_base <= log_start)
+        .count();
+    if count == 0 {
+        return Ok(());
+    }
+    let removed: Vec<Source> = sources.drain(..count).collect();
+    mark_removed(
+        directory,
+        removed.iter().map(|source| source.path.as_path()),
+        disk::wall_clock_ns(),
+    )
+}

@@ -1,0 +1,197 @@
+//! What idempotent producers sent last, so that a retry is answered instead of stored again.
+//!
+//! At most [`MAX_PRODUCERS`] are kept; the one whose last batch is oldest goes first. It depends on the log alone, so
+//! every life and every replica keeps the same ones.
+//!
+//! The `producers` file is the state at the start of a segment; what came later is read from the batch headers:
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCP` |
+//! | 4 | u32 | version = 1 |
+//! | 8 | u64 | incarnation |
+//! | 16 | u32 | partition |
+//! | 20 | u32 | number of producers |
+//! | 24 | u64 | offset: the state includes every batch below it |
+//! | 32 | | per producer: id u64, epoch u32, number of batches u32 (1–5), then per batch, oldest first: base sequence u32, count u32, base offset u64, base timestamp i64 |
+//! | end | u32 | CRC-32C of everything before |
+use crate::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::{Appended, Identity, SequenceError};
+use bascule_record::Producer;
+use std::collections::{BTreeMap, HashMap};
+
+/// Producers remembered per partition.
+pub(crate) const MAX_PRODUCERS: usize = 10_000;
+/// Batches remembered per producer: the window of promise P4.
+const WINDOW: usize = 5;
+const MAGIC: [u8; 4] = *b"BSCP";
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 32;
+const BATCH_BYTES: usize = 24;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sent {
+    base_sequence: u32,
+    count: u32,
+    base_offset: u64,
+    base_timestamp: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    epoch: u32,
+    /// Oldest first; never empty.
+    sent: Vec<Sent>,
+}
+
+impl State {
+    fn last_offset(&self) -> u64 {
+        self.sent.last().map_or(0, |sent| sent.base_offset)
+    }
+
+    fn expected(&self) -> u32 {
+        self.sent
+            .last()
+            .map_or(0, |sent| sent.base_sequence.wrapping_add(sent.count))
+    }
+}
+
+/// The producers of one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Producers {
+    by_id: HashMap<u64, State>,
+    by_offset: BTreeMap<u64, u64>,
+}
+
+impl Producers {
+    /// Takes note of a stored batch.
+    pub fn add(&mut self, producer: Producer, count: u32, base_offset: u64, base_timestamp: i64) {
+        let state = self.by_id.entry(producer.id).or_insert_with(|| State {
+            epoch: producer.epoch,
+            sent: Vec::with_capacity(WINDOW),
+        });
+        if !state.sent.is_empty() {
+            self.by_offset.remove(&state.last_offset());
+        }
+        if state.epoch != producer.epoch {
+            state.epoch = producer.epoch;
+            state.sent.clear();
+        }
+        if state.sent.len() == WINDOW {
+            state.sent.remove(0);
+        }
+        state.sent.push(Sent {
+            base_sequence: producer.base_sequence,
+            count,
+            base_offset,
+            base_timestamp,
+        });
+        self.by_offset.insert(base_offset, producer.id);
+        if self.by_id.len() > MAX_PRODUCERS
+            && let Some((_, id)) = self.by_offset.pop_first()
+        {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// See [`crate::Log::find_duplicate`].
+    pub fn find(&self, producer: Producer, count: u32) -> Option<Result<Appended, SequenceError>> {
+        let state = self.by_id.get(&producer.id)?;
+        if producer.epoch < state.epoch {
+            return Some(Err(SequenceError::Fenced {
+                current: state.epoch,
+                got: producer.epoch,
+            }));
+        }
+        let expected = if producer.epoch > state.epoch {
+            0
+        } else {
+            state.expected()
+        };
+        if producer.base_sequence == expected {
+            return None;
+        }
+        let same =
+            |sent: &&Sent| sent.base_sequence == producer.base_sequence && sent.count == count;
+        let known = state
+            .sent
+            .iter()
+            .find(same)
+            .filter(|_| producer.epoch == state.epoch);
+        Some(known.map_or(
+            Err(SequenceError::Gap {
+                expected,
+                got: producer.base_sequence,
+            }),
+            |sent| {
+                Ok(Appended {
+                    base_offset: sent.base_offset,
+                    next_offset: sent.base_offset + u64::from(sent.count),
+                    base_timestamp: sent.base_timestamp,
+                })
+            },
+        ))
+    }
+
+    /// The bytes of a `producers` file that includes every batch below `offset`.
+    pub fn to_bytes(&self, identity: Identity, offset: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_BYTES + self.by_id.len() * (16 + BATCH_BYTES));
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&identity.incarnation.to_le_bytes());
+        out.extend_from_slice(&identity.partition.to_le_bytes());
+        out.extend_from_slice(&(self.by_id.len() as u32).to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        for (id, state) in self
+            .by_offset
+            .values()
+            .filter_map(|id| self.by_id.get_key_value(id))
+        {
+            out.extend_from_slice(&id.to_le_bytes());
+            out.extend_from_slice(&state.epoch.to_le_bytes());
+            out.extend_from_slice(&(state.sent.len() as u32).to_le_bytes());
+            for sent in &state.sent {
+                out.extend_from_slice(&sent.base_sequence.to_le_bytes());
+                out.extend_from_slice(&sent.count.to_le_bytes());
+                out.extend_from_slice(&sent.base_offset.to_le_bytes());
+                out.extend_from_slice(&sent.base_timestamp.to_le_bytes());
+            }
+        }
+        seal(&mut out);
+        out
+    }
+
+    /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign.
+    pub fn read(bytes: &[u8], identity: Identity) -> Option<(Self, u64)> {
+        let body = unseal(bytes)?;
+        let ours = body.get(..4)? == MAGIC
+            && u32_at(body, 4)? == VERSION
+            && u64_at(body, 8)? == identity.incarnation
+            && u32_at(body, 16)? == identity.partition;
+        if !ours {
+            return None;
+        }
+        let mut producers = Self::default();
+        let mut at = HEAD_BYTES;
+        for _ in 0..u32_at(body, 20)? {
+            let (id, epoch) = (u64_at(body, at)?, u32_at(body, at + 8)?);
+            let batches = u32_at(body, at + 12)?;
+            at += 16;
+            for _ in 0..batches {
+                let producer = Producer {
+                    id,
+                    epoch,
+                    base_sequence: u32_at(body, at)?,
+                };
+                producers.add(
+                    producer,
+                    u32_at(body, at + 4)?,
+                    u64_at(body, at + 8)?,
+                    i64_at(body, at + 16)?,
+                );
+                at += BATCH_BYTES;
+            }
+        }
+        Some((producers, u64_at(body, 24)?))
+    }
+}

@@ -1,0 +1,466 @@
+//! Recovery of one log (reliability specification §3.1, steps 4 to 7).
+//!
+//! Segments below the durable point whose index file checks are taken at its word. The others are walked batch by
+//! batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
+//! point is the torn tail: everything from there on is cut, later segments too, and the cut is synced before anything
+//! else happens, so that no batch behind it can come back in a later life. A failure below the durable point is damage:
+//! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
+//!
+//! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
+//! they were sealed.
+use crate::ahead::SegmentFile;
+use crate::checkpoint::Checkpoint;
+use crate::disk::{self, SyncFile};
+use crate::epochs::EpochTable;
+use crate::index::{self, SparseIndex, Summary};
+use crate::maintain::{create_segment, first_preamble, mark_removed};
+use crate::open::Source;
+use crate::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::producers::Producers;
+use crate::scan::{Found, Place, Scanner};
+use crate::segment::{NO_TIME, Segment};
+use crate::{Error, Identity, LogOptions};
+use bascule_record::Header;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What recovery found and did; for the log line and the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes scanned.
+    pub scanned_bytes: u64,
+    /// Batches found valid in the scan.
+    pub batches: u64,
+    /// Bytes of torn tail that were cut, without the zeros after them.
+    pub cut_bytes: u64,
+    /// Damaged ranges below the durable point: offsets [start, end).
+    pub damaged: Vec<(u64, u64)>,
+    /// Whether the log had been closed cleanly.
+    pub clean: bool,
+}
+
+/// A log's state as recovery established it. All of it is durable.
+pub(crate) struct Recovered {
+    /// Where the log lives.
+    pub directory: PathBuf,
+    /// All segments, the active one last.
+    pub segments: Vec<Arc<Segment>>,
+    /// The last of them.
+    pub active: Arc<Segment>,
+    /// Its file, open for writing.
+    pub file: Arc<SegmentFile>,
+    /// First offset on disk.
+    pub first_offset: u64,
+    /// First offset after everything.
+    pub next_offset: u64,
+    /// Link of the last batch.
+    pub chain: u32,
+    /// Latest timestamp.
+    pub last_timestamp: i64,
+    /// (epoch, start offset), ascending.
+    pub epochs: Vec<(u64, u64)>,
+    /// What producers sent last.
+    pub producers: Producers,
+    /// What was found and done.
+    pub report: Recovery,
+}
+
+/// The walk through the segments, in order.
+struct Walk<'a> {
+    directory: &'a Path,
+    identity: Identity,
+    options: &'a LogOptions,
+    durable: u64,
+    place: Place,
+    last_timestamp: i64,
+    epochs: Vec<(u64, u64)>,
+    producers: Producers,
+    /// The producers include every batch below this offset.
+    producers_to: u64,
+    /// Something was taken off a file.
+    truncated: bool,
+    report: Recovery,
+}
+
+/// How the walk through one segment ended.
+enum End {
+    /// At the end of its batches.
+    Whole,
+    /// The batches end here at or above the durable point, torn or before the next segment: cut here.
+    Cut {
+        /// Whether something else than zeros lies there.
+        torn: bool,
+    },
+}
+
+impl Recovered {
+    /// Walks the segments, cuts the torn tail and syncs. `sources` is not empty.
+    pub fn scan(
+        directory: &Path,
+        identity: Identity,
+        mut sources: Vec<Source>,
+        checkpoint: Option<Checkpoint>,
+        options: &LogOptions,
+    ) -> Result<Self, Error> {
+        let first_offset = sources.first().map_or(0, |source| source.base_offset);
+        let last_base = sources.last().map_or(0, |source| source.base_offset);
+        let mut walk = Walk::new(
+            directory,
+            identity,
+            options,
+            checkpoint.map_or(last_base, |known| known.durable),
+        );
+        walk.load_derived(first_offset);
+        let mut segments = Vec::with_capacity(sources.len());
+        let mut kept = Vec::with_capacity(sources.len());
+        let mut rest = sources.drain(..);
+        while let Some(source) = rest.next() {
+            if !walk.enter(&source, kept.is_empty()) {
+                let dropped: Vec<Source> = std::iter::once(source).chain(rest).collect();
+                walk.drop_behind_cut(&dropped)?;
+                break;
+            }
+            let next_base = rest.as_slice().first().map(|next| next.base_offset);
+            let (segment, end) = walk.segment(&source, next_base)?;
+            segments.push(Arc::new(segment));
+            kept.push(source);
+            if let End::Cut { torn } = end {
+                let dropped: Vec<Source> = rest.collect();
+                walk.drop_behind_cut(&dropped)?;
+                if let Some(source) = kept.last_mut() {
+                    walk.cut(source, torn)?;
+                }
+                break;
+            }
+        }
+        walk.finish(kept, segments, first_offset, checkpoint)
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(directory: &'a Path, identity: Identity, options: &'a LogOptions, durable: u64) -> Self {
+        Self {
+            directory,
+            identity,
+            options,
+            durable,
+            place: Place {
+                position: PREAMBLE_BYTES,
+                offset: 0,
+                chain: None,
+                epoch: 0,
+            },
+            last_timestamp: NO_TIME,
+            epochs: EpochTable::read(directory, identity),
+            producers: Producers::default(),
+            producers_to: 0,
+            truncated: false,
+            report: Recovery::default(),
+        }
+    }
+
+    /// Loads the snapshot of the producers.
+    fn load_derived(&mut self, first_offset: u64) {
+        let bytes = fs::read(self.directory.join("producers")).unwrap_or_default();
+        let snapshot = Producers::read(&bytes, self.identity);
+        (self.producers, self.producers_to) =
+            snapshot.unwrap_or((Producers::default(), first_offset));
+    }
+
+    /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
+    fn enter(&mut self, source: &Source, first: bool) -> bool {
+        let preamble = source.preamble;
+        if first {
+            self.last_timestamp = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
+            self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
+        }
+        let continues = !first && self.place.offset == source.base_offset;
+        if !continues {
+            if !first && self.place.offset >= self.durable {
+                return false;
+            }
+            if !first && self.place.offset < source.base_offset {
+                self.report
+                    .damaged
+                    .push((self.place.offset, source.base_offset));
+            }
+            self.place.chain = preamble
+                .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
+                .map(|p| p.chain);
+        }
+        self.place.position = PREAMBLE_BYTES;
+        self.place.offset = source.base_offset;
+        true
+    }
+
+    /// Takes the segment from its index file where that is enough, or walks it.
+    fn segment(
+        &mut self,
+        source: &Source,
+        next_base: Option<u64>,
+    ) -> Result<(Segment, End), Error> {
+        if let Some((summary, index)) = self.described(source) {
+            self.place = Place {
+                position: summary.end,
+                offset: summary.next_offset,
+                chain: Some(summary.chain),
+                epoch: summary.epoch,
+            };
+            self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
+            return Ok((
+                Segment::from_summary(source.path.clone(), &summary, index),
+                End::Whole,
+            ));
+        }
+        let segment = Segment::new(
+            source.path.clone(),
+            source.base_offset,
+            self.options.segment_bytes.max(source.len),
+        );
+        let mut scanner = Scanner::new(&source.file, source.len, self.identity);
+        let end = self
+            .walk(&mut scanner, &segment, next_base)
+            .map_err(|error| Error::io("read", &source.path, error))?;
+        self.report.scanned_bytes += scanner.bytes_read;
+        Ok((segment, end))
+    }
+
+    /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
+    fn described(&self, source: &Source) -> Option<(Summary, SparseIndex)> {
+        let bytes = fs::read(source.path.with_extension("idx")).ok()?;
+        let (summary, index) = index::read(&bytes, self.identity, source.base_offset)?;
+        let epoch_known =
+            summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
+        let enough = summary.end == source.len
+            && summary.next_offset <= self.durable
+            && summary.next_offset <= self.producers_to
+            && epoch_known;
+        enough.then_some((summary, index))
+    }
+
+    fn walk(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        segment: &Segment,
+        next_base: Option<u64>,
+    ) -> std::io::Result<End> {
+        loop {
+            let whole = self.place.offset >= self.durable;
+            let found = scanner.look(&self.place, whole)?;
+            if let Found::Batch(header) = found {
+                segment.add(&header);
+                self.note(&header);
+                continue;
+            }
+            if next_base == Some(self.place.offset) {
+                return Ok(End::Whole);
+            }
+            if whole {
+                return Ok(End::Cut {
+                    torn: matches!(found, Found::Damage),
+                });
+            }
+            let limit = next_base.unwrap_or(u64::MAX);
+            let Some(resumed) = scanner.resume_after(&self.place, limit)? else {
+                return Ok(End::Whole);
+            };
+            if resumed.offset > self.place.offset {
+                self.report
+                    .damaged
+                    .push((self.place.offset, resumed.offset));
+            }
+            self.place = resumed;
+            segment.skip(resumed.position, resumed.offset);
+        }
+    }
+
+    /// Takes note of a valid batch.
+    fn note(&mut self, header: &Header) {
+        self.report.batches += 1;
+        self.place = self.place.after(header);
+        self.last_timestamp = self.last_timestamp.max(header.max_timestamp);
+        if let Some(producer) = header.producer
+            && header.base_offset >= self.producers_to
+        {
+            self.producers.add(
+                producer,
+                header.count,
+                header.base_offset,
+                header.base_timestamp,
+            );
+        }
+        let at = self
+            .epochs
+            .partition_point(|(epoch, _)| *epoch < header.leader_epoch);
+        match self.epochs.get_mut(at) {
+            Some((epoch, start)) if *epoch == header.leader_epoch => {
+                *start = header.base_offset.min(*start);
+            }
+            _ => self
+                .epochs
+                .insert(at, (header.leader_epoch, header.base_offset)),
+        }
+    }
+
+    /// Removes segments that lie behind the cut, newest first, so that what remains is always a prefix.
+    fn drop_behind_cut(&mut self, dropped: &[Source]) -> Result<(), Error> {
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        self.report.cut_bytes += dropped
+            .iter()
+            .map(|source| source.len - PREAMBLE_BYTES.min(source.len))
+            .sum::<u64>();
+        let paths = dropped.iter().rev().map(|source| source.path.as_path());
+        mark_removed(self.directory, paths, disk::wall_clock_ns())
+    }
+
+    /// Cuts the segment at the place and syncs the cut.
+    fn cut(&mut self, source: &mut Source, torn: bool) -> Result<(), Error> {
+        let end = self.place.position;
+        if torn {
+            let last = last_non_zero(source, end)
+                .map_err(|error| Error::io("read", &source.path, error))?;
+            self.report.cut_bytes += last - end;
+        }
+        if source.len > end {
+            source
+                .file
+                .set_len(end)
+                .map_err(|error| Error::io("truncate", &source.path, error))?;
+            source.len = end;
+            self.truncated = true;
+        }
+        disk::remove_file(&source.path.with_extension("idx"))
+    }
+
+    fn finish(
+        mut self,
+        kept: Vec<Source>,
+        mut segments: Vec<Arc<Segment>>,
+        first_offset: u64,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Recovered, Error> {
+        let mut last = None;
+        for source in kept {
+            if self.place.offset > self.durable || self.truncated {
+                source
+                    .file
+                    .sync_all()
+                    .map_err(|error| Error::io("sync", &source.path, error))?;
+            }
+            last = Some(source);
+        }
+        if self.producers_to > self.place.offset {
+            self.rebuild_producers(&segments)?;
+        }
+        let lost_tail = self.place.offset < self.durable;
+        if lost_tail {
+            self.report.damaged.push((self.place.offset, self.durable));
+            self.place.offset = self.durable;
+            self.place.chain = None;
+        }
+        let last = last.filter(|source| !lost_tail && source.preamble.is_some());
+        let (active, file) = match (last, segments.last()) {
+            (Some(source), Some(segment)) => {
+                disk::remove_file(&source.path.with_extension("idx"))?;
+                let file = SegmentFile::new(source.path, source.file, source.len);
+                segment.set_file(file.target());
+                (Arc::clone(segment), file)
+            }
+            _ => self.continue_in_new(&mut segments)?,
+        };
+        let next_offset = self.place.offset;
+        self.epochs.retain(|(_, start)| *start < next_offset);
+        let known = checkpoint.unwrap_or_default();
+        let untouched = self.report.cut_bytes == 0 && self.report.damaged.is_empty();
+        self.report.clean = known.clean && known.durable == next_offset && untouched;
+        Ok(Recovered {
+            directory: self.directory.to_path_buf(),
+            segments,
+            active,
+            file,
+            first_offset,
+            next_offset,
+            chain: self.place.chain.unwrap_or(0),
+            last_timestamp: self.last_timestamp,
+            epochs: self.epochs,
+            producers: self.producers,
+            report: self.report,
+        })
+    }
+
+    /// The snapshot tells of batches that are lost: it is made anew from the headers of all that are left.
+    fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
+        self.producers = Producers::default();
+        for segment in segments {
+            let failed = |error| Error::io("read", segment.path(), error);
+            let file = segment.file().map_err(failed)?;
+            let mut scanner = Scanner::new(&file.file, segment.end(), self.identity);
+            let mut place = Place {
+                position: PREAMBLE_BYTES,
+                offset: segment.base_offset,
+                chain: None,
+                epoch: 0,
+            };
+            while place.offset < segment.next_offset() {
+                if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
+                    place = place.after(&header);
+                    if let Some(producer) = header.producer {
+                        self.producers.add(
+                            producer,
+                            header.count,
+                            header.base_offset,
+                            header.base_timestamp,
+                        );
+                    }
+                } else if let Some(next) = scanner
+                    .resume_after(&place, segment.next_offset())
+                    .map_err(failed)?
+                {
+                    place = next;
+                } else {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last segment cannot be written to: it ends in damage, or its preamble is damaged. It stays as it is.
+    fn continue_in_new(
+        &self,
+        segments: &mut Vec<Arc<Segment>>,
+    ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
+        let preamble = Preamble {
+            chain: self.place.chain.unwrap_or(0),
+            last_timestamp: self.last_timestamp,
+            epoch: self.place.epoch,
+            ..first_preamble(self.identity, self.place.offset)
+        };
+        let (segment, file) = create_segment(self.directory, preamble, self.options)?;
+        let target: &SyncFile = file.target();
+        target.sync()?;
+        disk::sync_directory(self.directory)?;
+        segments.push(Arc::clone(&segment));
+        Ok((segment, file))
+    }
+}
+
+/// Position after the last byte behind `from` that is not zero; `from` when there is none.
+fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
+    const STEP: u64 = 256 << 10;
+    let mut end = source.len;
+    let mut buffer = vec![0; STEP as usize];
+    while end > from {
+        let start = end.saturating_sub(STEP).max(from);
+        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
+        let read = crate::scan::read_up_to(&source.file, window, start)?;
+        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(from)
+}

@@ -1,0 +1,183 @@
+//! One segment as readers and the writer share it.
+use crate::disk::SyncFile;
+use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
+use crate::preamble::PREAMBLE_BYTES;
+use bascule_record::Header;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// "No timestamp": no record so far.
+pub(crate) const NO_TIME: i64 = i64::MIN;
+
+/// A file of consecutive batches. Only the writer of the log changes it, and only while it is active.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// First offset.
+    pub base_offset: u64,
+    path: PathBuf,
+    file: OnceLock<Arc<SyncFile>>,
+    end: AtomicU64,
+    next_offset: AtomicU64,
+    records: AtomicU64,
+    first_timestamp: AtomicI64,
+    last_timestamp: AtomicI64,
+    index: SparseIndex,
+}
+
+impl Segment {
+    /// A segment without batches.
+    pub fn new(path: PathBuf, base_offset: u64, segment_bytes: u64) -> Self {
+        Self {
+            base_offset,
+            path,
+            file: OnceLock::new(),
+            end: AtomicU64::new(PREAMBLE_BYTES),
+            next_offset: AtomicU64::new(base_offset),
+            records: AtomicU64::new(0),
+            first_timestamp: AtomicI64::new(NO_TIME),
+            last_timestamp: AtomicI64::new(NO_TIME),
+            index: SparseIndex::with_room(segment_bytes),
+        }
+    }
+
+    /// A sealed segment as its index file describes it.
+    pub fn from_summary(path: PathBuf, summary: &Summary, index: SparseIndex) -> Self {
+        Self {
+            base_offset: summary.base_offset,
+            path,
+            file: OnceLock::new(),
+            end: AtomicU64::new(summary.end),
+            next_offset: AtomicU64::new(summary.next_offset),
+            records: AtomicU64::new(summary.records),
+            first_timestamp: AtomicI64::new(summary.first_timestamp),
+            last_timestamp: AtomicI64::new(summary.last_timestamp),
+            index,
+        }
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, opened on first use and then kept: a removed segment stays readable to those who hold it.
+    pub fn file(&self) -> io::Result<&Arc<SyncFile>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = SyncFile::new(self.path.clone(), File::open(&self.path)?);
+        Ok(self.file.get_or_init(|| file))
+    }
+
+    /// Gives the segment the descriptor that its writer holds.
+    pub fn set_file(&self, file: &Arc<SyncFile>) {
+        // Set before the segment is shared; a reader's own descriptor would serve as well.
+        let _ = self.file.set(Arc::clone(file));
+    }
+
+    /// Takes note of a batch that lies at the end.
+    pub fn add(&self, header: &Header) {
+        let position = self.end();
+        let last_entry = self
+            .index
+            .len()
+            .checked_sub(1)
+            .and_then(|i| self.index.get(i));
+        let first = self.records() == 0;
+        if last_entry.is_none_or(|entry| position - entry.position >= INDEX_INTERVAL)
+            && u32::try_from(position).is_ok()
+        {
+            let time_before = if first {
+                header.base_timestamp
+            } else {
+                self.last_timestamp()
+            };
+            self.index.push(IndexEntry {
+                offset: header.base_offset,
+                position,
+                time_before,
+            });
+        }
+        if first {
+            self.first_timestamp
+                .store(header.base_timestamp, Ordering::Relaxed);
+        }
+        self.last_timestamp
+            .store(header.max_timestamp, Ordering::Relaxed);
+        self.records
+            .fetch_add(u64::from(header.count), Ordering::Relaxed);
+        self.next_offset
+            .store(header.next_offset(), Ordering::Relaxed);
+        self.end
+            .store(position + header.batch_bytes() as u64, Ordering::Release);
+    }
+
+    /// Moves the end past bytes that are damaged or belong to no batch.
+    pub fn skip(&self, end: u64, next_offset: u64) {
+        self.next_offset.store(next_offset, Ordering::Relaxed);
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Position after the last batch.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// First offset after the last batch.
+    pub fn next_offset(&self) -> u64 {
+        self.next_offset.load(Ordering::Acquire)
+    }
+
+    /// Records inside.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of batches.
+    pub fn batch_bytes(&self) -> u64 {
+        self.end() - PREAMBLE_BYTES
+    }
+
+    /// Timestamp of the first record, [`NO_TIME`] when there is none.
+    pub fn first_timestamp(&self) -> i64 {
+        self.first_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Timestamp of the last record, [`NO_TIME`] when there is none.
+    pub fn last_timestamp(&self) -> i64 {
+        self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Where to start a look-up.
+    pub fn index(&self) -> &SparseIndex {
+        &self.index
+    }
+
+    /// What the index file will say.
+    pub fn summary(&self, chain: u32, epoch: u64) -> Summary {
+        Summary {
+            chain,
+            base_offset: self.base_offset,
+            next_offset: self.next_offset(),
+            end: self.end(),
+            records: self.records(),
+            first_timestamp: self.first_timestamp(),
+            last_timestamp: self.last_timestamp(),
+            epoch,
+        }
+    }
+}
+
+/// `<base offset, 20 digits>.seg`.
+pub(crate) fn segment_name(base_offset: u64) -> String {
+    format!("{base_offset:020}.seg")
+}
+
+/// The base offset in a segment's name; `None` when it is not one.
+pub(crate) fn base_offset_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".seg")?;
+    (name.len() == 20).then(|| name.parse().ok()).flatten()
+}

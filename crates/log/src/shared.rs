@@ -1,0 +1,119 @@
+//! What the writer of a log and its readers share: the list of segments and the ends, all read without locks.
+//!
+//! Order of publication: bytes are in the page cache before a segment's end moves, a segment is in the list before the
+//! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
+//! everything below it.
+use crate::Identity;
+use crate::segment::{NO_TIME, Segment};
+use arc_swap::ArcSwap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+/// Segments in order of offsets; the last is the active one. Never empty.
+pub(crate) type SegmentList = Vec<Arc<Segment>>;
+
+/// The readable side of a log.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Where the log lives.
+    pub directory: PathBuf,
+    /// Which log it is.
+    pub identity: Identity,
+    segments: ArcSwap<SegmentList>,
+    log_start: AtomicU64,
+    log_end: AtomicU64,
+    durable_end: AtomicU64,
+    high_watermark: AtomicU64,
+    last_timestamp: AtomicI64,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    /// A log whose readable end is still its start.
+    pub fn new(
+        directory: PathBuf,
+        identity: Identity,
+        segments: SegmentList,
+        log_start: u64,
+    ) -> Self {
+        Self {
+            directory,
+            identity,
+            segments: ArcSwap::from_pointee(segments),
+            log_start: AtomicU64::new(log_start),
+            log_end: AtomicU64::new(log_start),
+            durable_end: AtomicU64::new(log_start),
+            high_watermark: AtomicU64::new(log_start),
+            last_timestamp: AtomicI64::new(NO_TIME),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// The list as it is now.
+    pub fn segments(&self) -> Arc<SegmentList> {
+        self.segments.load_full()
+    }
+
+    /// Replaces the list; only the writer may.
+    pub fn set_segments(&self, segments: SegmentList) {
+        self.segments.store(Arc::new(segments));
+    }
+
+    /// First readable offset.
+    pub fn log_start(&self) -> u64 {
+        self.log_start.load(Ordering::Acquire)
+    }
+
+    /// Moves the log start, never back.
+    pub fn raise_log_start(&self, offset: u64) {
+        self.log_start.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// Next offset to be written.
+    pub fn log_end(&self) -> u64 {
+        self.log_end.load(Ordering::Acquire)
+    }
+
+    /// Shows the end after an append, and the time of its last record.
+    pub fn set_log_end(&self, offset: u64, last_timestamp: i64) {
+        self.last_timestamp.store(last_timestamp, Ordering::Relaxed);
+        self.log_end.store(offset, Ordering::Release);
+    }
+
+    /// End of what is synced.
+    pub fn durable_end(&self) -> u64 {
+        self.durable_end.load(Ordering::Acquire)
+    }
+
+    /// Moves the durable end, never back.
+    pub fn raise_durable_end(&self, offset: u64) {
+        self.durable_end.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// End of committed records.
+    pub fn high_watermark(&self) -> u64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// Moves the high watermark, never back and never past the log end.
+    pub fn raise_high_watermark(&self, offset: u64) {
+        self.high_watermark
+            .fetch_max(offset.min(self.log_end()), Ordering::AcqRel);
+    }
+
+    /// Timestamp of the last record, [`NO_TIME`] when nothing was ever appended.
+    pub fn last_timestamp(&self) -> i64 {
+        self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Whether the log was closed or deleted.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Turns readers away.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
