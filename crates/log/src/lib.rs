@@ -24,6 +24,7 @@ mod preamble;
 mod producers;
 mod reader;
 mod recover;
+mod retention;
 mod scan;
 mod segment;
 mod shared;

@@ -1,8 +1,6 @@
-//! The later life of a log: rolling, retention, checkpoints, the end.
+//! The later life of a log: rolling, checkpoints, the end. Removal from its start is in `retention`.
 //!
-//! What may wait is done by the preparer in the order in which it was asked for. A removal is: the log start moves for
-//! readers; the checkpoint with it is synced; the files get their marked names; the directory is synced. A crash
-//! between any two of these leaves a state from which the next open goes on.
+//! What acks must not wait for is done by the preparer, in the order in which it was asked for.
 use crate::ahead::{FIRST_ZEROS, SegmentFile};
 use crate::checkpoint::Checkpoint;
 use crate::coordinator::SyncRequest;
@@ -11,14 +9,12 @@ use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
 use crate::worker::Job;
-use crate::{Durability, Error, Identity, Log, LogOptions, Retention, index};
+use crate::{Durability, Error, Identity, Log, LogOptions, index};
 use std::fs::{self, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-/// How long removed segments stay recoverable under their marked names, ns.
-const GRACE_NS: i64 = 60_000_000_000;
 /// A segment is sealed before its relative offsets could leave 32 bits.
 const MAX_SPAN: u64 = 1 << 31;
 
@@ -137,62 +133,6 @@ impl Log {
         }));
     }
 
-    /// Rolls when due by age or size and then does nothing else (the next call removes); otherwise removes whole sealed
-    /// segments by `retention`, oldest first. Returns the log start offset.
-    ///
-    /// Only segments wholly below the high watermark go, never the active one. Their files stay for a minute under
-    /// marked names. The removal on disk happens after the return, on the preparer's thread.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] when the directory has failed; [`Error::Io`] when rolling failed, and then the log refuses writes.
-    pub fn maintain(&mut self, retention: &Retention, now_ns: i64) -> Result<u64, Error> {
-        self.check_usable()?;
-        if self.roll_due(now_ns) {
-            self.roll(now_ns)?;
-            return Ok(self.shared.log_start());
-        }
-        let segments = self.shared.segments();
-        let count = expired(&segments, retention, now_ns, self.shared.high_watermark());
-        let (removed, kept) = segments.split_at(count);
-        let (removed, log_start) = match kept.first() {
-            Some(first) if count > 0 => (removed.to_vec(), first.base_offset),
-            _ => (Vec::new(), self.shared.log_start()),
-        };
-        if !removed.is_empty() {
-            self.shared.raise_log_start(log_start);
-            self.shared.set_segments(kept.to_vec());
-        }
-        self.remove_on_disk(removed, now_ns);
-        Ok(log_start)
-    }
-
-    fn remove_on_disk(&self, removed: Vec<Arc<Segment>>, now_ns: i64) {
-        let (shared, rounds) = (
-            Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.rounds()),
-        );
-        let checkpoint = Arc::clone(&self.checkpoint);
-        self.preparer.submit(Box::new(move || {
-            let work = || {
-                if !removed.is_empty() {
-                    let mut checkpoint = checkpoint.lock();
-                    checkpoint.write(current(&shared, false))?;
-                    checkpoint.target().sync()?;
-                    drop(checkpoint);
-                    mark_removed(
-                        &shared.directory,
-                        removed.iter().map(|segment| segment.path()),
-                        now_ns,
-                    )?;
-                }
-                sweep_segments(&shared.directory, now_ns)
-            };
-            if let Err(error) = work() {
-                rounds.fail(&error);
-            }
-        }));
-    }
-
     /// Writes the checkpoint (high watermark, log start, durable point). Never on the path of an ack: the preparer does
     /// it, after the return. In class `memory` it also has the data synced, and the next checkpoint tells of it.
     ///
@@ -292,20 +232,6 @@ impl Log {
         // An error means that the job was dropped because no thread is left: nothing more will be done.
         let _ = settled.recv();
     }
-
-    /// Unlinks directories that [`Log::delete`] marked longer than `grace_ns` ago. `parent` is `<data>/partitions`.
-    /// Returns how many.
-    ///
-    /// # Errors
-    /// [`Error::Io`] naming the first one that could not be removed; those before it are gone.
-    pub fn sweep_deleted(parent: &Path, grace_ns: i64, now_ns: i64) -> Result<usize, Error> {
-        let mut swept = 0;
-        for path in due(parent, grace_ns, now_ns)? {
-            fs::remove_dir_all(&path).map_err(|source| Error::io("remove", &path, source))?;
-            swept += 1;
-        }
-        Ok(swept)
-    }
 }
 
 /// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest.
@@ -317,81 +243,6 @@ pub(crate) fn current(shared: &Shared, clean: bool) -> Checkpoint {
         durable,
         clean,
     }
-}
-
-/// Gives segments and their indexes marked names, and makes the change durable.
-pub(crate) fn mark_removed<'a>(
-    directory: &Path,
-    segments: impl Iterator<Item = &'a Path>,
-    now_ns: i64,
-) -> Result<(), Error> {
-    for path in segments {
-        disk::remove_file(&path.with_extension("idx"))?;
-        let marked = disk::deleted_name(path, now_ns);
-        fs::rename(path, &marked).map_err(|source| Error::io("rename", path, source))?;
-    }
-    disk::sync_directory(directory)
-}
-
-fn sweep_segments(directory: &Path, now_ns: i64) -> Result<(), Error> {
-    due(directory, GRACE_NS, now_ns)?
-        .iter()
-        .try_for_each(|path| disk::remove_file(path))
-}
-
-/// Marked names older than the grace period.
-fn due(parent: &Path, grace_ns: i64, now_ns: i64) -> Result<Vec<PathBuf>, Error> {
-    let mut paths = disk::list(parent)?;
-    paths.retain(|path| {
-        disk::deleted_at(path).is_some_and(|marked| now_ns.saturating_sub(marked) >= grace_ns)
-    });
-    Ok(paths)
-}
-
-/// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older; by
-/// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
-/// the limit and all older ones. Never the active one, never one that is not wholly committed.
-fn expired(
-    segments: &[Arc<Segment>],
-    retention: &Retention,
-    now_ns: i64,
-    high_watermark: u64,
-) -> usize {
-    let Some((_, sealed)) = segments.split_last() else {
-        return 0;
-    };
-    let removable = sealed
-        .iter()
-        .take_while(|segment| segment.next_offset() <= high_watermark)
-        .count();
-    let mut count = 0;
-    if retention.age_ns > 0 {
-        let oldest = now_ns.saturating_sub(retention.age_ns);
-        let old = |segment: &&Arc<Segment>| segment.last_timestamp() < oldest;
-        count = sealed.iter().take_while(old).count();
-    }
-    count = count.max(beyond(segments, retention.messages, |segment| {
-        segment.records()
-    }));
-    count = count.max(beyond(segments, retention.bytes, |segment| {
-        segment.batch_bytes()
-    }));
-    count.min(removable)
-}
-
-/// How many segments lie beyond `limit`, counted from the newest back; 0 = no limit.
-fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64) -> usize {
-    if limit == 0 {
-        return 0;
-    }
-    let mut sum = 0_u64;
-    for (i, segment) in segments.iter().enumerate().rev() {
-        sum = sum.saturating_add(size(segment));
-        if sum > limit {
-            return i + 1;
-        }
-    }
-    0
 }
 
 /// The preamble of a log's first segment.

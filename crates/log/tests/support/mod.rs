@@ -119,8 +119,11 @@ pub fn commit(log: &mut Log) -> Result<u64, Arc<Error>> {
     result.recv().unwrap()
 }
 
+/// Offsets and values.
+pub type Records = Vec<(u64, Vec<u8>)>;
+
 /// Everything a reader gets from `offset` on: (offset, value) of each record.
-pub fn read_from(reader: &LogReader, offset: u64) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+pub fn read_from(reader: &LogReader, offset: u64) -> Result<Records, ReadError> {
     let mut cursor = reader.cursor(offset);
     let mut records = Vec::new();
     while let Some(bytes) = cursor.next(u64::MAX, 4096, ReadMode::Blocking)? {
