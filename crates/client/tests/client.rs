@@ -1,0 +1,295 @@
+//! The client against a broker of a few lines.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by panicking"
+)]
+mod fake;
+
+use arrow_array::Array;
+use bascule_client::{Client, Error, Options, Outgoing, Subscription};
+use bascule_wire::liftbridge::messages::SubscribeRequest;
+use prost::Message;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn go_on() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn connected(options: &[u8]) -> Client {
+    Client::connect(
+        &fake::start(),
+        Options::from_json(options).unwrap(),
+        &mut go_on,
+    )
+    .unwrap()
+}
+
+fn batch(client: &Client, stream: &str, policy: i32, values: &[&str]) -> Outgoing {
+    let mut batch = client.outgoing(stream, 0, policy);
+    for value in values {
+        batch.push(b"", value.as_bytes(), &[]);
+    }
+    batch
+}
+
+fn published(
+    client: &Client,
+    stream: &str,
+    policy: i32,
+    values: &[&str],
+) -> Result<Vec<(i64, i64)>, Error> {
+    client.publish(batch(client, stream, policy, values), SECOND, &mut go_on)
+}
+
+fn subscribed(client: &Client, stream: &str, count: i64) -> Result<Subscription, Error> {
+    let request = SubscribeRequest {
+        stream: stream.into(),
+        stop_offset: count,
+        ..SubscribeRequest::default()
+    };
+    client.subscribe(&request.encode_to_vec(), &mut go_on)
+}
+
+#[test]
+fn a_batch_comes_back_with_offsets_in_order() {
+    let client = connected(br#"{"max_in_flight": 16}"#);
+    let values: Vec<String> = (0..5000).map(|i| format!("value {i}")).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let places = published(&client, "ok", 1, &values).unwrap();
+    assert_eq!(
+        places,
+        (0..5000)
+            .map(|offset| (offset, 1000 + offset))
+            .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_single_record_is_acknowledged() {
+    let client = connected(b"");
+    assert_eq!(
+        published(&client, "ok", 0, &["one"]).unwrap(),
+        vec![(0, 1000)]
+    );
+}
+
+#[test]
+fn without_acks_nothing_is_waited_for_and_nothing_returned() {
+    let client = connected(b"");
+    assert_eq!(published(&client, "ok", 2, &["one"]).unwrap(), vec![]);
+    assert_eq!(
+        published(&client, "ok", 2, &["one", "two", "three"]).unwrap(),
+        vec![]
+    );
+}
+
+#[test]
+fn the_first_refused_record_is_named() {
+    let client = connected(b"");
+    let error =
+        published(&client, "picky", 1, &["good", "good", "bad", "good", "bad"]).unwrap_err();
+    assert_eq!(error.code, "too_large");
+    assert_eq!(
+        (error.details.index, error.details.acknowledged),
+        (Some(2), Some(3))
+    );
+    assert_eq!(error.details_json(), r#"{"index":2,"acknowledged":3}"#);
+}
+
+#[test]
+fn an_unknown_stream_is_the_same_error_for_one_record_and_for_many() {
+    let client = connected(b"");
+    for values in [&["one"][..], &["one", "two"][..]] {
+        let error = published(&client, "missing", 1, values).unwrap_err();
+        assert_eq!(
+            (error.code, error.details.index),
+            ("stream_not_found", Some(0))
+        );
+        assert_eq!(error.message, "no such stream: missing");
+    }
+}
+
+#[test]
+fn a_deadline_leaves_the_outcome_unknown() {
+    let client = connected(b"");
+    for values in [&["one"][..], &["one", "two"][..]] {
+        let batch = batch(&client, "silent", 1, values);
+        let before = Instant::now();
+        let error = client
+            .publish(batch, Duration::from_millis(150), &mut go_on)
+            .unwrap_err();
+        assert_eq!(error.code, "outcome_unknown");
+        assert!(before.elapsed() >= Duration::from_millis(150) && before.elapsed() < SECOND);
+    }
+}
+
+#[test]
+fn a_broker_that_goes_away_leaves_the_outcome_of_the_rest_unknown() {
+    let client = connected(br#"{"max_in_flight": 4}"#);
+    let error = published(&client, "going", 1, &["v"; 100]).unwrap_err();
+    assert_eq!(
+        (error.code, error.details.index),
+        ("outcome_unknown", Some(3))
+    );
+}
+
+#[test]
+fn records_are_taken_in_order_in_batches_of_any_size() {
+    let client = connected(b"");
+    for most in [1, 3, 1000] {
+        let subscription = subscribed(&client, "ok", 100).unwrap();
+        let mut next = 0;
+        while next < 100 {
+            let records = subscription
+                .next_batch(most, SECOND, &mut go_on)
+                .unwrap()
+                .unwrap();
+            assert!((1..=most).contains(&records.len()));
+            for (i, value) in records.values().enumerate() {
+                assert_eq!(records.offsets()[i], next);
+                assert_eq!(records.timestamps()[i], 1000 + next);
+                assert_eq!(value, format!("value {next}").as_bytes());
+                assert_eq!(
+                    records.headers(i).collect::<Vec<_>>(),
+                    vec![("mine", &b"yes"[..])]
+                );
+                next += 1;
+            }
+            let keys: Vec<_> = records.keys().map(|key| key.map(<[u8]>::to_vec)).collect();
+            let expected = records
+                .offsets()
+                .iter()
+                .map(|offset| (offset % 2 == 1).then(|| b"k".to_vec()));
+            assert_eq!(keys, expected.collect::<Vec<_>>());
+        }
+        let end = subscription
+            .next_batch(most, SECOND, &mut go_on)
+            .unwrap_err();
+        assert_eq!(
+            (end.code, end.message.as_str()),
+            ("end_of_stream", "Stop offset reached")
+        );
+    }
+}
+
+#[test]
+fn records_export_as_arrow_with_the_documented_schema() {
+    let client = connected(b"");
+    let subscription = subscribed(&client, "ok", 4).unwrap();
+    let records = subscription
+        .next_batch(10, SECOND, &mut go_on)
+        .unwrap()
+        .unwrap();
+    let batch = records.arrow();
+    let schema = batch.schema();
+    let names: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| (field.name().as_str(), field.is_nullable()))
+        .collect();
+    let expected = ["offset", "timestamp", "key", "value", "subject", "headers"];
+    assert_eq!(names, expected.map(|name| (name, name == "key")));
+    assert_eq!(
+        batch.column(2).null_count(),
+        records.keys().filter(Option::is_none).count()
+    );
+}
+
+#[test]
+fn a_refused_subscription_fails_when_it_is_opened() {
+    let client = connected(br#"{"connect_timeout_ms": 300}"#);
+    assert_eq!(
+        subscribed(&client, "missing", 1).unwrap_err().code,
+        "partition_not_found"
+    );
+    assert_eq!(
+        subscribed(&client, "mute", 1).unwrap_err().code,
+        "deadline_exceeded"
+    );
+}
+
+#[test]
+fn waiting_for_records_ends_with_the_time_and_with_patience() {
+    let client = connected(b"");
+    let subscription = subscribed(&client, "ok", 1).unwrap();
+    assert_eq!(
+        subscription
+            .next_batch(9, SECOND, &mut go_on)
+            .unwrap()
+            .unwrap()
+            .len(),
+        1
+    );
+    subscription.close();
+    assert_eq!(
+        subscription
+            .next_batch(9, SECOND, &mut go_on)
+            .unwrap_err()
+            .code,
+        "closed"
+    );
+    let silent = batch(&client, "silent", 1, &["one", "two"]);
+    let interrupted = client.publish(silent, Duration::from_mins(1), &mut || {
+        ControlFlow::Break(())
+    });
+    assert_eq!(interrupted.unwrap_err().code, "closed");
+}
+
+#[test]
+fn calls_pass_bytes_through_and_refuse_what_is_no_unary_method() {
+    let client = connected(b"");
+    assert_eq!(
+        client
+            .call("FetchMetadata", b"abc", SECOND, &mut go_on)
+            .unwrap(),
+        b"abc"
+    );
+    assert_eq!(
+        client
+            .call("Subscribe", b"", SECOND, &mut go_on)
+            .unwrap_err()
+            .code,
+        "unimplemented"
+    );
+    assert_eq!(
+        client
+            .call("No/Such", b"", SECOND, &mut go_on)
+            .unwrap_err()
+            .code,
+        "unimplemented"
+    );
+    assert_eq!(
+        client
+            .call("DeleteStream", b"", SECOND, &mut go_on)
+            .unwrap_err()
+            .code,
+        "unimplemented"
+    );
+    client.close();
+    assert_eq!(
+        client
+            .call("FetchMetadata", b"", SECOND, &mut go_on)
+            .unwrap_err()
+            .code,
+        "closed"
+    );
+}
+
+#[test]
+fn connecting_to_nothing_is_unavailable_and_bad_addresses_and_options_are_named() {
+    let connect =
+        |address: &str| Client::connect(address, Options::default(), &mut go_on).unwrap_err();
+    let nobody = connect("127.0.0.1:1");
+    assert_eq!(nobody.code, "unavailable");
+    assert!(nobody.message.contains("127.0.0.1:1"), "{}", nobody.message);
+    assert_eq!(connect("not an address").code, "invalid_argument");
+    let error = Options::from_json(br#"{"max_inflight": 1}"#).unwrap_err();
+    assert!(
+        error.code == "invalid_argument" && error.message.contains("max_inflight"),
+        "{}",
+        error.message
+    );
+}
