@@ -1,18 +1,54 @@
 //! One partition: a handle for everyone, and a task that owns the log's tail.
+//!
+//! Appends enter through a bounded queue ([`Append`], admission in bytes), the task coalesces what waits into batches,
+//! writes them to the page cache and asks for a sync; while the sync runs it goes on with the next group. The committer's
+//! thread moves the high watermark and answers. Readers use the log directly and never meet the task.
+//!
+//! A panic in the task poisons the partition: appends are refused, readers see it closed, the process lives on.
+mod commit;
 mod incoming;
+mod queue;
+mod spec;
+mod task;
+#[cfg(test)]
+mod tests;
 
-pub use incoming::{Append, AppendError, Committed, Done, IncomingRecord, Payload, Rejected, RejectReason};
+pub(crate) use commit::now_ns;
+pub use incoming::{Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected};
+pub use spec::PartitionSpec;
 
-use bascule_log::LogReader;
+use crate::nats::NatsCopy;
+use crate::shared::SharedRef;
+use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
+use commit::Waiting;
+use parking_lot::Mutex;
+use queue::Admission;
+use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use task::Message;
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// A cheap, cloneable handle.
 #[derive(Clone, Debug)]
 pub struct Partition(Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {}
+struct Inner {
+    identity: PartitionIdentity,
+    shared: SharedRef,
+    reader: LogReader,
+    high_watermark: HighWatermark,
+    admission: Admission,
+    messages: mpsc::UnboundedSender<Message>,
+    committed: Mutex<Option<watch::Sender<u64>>>,
+    watch: watch::Receiver<u64>,
+    leading: AtomicBool,
+    failed: AtomicBool,
+    end: AtomicU8,
+    first_received: AtomicI64,
+    last_received: AtomicI64,
+}
 
 /// What a partition is, fixed for its life in this process.
 #[derive(Clone, Debug)]
@@ -29,60 +65,229 @@ pub struct PartitionIdentity {
     pub queue_group: String,
 }
 
+/// Why a partition is no longer served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EndReason {
+    /// Still open.
+    Open = 0,
+    /// The stream was deleted: subscriptions end NOT_FOUND `commit log was deleted`.
+    Deleted = 1,
+    /// Paused: FAILED_PRECONDITION `commit log was closed`.
+    Paused = 2,
+    /// The broker stops: INTERNAL `commit log was closed`.
+    Closed = 3,
+}
+
+/// Ends and times of a partition, for `Engine.status`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct PartitionStatus {
+    pub log_start: u64,
+    pub high_watermark: u64,
+    pub log_end: u64,
+    pub bytes: u64,
+    /// When the first and the last record arrived in this life, ns since 1970; 0 = never.
+    pub first_received: i64,
+    pub last_received: i64,
+}
+
 impl Partition {
+    /// Opens the log in `directory`, or creates it, and starts the task on the current runtime. Blocks for recovery.
+    /// On a single broker everything that recovery kept is committed.
+    ///
+    /// # Errors
+    /// Those of [`Log::open`] and [`Log::create`].
+    pub fn open(
+        shared: &SharedRef,
+        spec: PartitionSpec,
+        directory: &Path,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
+        let (log, recovery) = if directory.exists() {
+            let (log, recovery) = Log::open(directory, spec.log_identity(), spec.log_options(), coordinator)?;
+            (log, Some(recovery))
+        } else {
+            (Log::create(directory, spec.log_identity(), spec.log_options(), coordinator)?, None)
+        };
+        let reader = log.reader();
+        log.set_high_watermark(reader.log_end());
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let (committed, watch) = watch::channel(reader.log_end());
+        let partition = Self(Arc::new(Inner {
+            identity: PartitionIdentity {
+                namespace: spec.namespace.clone(),
+                stream: spec.stream.clone(),
+                number: spec.number,
+                incarnation: spec.incarnation,
+                subject: spec.subject.clone(),
+                base_subject: spec.base_subject.clone(),
+                queue_group: spec.queue_group.clone(),
+            },
+            shared: shared.clone(),
+            reader,
+            high_watermark: log.high_watermark_handle(),
+            admission: Admission::new(&shared.limits, shared.inflight.clone()),
+            messages,
+            committed: Mutex::new(Some(committed)),
+            watch,
+            leading: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            end: AtomicU8::new(EndReason::Open as u8),
+            first_received: AtomicI64::new(0),
+            last_received: AtomicI64::new(0),
+        }));
+        task::spawn(partition.clone(), log, spec, inbox);
+        Ok((partition, recovery))
+    }
+
     /// What it is.
     pub fn identity(&self) -> &PartitionIdentity {
-        let _ = &self.0;
-        todo!()
+        &self.0.identity
     }
 
     /// Queues an append; waits for room in the partition's bounded queue. Order of calls from one task is kept.
-    /// `append.done` is always called exactly once, here or later, on any thread.
+    /// `append.done` is always called exactly once, here or later, on any thread. Cancelled while it waits: nothing was
+    /// appended and `done` is dropped uncalled.
     ///
     /// # Errors
     /// Returned through `done` only.
-    pub async fn append(&self, _append: Append) {
-        todo!()
+    pub async fn append(&self, append: Append) {
+        match self.0.admission.enter(&append).await {
+            Ok(room) => self.send(append, room),
+            Err(error) => (append.done)(Err(error)),
+        }
     }
 
     /// Queues an append without waiting.
     ///
     /// # Errors
     /// Gives the append back when the queue is full.
-    pub fn try_append(&self, _append: Append) -> Result<(), Append> {
-        todo!()
+    pub fn try_append(&self, append: Append) -> Result<(), Append> {
+        match self.0.admission.try_enter(&append) {
+            Some(room) => {
+                self.send(append, room);
+                Ok(())
+            }
+            None => Err(append),
+        }
+    }
+
+    fn send(&self, append: Append, room: queue::Room) {
+        let waiting = Waiting::new(append.done, room);
+        // a closed channel drops the message, and a dropped Waiting answers
+        let _ = self.0.messages.send(Message::Append(task::Queued {
+            payload: append.payload,
+            copy: append.copy_to_nats,
+            waiting,
+        }));
     }
 
     /// Reads the log.
     pub fn reader(&self) -> LogReader {
-        todo!()
+        self.0.reader.clone()
     }
 
     /// The high watermark (exclusive) as a watch: changes when records were committed; closed when the partition closes.
     pub fn watch(&self) -> watch::Receiver<u64> {
-        todo!()
+        self.0.watch.clone()
     }
 
     /// Whether this broker leads it now (accepts appends).
     pub fn is_leading(&self) -> bool {
-        todo!()
+        self.0.leading.load(Ordering::Acquire)
     }
 
     /// How the partition ended, once [`Partition::watch`] is closed.
     pub fn end(&self) -> EndReason {
-        todo!()
+        match self.0.end.load(Ordering::Acquire) {
+            0 => EndReason::Open,
+            1 => EndReason::Deleted,
+            2 => EndReason::Paused,
+            _ => EndReason::Closed,
+        }
     }
-}
 
-/// Why a partition is no longer served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndReason {
-    /// Still open.
-    Open,
-    /// The stream was deleted: subscriptions end NOT_FOUND `commit log was deleted`.
-    Deleted,
-    /// Paused: FAILED_PRECONDITION `commit log was closed`.
-    Paused,
-    /// The broker stops: INTERNAL `commit log was closed`.
-    Closed,
+    /// Ends and times.
+    pub fn status(&self) -> PartitionStatus {
+        let reader = &self.0.reader;
+        PartitionStatus {
+            log_start: reader.log_start(),
+            high_watermark: reader.high_watermark(),
+            log_end: reader.log_end(),
+            bytes: reader.bytes(),
+            first_received: self.0.first_received.load(Ordering::Relaxed),
+            last_received: self.0.last_received.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Accepts appends under `epoch` from now on.
+    pub fn lead(&self, epoch: u64) {
+        let _ = self.0.messages.send(Message::Lead(epoch));
+        self.0.leading.store(true, Ordering::Release);
+    }
+
+    /// Changes settings; identity fields of the spec are ignored.
+    pub fn configure(&self, spec: PartitionSpec) {
+        let _ = self.0.messages.send(Message::Configure(Box::new(spec)));
+    }
+
+    /// Stops taking appends, answers those in the queue, closes the log (or marks its files deleted) and ends the task.
+    /// Returns when the files are closed.
+    pub async fn close(&self, reason: EndReason) {
+        self.0.leading.store(false, Ordering::Release);
+        self.0.admission.close();
+        let (closed, done) = oneshot::channel();
+        if self.0.messages.send(Message::Close(reason, closed)).is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    fn ended(&self, reason: EndReason) {
+        let _ = self.0.end.compare_exchange(EndReason::Open as u8, reason as u8, Ordering::AcqRel, Ordering::Acquire);
+        self.0.leading.store(false, Ordering::Release);
+        self.0.admission.close();
+        self.0.committed.lock().take();
+    }
+
+    fn raise_high_watermark(&self, offset: u64) {
+        self.0.high_watermark.raise(offset);
+        if let Some(committed) = &*self.0.committed.lock() {
+            committed.send_if_modified(|shown| {
+                let moved = offset > *shown;
+                *shown = offset.max(*shown);
+                moved
+            });
+        }
+    }
+
+    fn copy_to_nats(&self, mode: NatsCopy, base: u64, records: &[IncomingRecord], rejected: &[Rejected]) {
+        let nats = &self.0.shared.nats;
+        if rejected.is_empty() {
+            nats.try_copy(self, mode, base, records);
+            return;
+        }
+        let refused = |index: usize| rejected.binary_search_by_key(&index, |one| one.index as usize).is_ok();
+        let kept: Vec<_> = records.iter().enumerate().filter(|(i, _)| !refused(*i)).map(|(_, record)| record.clone()).collect();
+        nats.try_copy(self, mode, base, &kept);
+    }
+
+    /// Writes are refused from now on; said once.
+    fn fail(&self, reason: &str) {
+        if !self.0.failed.swap(true, Ordering::AcqRel) {
+            self.report("failed", format!("writes are refused: {reason}"));
+        }
+    }
+
+    fn report(&self, what: &str, text: String) {
+        let identity = &self.0.identity;
+        self.0.shared.events.push(crate::events::Event {
+            kind: "partition",
+            id: identity.incarnation,
+            name: what.into(),
+            body: serde_json::json!({"namespace": identity.namespace, "stream": identity.stream}).to_string().into(),
+            text: format!("{}/{} of {}: {text}", identity.stream, identity.number, identity.namespace),
+            number: i64::from(identity.number),
+        });
+    }
 }

@@ -1,0 +1,90 @@
+//! From appended to answered.
+use super::{AppendError, Committed, Done, IncomingRecord, Partition, Rejected, queue::Room};
+use crate::nats::NatsCopy;
+use bascule_log::Error;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// An append whose caller waits. Answers even when it is dropped (a task that died): exactly once, always.
+pub(super) struct Waiting {
+    done: Option<Done>,
+    _room: Room,
+}
+
+impl Waiting {
+    pub fn new(done: Done, room: Room) -> Self {
+        Self { done: Some(done), _room: room }
+    }
+
+    pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
+        if let Some(done) = self.done.take() {
+            done(outcome);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Err(AppendError::Closed));
+        }
+    }
+}
+
+/// An append that lies in the log and waits for the sync.
+pub(super) struct InFlight {
+    pub waiting: Waiting,
+    pub base_offset: u64,
+    pub timestamp: i64,
+    pub count: u32,
+    pub records: Vec<IncomingRecord>,
+    pub rejected: Vec<Rejected>,
+    pub duplicate: bool,
+    pub copy: NatsCopy,
+}
+
+impl InFlight {
+    /// First offset after it.
+    pub fn end(&self) -> u64 {
+        self.base_offset + u64::from(self.count)
+    }
+
+    fn commit(self, partition: &Partition, commit_timestamp: i64) {
+        if self.copy != NatsCopy::None && !self.duplicate && self.count > 0 {
+            partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
+        }
+        self.waiting.answer(Ok(Committed {
+            base_offset: self.base_offset,
+            timestamp: self.timestamp,
+            commit_timestamp,
+            count: self.count,
+            records: self.records,
+            rejected: self.rejected,
+            duplicate: self.duplicate,
+        }));
+    }
+}
+
+/// Answers a group once the log said how its sync went. Runs on the committer's thread.
+pub(super) fn settle(partition: &Partition, outcome: Result<u64, Arc<Error>>, group: Vec<InFlight>) {
+    match outcome {
+        Ok(durable_end) => {
+            partition.raise_high_watermark(durable_end);
+            let now = now_ns();
+            for append in group {
+                append.commit(partition, now);
+            }
+        }
+        Err(error) => {
+            partition.fail(&error.to_string());
+            for append in group {
+                append.waiting.answer(Err(AppendError::Storage(error.to_string())));
+            }
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}

@@ -1,0 +1,72 @@
+//! Admission: room for waiting and uncommitted appends, of one partition and of the whole broker.
+//!
+//! Room is counted in bytes; every record costs at least its share of the record bound, so one number bounds both.
+use super::{Append, AppendError, Payload};
+use crate::shared::Limits;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What a record occupies in memory beside its bytes, about.
+const RECORD_OVERHEAD: usize = 256;
+
+/// Room that an append holds until it is answered.
+#[derive(Debug)]
+pub(super) struct Room {
+    _partition: OwnedSemaphorePermit,
+    _broker: OwnedSemaphorePermit,
+}
+
+/// The two budgets.
+#[derive(Debug)]
+pub(super) struct Admission {
+    partition: Arc<Semaphore>,
+    broker: Arc<Semaphore>,
+    record_share: usize,
+    most: u32,
+}
+
+impl Admission {
+    /// `broker`: the budget that all partitions share.
+    pub fn new(limits: &Limits, broker: Arc<Semaphore>) -> Self {
+        let most = limits.queue_bytes.min(limits.inflight_bytes).min(u32::MAX as usize);
+        Self {
+            partition: Arc::new(Semaphore::new(limits.queue_bytes)),
+            broker,
+            record_share: limits.queue_bytes / limits.queue_records.max(1),
+            most: most as u32,
+        }
+    }
+
+    /// Waits for room. Fair: callers get it in the order they asked.
+    pub async fn enter(&self, append: &Append) -> Result<Room, AppendError> {
+        let cost = self.cost(append);
+        let partition = self.partition.clone().acquire_many_owned(cost).await.map_err(|_| AppendError::Closed)?;
+        let broker = self.broker.clone().acquire_many_owned(cost).await.map_err(|_| AppendError::Closed)?;
+        Ok(Room { _partition: partition, _broker: broker })
+    }
+
+    /// Takes room if there is.
+    pub fn try_enter(&self, append: &Append) -> Option<Room> {
+        let cost = self.cost(append);
+        let partition = self.partition.clone().try_acquire_many_owned(cost).ok()?;
+        let broker = self.broker.clone().try_acquire_many_owned(cost).ok()?;
+        Some(Room { _partition: partition, _broker: broker })
+    }
+
+    /// No append enters any more; those that wait are refused.
+    pub fn close(&self) {
+        self.partition.close();
+    }
+
+    /// Never more than the whole budget, so that any single append can enter an idle partition.
+    fn cost(&self, append: &Append) -> u32 {
+        let (bytes, records) = match &append.payload {
+            Payload::Sealed(batch) => (batch.batch_bytes(), 1),
+            Payload::Records(records) => {
+                (records.iter().map(|record| record.received_bytes as usize + RECORD_OVERHEAD).sum(), records.len())
+            }
+        };
+        let cost = bytes.max(records * self.record_share);
+        u32::try_from(cost).unwrap_or(u32::MAX).clamp(1, self.most)
+    }
+}

@@ -1,0 +1,117 @@
+//! Partition specs as they cross the seam (`specs/formats/seam.md`).
+use crate::nats::NatsCopy;
+use bascule_log::{Durability, Identity, LogOptions, Retention};
+use bascule_record::{BatchLimits, Codec};
+use serde::Deserialize;
+use std::time::Duration;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+/// Used when the interval is 0, as Liftbridge does.
+const DEFAULT_CLEANER_INTERVAL: Duration = Duration::from_mins(5);
+/// The active segment is written ahead in steps of this, or of the segment size when that is smaller.
+const PREALLOCATE_BYTES: u64 = 16 << 20;
+
+/// What a partition is and how it behaves.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct PartitionSpec {
+    pub namespace: String,
+    pub stream: String,
+    pub number: u32,
+    pub incarnation: u64,
+    pub subject: String,
+    pub base_subject: String,
+    #[serde(default)]
+    pub queue_group: String,
+    pub durability: DurabilityName,
+    pub codec: CodecName,
+    #[serde(default)]
+    pub nats_copy: NatsCopy,
+    pub max_record_bytes: u32,
+    pub batch_records: usize,
+    pub batch_bytes: usize,
+    pub retention_age_ms: u64,
+    pub retention_bytes: u64,
+    pub retention_messages: u64,
+    pub cleaner_interval_ms: u64,
+    pub segment_bytes: u64,
+    pub segment_age_ms: u64,
+    #[serde(default)]
+    pub concurrency_control: bool,
+}
+
+/// `disk` or `memory`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum DurabilityName {
+    Disk,
+    Memory,
+}
+
+/// `none`, `lz4` or `zstd`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum CodecName {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl PartitionSpec {
+    /// Which log it is.
+    pub fn log_identity(&self) -> Identity {
+        Identity { incarnation: self.incarnation, partition: self.number }
+    }
+
+    /// How its log is opened.
+    pub fn log_options(&self) -> LogOptions {
+        LogOptions {
+            durability: match self.durability {
+                DurabilityName::Disk => Durability::Disk,
+                DurabilityName::Memory => Durability::Memory,
+            },
+            segment_bytes: self.segment_bytes,
+            segment_age_ns: nanos(self.segment_age_ms),
+            preallocate_bytes: PREALLOCATE_BYTES.min(self.segment_bytes),
+            codec: self.codec(),
+        }
+    }
+
+    /// What may be removed.
+    pub fn retention(&self) -> Retention {
+        Retention {
+            age_ns: nanos(self.retention_age_ms),
+            bytes: self.retention_bytes,
+            messages: self.retention_messages,
+        }
+    }
+
+    /// Compression of new batches.
+    pub fn codec(&self) -> Codec {
+        match self.codec {
+            CodecName::None => Codec::None,
+            CodecName::Lz4 => Codec::Lz4,
+            CodecName::Zstd => Codec::Zstd,
+        }
+    }
+
+    /// Where batches close.
+    pub fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { records: self.batch_records.max(1), bytes: self.batch_bytes.max(1), ..BatchLimits::default() }
+    }
+
+    /// How often retention runs.
+    pub fn cleaner_interval(&self) -> Duration {
+        match self.cleaner_interval_ms {
+            0 => DEFAULT_CLEANER_INTERVAL,
+            ms => Duration::from_millis(ms),
+        }
+    }
+}
+
+fn nanos(ms: u64) -> i64 {
+    i64::try_from(ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX)
+}
