@@ -1,6 +1,20 @@
 //! What Rust tells Python: a bounded queue that Python pulls in batches, woken by an eventfd.
+//!
+//! The eventfd is written once when the queue stops being empty and read when it is empty again. `committed` events are
+//! never dropped (proposals are bounded where they enter); other events beyond the capacity are dropped and counted.
 use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a request without a deadline waits for the control plane.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const UNAVAILABLE: i32 = 14;
+const DEADLINE_EXCEEDED: i32 = 4;
 
 /// One event, as `_native.pyi` describes it.
 #[derive(Clone, Debug)]
@@ -28,26 +42,105 @@ pub struct Refusal {
     pub message: String,
 }
 
+type Reply = oneshot::Sender<Result<Bytes, Refusal>>;
+
 /// The queue and the requests that wait for an answer.
 #[derive(Debug)]
 pub struct Events {
-    _private: (),
+    queue: Mutex<Queue>,
+    requests: Mutex<HashMap<u64, Reply>>,
+    next_request: AtomicU64,
+    dropped: AtomicU64,
+    capacity: usize,
+    wake: OwnedFd,
 }
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    signalled: bool,
+    closed: bool,
+}
+
+/// Forgets a request whose caller went away.
+struct Registered<'a> {
+    events: &'a Events,
+    id: u64,
+}
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.events.requests.lock().remove(&self.id);
+    }
+}
+
 impl Events {
-    /// An empty queue that holds at most `capacity` events; beyond it requests are refused with UNAVAILABLE and other
-    /// events are dropped and counted, except `committed`, which waits for room.
-    pub fn new(_capacity: usize) -> std::io::Result<Self> {
-        todo!()
+    /// An empty queue that holds at most `capacity` events.
+    ///
+    /// # Errors
+    /// When the system gives no eventfd.
+    pub fn new(capacity: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            queue: Mutex::default(),
+            requests: Mutex::default(),
+            next_request: AtomicU64::new(1),
+            dropped: AtomicU64::new(0),
+            capacity,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// The eventfd's number, for an event loop.
+    pub fn descriptor(&self) -> RawFd {
+        self.wake.as_raw_fd()
     }
 
     /// Queues an event. Never blocks.
-    pub fn push(&self, _event: Event) {
-        todo!()
+    pub fn push(&self, event: Event) {
+        self.try_push(event);
+    }
+
+    fn try_push(&self, event: Event) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.closed || (queue.events.len() >= self.capacity && event.kind != "committed") {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        queue.events.push_back(event);
+        if !queue.signalled {
+            // a full counter is readable all the same
+            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+            queue.signalled = true;
+        }
+        true
+    }
+
+    /// Takes up to `most` events, oldest first.
+    pub fn poll(&self, most: usize) -> Vec<Event> {
+        let mut queue = self.queue.lock();
+        let count = most.min(queue.events.len());
+        let taken = queue.events.drain(..count).collect();
+        if queue.events.is_empty() && queue.signalled {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            queue.signalled = false;
+        }
+        taken
+    }
+
+    /// Events that found no room so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// A line for the log: one per change of state, never per message. `level` 10, 20, 30, 40.
-    pub fn log(&self, _level: u64, _target: &str, _message: String, _fields: serde_json::Value) {
-        todo!()
+    pub fn log(&self, level: u64, target: &str, message: String, fields: serde_json::Value) {
+        self.push(Event {
+            kind: "log",
+            id: level,
+            name: target.into(),
+            body: fields.to_string().into(),
+            text: message,
+            number: 0,
+        });
     }
 
     /// Hands a request to the control plane and waits for its answer, at most `timeout` (the caller's deadline) or 60 s.
@@ -55,7 +148,108 @@ impl Events {
     ///
     /// # Errors
     /// What Python answered; DEADLINE_EXCEEDED (4) or UNAVAILABLE (14) when nobody did.
-    pub async fn request(&self, _name: &str, _body: Bytes, _peer: &str, _timeout: Option<Duration>) -> Result<Bytes, Refusal> {
-        todo!()
+    pub async fn request(&self, name: &str, body: Bytes, peer: &str, timeout: Option<Duration>) -> Result<Bytes, Refusal> {
+        let id = self.next_request.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.requests.lock().insert(id, reply);
+        let _registered = Registered { events: self, id };
+        let pushed = self.try_push(Event {
+            kind: "request",
+            id,
+            name: name.into(),
+            body,
+            text: peer.into(),
+            number: timeout.map_or(-1, |left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX)),
+        });
+        if !pushed {
+            return Err(refusal(UNAVAILABLE, "the broker takes no more admin requests now"));
+        }
+        match tokio::time::timeout(timeout.unwrap_or(REQUEST_TIMEOUT), answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(refusal(UNAVAILABLE, "the broker is stopping")),
+            Err(_) => Err(refusal(DEADLINE_EXCEEDED, "the control plane did not answer in time")),
+        }
+    }
+
+    /// Answers a request; unknown ids are ignored.
+    pub fn respond(&self, id: u64, outcome: Result<Bytes, Refusal>) {
+        if let Some(reply) = self.requests.lock().remove(&id) {
+            let _ = reply.send(outcome);
+        }
+    }
+
+    /// Refuses what waits and what comes from now on.
+    pub fn close(&self) {
+        self.queue.lock().closed = true;
+        self.requests.lock().clear();
+    }
+}
+
+fn refusal(code: i32, message: &str) -> Refusal {
+    Refusal { code, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &'static str, id: u64) -> Event {
+        Event { kind, id, name: String::new(), body: Bytes::new(), text: String::new(), number: 0 }
+    }
+
+    #[test]
+    fn events_come_out_in_order_and_overflow_is_counted() {
+        let events = Events::new(2).unwrap();
+        for id in 0..3 {
+            events.push(event("log", id));
+        }
+        events.push(event("committed", 9));
+        let ids: Vec<_> = events.poll(10).iter().map(|event| event.id).collect();
+        assert_eq!(ids, [0, 1, 9]);
+        assert_eq!(events.dropped(), 1);
+    }
+
+    #[test]
+    fn the_eventfd_is_readable_exactly_while_events_wait() {
+        let events = Events::new(10).unwrap();
+        let readable = || {
+            let mut fds = [rustix::event::PollFd::new(&events.wake, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
+        };
+        assert!(!readable());
+        events.push(event("log", 1));
+        events.push(event("log", 2));
+        assert!(readable());
+        events.poll(1);
+        assert!(readable());
+        events.poll(1);
+        assert!(!readable());
+    }
+
+    #[tokio::test]
+    async fn a_request_gets_its_answer_and_a_late_one_is_ignored() {
+        let events = std::sync::Arc::new(Events::new(10).unwrap());
+        let asking = {
+            let events = events.clone();
+            tokio::spawn(async move { events.request("x/Y", Bytes::from_static(b"in"), "peer", None).await })
+        };
+        let asked = loop {
+            if let Some(event) = events.poll(1).pop() {
+                break event;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!((asked.name.as_str(), &asked.body[..], asked.number), ("x/Y", &b"in"[..], -1));
+        events.respond(asked.id, Ok(Bytes::from_static(b"out")));
+        assert_eq!(asking.await.unwrap().unwrap(), "out");
+        events.respond(asked.id, Ok(Bytes::new()));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_answers_ends_with_its_deadline() {
+        let events = Events::new(10).unwrap();
+        let outcome = events.request("x/Y", Bytes::new(), "peer", Some(Duration::from_millis(10))).await;
+        assert_eq!(outcome.unwrap_err().code, DEADLINE_EXCEEDED);
+        assert!(events.requests.lock().is_empty());
     }
 }

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use tokio::sync::Semaphore;
 
 /// Bounds, all finite (`specs/formats/seam.md`).
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -60,6 +61,8 @@ pub struct Shared {
     pub statistics: Statistics,
     /// What health answers; false = draining or not ready yet.
     pub serving: AtomicBool,
+    /// Room for waiting and uncommitted appends of all partitions together, bytes.
+    pub inflight: Arc<Semaphore>,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
 }

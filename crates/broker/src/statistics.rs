@@ -19,27 +19,40 @@ impl Cell {
     }
 }
 
-/// All of them. Add a field here and a line in `specs/metrics.toml` together.
-#[derive(Debug, Default)]
-#[allow(missing_docs)]
-pub struct Statistics {
-    pub records_appended: Cell,
-    pub bytes_appended: Cell,
-    pub append_errors: Cell,
-    pub records_delivered: Cell,
-    pub nats_messages: Cell,
-    pub nats_enveloped: Cell,
-    pub nats_dropped: Cell,
-    pub nats_slow_consumer: Cell,
-    pub nats_own_copies_dropped: Cell,
-    pub nats_acks_sent: Cell,
-    pub nats_acks_withheld: Cell,
-    pub nats_copies_sent: Cell,
-    pub nats_copies_dropped: Cell,
-    pub nats_copies_skipped: Cell,
-    pub flight_rows_read: Cell,
-    pub flight_rows_written: Cell,
-    pub subscriptions_open: Cell,
-    pub events_dropped: Cell,
-    pub inflight_bytes: Cell,
+macro_rules! statistics {
+    ($($name:ident),* $(,)?) => {
+        /// All of them. A name here has a line in `specs/metrics.toml`; a test compares them.
+        #[derive(Debug, Default)]
+        #[allow(missing_docs)]
+        pub struct Statistics {
+            $(pub $name: Cell,)*
+        }
+
+        impl Statistics {
+            /// Name to value.
+            pub fn to_json(&self) -> serde_json::Value {
+                serde_json::json!({ $(stringify!($name): self.$name.get(),)* })
+            }
+        }
+    };
+}
+
+statistics! {
+    records_appended,
+    bytes_appended,
+    append_errors,
+    records_delivered,
+    nats_messages,
+    nats_enveloped,
+    nats_dropped,
+    nats_slow_consumer,
+    nats_own_copies_dropped,
+    nats_acks_sent,
+    nats_acks_withheld,
+    nats_copies_sent,
+    nats_copies_dropped,
+    nats_copies_skipped,
+    flight_rows_read,
+    flight_rows_written,
+    subscriptions_open,
 }

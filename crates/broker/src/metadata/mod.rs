@@ -1,1 +1,11 @@
 //! The metadata log of one voter, in our own engine.
+//!
+//! Everything outside reaches it by four things only: propose with a deadline, read barrier, committed entries in order of
+//! index, snapshot out and in. A replicated log can stand behind the same four.
+//!
+//! Entry i is the record at offset i − 1 of a log in `<data>/metadata/log`. Snapshots lie beside it; the newest and the one
+//! before it are kept, and the log from the older one on.
+mod log;
+mod snapshot;
+
+pub use log::{MetadataError, MetadataLog, Proposal};

@@ -272,6 +272,18 @@ impl Partition {
         nats.try_copy(self, mode, base, &kept);
     }
 
+    /// Says what recovery found and did.
+    pub(crate) fn report_recovery(&self, recovery: &Recovery) {
+        let text = format!(
+            "recovered: {} batches in {} bytes scanned, {} bytes of torn tail cut",
+            recovery.batches, recovery.scanned_bytes, recovery.cut_bytes
+        );
+        self.report("recovered", text);
+        for (start, end) in &recovery.damaged {
+            self.report("failed", format!("offsets {start} to {end} (exclusive) are damaged on disk and are not served"));
+        }
+    }
+
     /// Writes are refused from now on; said once.
     fn fail(&self, reason: &str) {
         if !self.0.failed.swap(true, Ordering::AcqRel) {

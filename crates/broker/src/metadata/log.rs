@@ -1,0 +1,260 @@
+//! Proposals in, committed entries out.
+use super::snapshot;
+use crate::events::Event;
+use crate::partition::now_ns;
+use crate::shared::SharedRef;
+use bascule_log::{Coordinator, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
+use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The metadata log is not a stream: its identity is fixed.
+const IDENTITY: Identity = Identity { incarnation: 1, partition: 0 };
+const SEGMENT_BYTES: u64 = 8 << 20;
+const PREALLOCATE_BYTES: u64 = 1 << 20;
+/// Leader epoch of a log with one voter.
+const EPOCH: u64 = 1;
+const READ_BYTES: usize = 1 << 20;
+/// Largest entry.
+const ENTRY_BYTES: usize = 1 << 20;
+/// Most proposals without an outcome.
+const OUTSTANDING: usize = 8192;
+
+/// Why the metadata log cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// The operating system or the log engine refused.
+    #[error("metadata log: {0}")]
+    Log(#[from] bascule_log::Error),
+    /// A snapshot file cannot be read or written.
+    #[error("metadata snapshot: {0}")]
+    Snapshot(#[from] io::Error),
+    /// Entries are missing or damaged.
+    #[error("metadata log: {0}")]
+    Damaged(String),
+}
+
+/// One proposal.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// Chosen by the proposer, > 0.
+    pub id: u64,
+    /// The entry.
+    pub bytes: Bytes,
+}
+
+/// The log of one voter. Commits by its own sync, in groups.
+#[derive(Debug)]
+pub struct MetadataLog {
+    shared: SharedRef,
+    directory: PathBuf,
+    log: Mutex<Option<Log>>,
+    reader: LogReader,
+    /// Ids without an outcome yet.
+    outstanding: Arc<Mutex<HashSet<u64>>>,
+}
+
+impl MetadataLog {
+    /// Opens `<data>/metadata`, queues every entry after the newest snapshot as a `committed` event, and returns that
+    /// snapshot's index and state: (0, empty) when there is none. Blocks.
+    ///
+    /// # Errors
+    /// [`MetadataError`]; nothing was queued or only a prefix.
+    pub fn open(shared: &SharedRef, data: &Path, coordinator: &Arc<Coordinator>) -> Result<(Self, u64, Vec<u8>), MetadataError> {
+        let directory = data.join("metadata");
+        std::fs::create_dir_all(&directory)?;
+        let (index, state) = snapshot::newest(&directory)?.unwrap_or_default();
+        let options =
+            LogOptions { segment_bytes: SEGMENT_BYTES, preallocate_bytes: PREALLOCATE_BYTES, ..LogOptions::default() };
+        let path = directory.join("log");
+        let log = if path.exists() {
+            let (log, recovery) = Log::open(&path, IDENTITY, options, coordinator)?;
+            if let Some((start, end)) = recovery.damaged.first() {
+                return Err(MetadataError::Damaged(format!("entries {} to {end} are damaged on disk", start + 1)));
+            }
+            log
+        } else {
+            Log::create(&path, IDENTITY, options, coordinator)?
+        };
+        let reader = log.reader();
+        log.set_high_watermark(reader.log_end());
+        let opened = Self {
+            shared: shared.clone(),
+            directory,
+            log: Mutex::new(Some(log)),
+            reader,
+            outstanding: Arc::default(),
+        };
+        opened.replay(index)?;
+        Ok((opened, index, state))
+    }
+
+    fn replay(&self, snapshot_index: u64) -> Result<(), MetadataError> {
+        let damaged = |text: String| MetadataError::Damaged(text);
+        let (start, end) = (self.reader.log_start(), self.reader.log_end());
+        if start > snapshot_index || end < snapshot_index {
+            return Err(damaged(format!("it holds entries {} to {end}, the snapshot ends at {snapshot_index}", start + 1)));
+        }
+        let (mut cursor, mut next) = (self.reader.cursor(snapshot_index), snapshot_index);
+        while next < end {
+            let read = cursor.next(end, READ_BYTES, ReadMode::Blocking).map_err(|error| damaged(error.to_string()))?;
+            let Some(bytes) = read else { break };
+            for batch in Batches::new(bytes) {
+                let batch = batch.and_then(|bytes| Batch::read(&bytes)).map_err(|error| damaged(error.to_string()))?;
+                for i in batch.seek(next)..batch.len() {
+                    next = batch.offset(i) + 1;
+                    self.shared.events.push(committed(next, Bytes::copy_from_slice(batch.value(i).unwrap_or_default()), 0));
+                }
+            }
+        }
+        if next == end { Ok(()) } else { Err(damaged(format!("entry {} is missing", next + 1))) }
+    }
+
+    /// Appends entries; each comes back as a `committed` or a `failed` event. Never blocks on the disk. Call inside the runtime.
+    pub fn propose(&self, proposals: Vec<Proposal>, timeout: Duration) {
+        let mut accepted = Vec::with_capacity(proposals.len());
+        let mut outstanding = self.outstanding.lock();
+        for proposal in proposals {
+            if proposal.bytes.len() > ENTRY_BYTES {
+                let text = format!("an entry of {} bytes is over the limit of {ENTRY_BYTES}", proposal.bytes.len());
+                self.shared.events.push(failed(proposal.id, "invalid_argument", text));
+            } else if outstanding.len() >= OUTSTANDING {
+                self.shared.events.push(failed(proposal.id, "busy", "too many metadata operations wait".into()));
+            } else {
+                outstanding.insert(proposal.id);
+                accepted.push(proposal);
+            }
+        }
+        drop(outstanding);
+        if !accepted.is_empty() {
+            self.expire_later(accepted.iter().map(|proposal| proposal.id).collect(), timeout);
+            self.append(accepted);
+        }
+    }
+
+    fn append(&self, proposals: Vec<Proposal>) {
+        let mut guard = self.log.lock();
+        let Some(log) = guard.as_mut() else {
+            return self.fail(&proposals, "metadata_stopped", "the broker is stopping");
+        };
+        let first_index = self.reader.log_end() + 1;
+        if let Err(error) = append_entries(log, &proposals) {
+            return self.fail(&proposals, "storage_failed", &error);
+        }
+        let (shared, outstanding, mark) = (self.shared.clone(), self.outstanding.clone(), log.high_watermark_handle());
+        log.commit(Box::new(move |outcome| match outcome {
+            Ok(end) => {
+                mark.raise(end);
+                let mut outstanding = outstanding.lock();
+                for (index, proposal) in (first_index..).zip(proposals) {
+                    outstanding.remove(&proposal.id);
+                    shared.events.push(committed(index, proposal.bytes, proposal.id));
+                }
+            }
+            Err(error) => {
+                for proposal in proposals {
+                    if outstanding.lock().remove(&proposal.id) {
+                        shared.events.push(failed(proposal.id, "storage_failed", error.to_string()));
+                    }
+                }
+            }
+        }));
+    }
+
+    fn fail(&self, proposals: &[Proposal], code: &str, text: &str) {
+        for proposal in proposals {
+            if self.outstanding.lock().remove(&proposal.id) {
+                self.shared.events.push(failed(proposal.id, code, text.into()));
+            }
+        }
+    }
+
+    fn expire_later(&self, ids: Vec<u64>, timeout: Duration) {
+        let (shared, outstanding) = (self.shared.clone(), self.outstanding.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(timeout).await;
+            for id in ids {
+                if outstanding.lock().remove(&id) {
+                    let text = "the metadata operation did not finish in time; its outcome is unknown".to_owned();
+                    shared.events.push(failed(id, "metadata_timeout", text));
+                }
+            }
+        });
+    }
+
+    /// Queues a `barrier` event behind every entry that is committed now.
+    pub fn read_barrier(&self, id: u64) {
+        let number = self.reader.high_watermark() as i64;
+        self.shared.events.push(Event {
+            kind: "barrier",
+            id,
+            name: String::new(),
+            body: Bytes::new(),
+            text: String::new(),
+            number,
+        });
+    }
+
+    /// Stores a snapshot that covers entries 1…`index` and removes what no kept snapshot needs. Blocks.
+    ///
+    /// # Errors
+    /// [`MetadataError::Damaged`] when `index` was never committed; else those of the file system.
+    pub fn save_snapshot(&self, index: u64, state: &[u8]) -> Result<(), MetadataError> {
+        if index > self.reader.high_watermark() {
+            let end = self.reader.high_watermark();
+            return Err(MetadataError::Damaged(format!("a snapshot at {index} is beyond the last entry {end}")));
+        }
+        let older = snapshot::save(&self.directory, index, state)?;
+        let retention = Retention { messages: (self.reader.log_end() - older).max(1), ..Retention::default() };
+        if let Some(log) = self.log.lock().as_mut() {
+            log.maintain(&retention, now_ns())?;
+            log.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Closes cleanly; later proposals fail. Blocks.
+    ///
+    /// # Errors
+    /// Those of [`Log::close`].
+    pub fn close(&self) -> Result<(), MetadataError> {
+        match self.log.lock().take() {
+            Some(log) => Ok(log.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn append_entries(log: &mut Log, proposals: &[Proposal]) -> Result<(), String> {
+    let now = now_ns();
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    for proposal in proposals {
+        let record = RecordRef { timestamp: now, value: Some(&proposal.bytes), ..RecordRef::default() };
+        if builder.push(&record).is_err() {
+            seal(log, &mut builder, now)?;
+            builder.push(&record).map_err(|error| error.to_string())?;
+        }
+    }
+    seal(log, &mut builder, now)
+}
+
+fn seal(log: &mut Log, builder: &mut BatchBuilder, now: i64) -> Result<(), String> {
+    match builder.seal(Codec::None, None, None) {
+        Some(batch) => log.append(batch, EPOCH, now).map(|_| ()).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
+}
+
+fn committed(index: u64, body: Bytes, proposal: u64) -> Event {
+    Event { kind: "committed", id: index, name: String::new(), body, text: String::new(), number: proposal as i64 }
+}
+
+fn failed(proposal: u64, code: &str, text: String) -> Event {
+    Event { kind: "failed", id: proposal, name: code.into(), body: Bytes::new(), text, number: 0 }
+}
