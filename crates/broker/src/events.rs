@@ -148,7 +148,13 @@ impl Events {
     ///
     /// # Errors
     /// What Python answered; DEADLINE_EXCEEDED (4) or UNAVAILABLE (14) when nobody did.
-    pub async fn request(&self, name: &str, body: Bytes, peer: &str, timeout: Option<Duration>) -> Result<Bytes, Refusal> {
+    pub async fn request(
+        &self,
+        name: &str,
+        body: Bytes,
+        peer: &str,
+        timeout: Option<Duration>,
+    ) -> Result<Bytes, Refusal> {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.requests.lock().insert(id, reply);
@@ -159,15 +165,23 @@ impl Events {
             name: name.into(),
             body,
             text: peer.into(),
-            number: timeout.map_or(-1, |left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX)),
+            number: timeout.map_or(-1, |left| {
+                i64::try_from(left.as_millis()).unwrap_or(i64::MAX)
+            }),
         });
         if !pushed {
-            return Err(refusal(UNAVAILABLE, "the broker takes no more admin requests now"));
+            return Err(refusal(
+                UNAVAILABLE,
+                "the broker takes no more admin requests now",
+            ));
         }
         match tokio::time::timeout(timeout.unwrap_or(REQUEST_TIMEOUT), answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(refusal(UNAVAILABLE, "the broker is stopping")),
-            Err(_) => Err(refusal(DEADLINE_EXCEEDED, "the control plane did not answer in time")),
+            Err(_) => Err(refusal(
+                DEADLINE_EXCEEDED,
+                "the control plane did not answer in time",
+            )),
         }
     }
 
@@ -186,7 +200,10 @@ impl Events {
 }
 
 fn refusal(code: i32, message: &str) -> Refusal {
-    Refusal { code, message: message.into() }
+    Refusal {
+        code,
+        message: message.into(),
+    }
 }
 
 #[cfg(test)]
@@ -194,7 +211,14 @@ mod tests {
     use super::*;
 
     fn event(kind: &'static str, id: u64) -> Event {
-        Event { kind, id, name: String::new(), body: Bytes::new(), text: String::new(), number: 0 }
+        Event {
+            kind,
+            id,
+            name: String::new(),
+            body: Bytes::new(),
+            text: String::new(),
+            number: 0,
+        }
     }
 
     #[test]
@@ -213,7 +237,10 @@ mod tests {
     fn the_eventfd_is_readable_exactly_while_events_wait() {
         let events = Events::new(10).unwrap();
         let readable = || {
-            let mut fds = [rustix::event::PollFd::new(&events.wake, rustix::event::PollFlags::IN)];
+            let mut fds = [rustix::event::PollFd::new(
+                &events.wake,
+                rustix::event::PollFlags::IN,
+            )];
             rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
         };
         assert!(!readable());
@@ -231,7 +258,11 @@ mod tests {
         let events = std::sync::Arc::new(Events::new(10).unwrap());
         let asking = {
             let events = events.clone();
-            tokio::spawn(async move { events.request("x/Y", Bytes::from_static(b"in"), "peer", None).await })
+            tokio::spawn(async move {
+                events
+                    .request("x/Y", Bytes::from_static(b"in"), "peer", None)
+                    .await
+            })
         };
         let asked = loop {
             if let Some(event) = events.poll(1).pop() {
@@ -239,7 +270,10 @@ mod tests {
             }
             tokio::task::yield_now().await;
         };
-        assert_eq!((asked.name.as_str(), &asked.body[..], asked.number), ("x/Y", &b"in"[..], -1));
+        assert_eq!(
+            (asked.name.as_str(), &asked.body[..], asked.number),
+            ("x/Y", &b"in"[..], -1)
+        );
         events.respond(asked.id, Ok(Bytes::from_static(b"out")));
         assert_eq!(asking.await.unwrap().unwrap(), "out");
         events.respond(asked.id, Ok(Bytes::new()));
@@ -248,7 +282,9 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_nobody_answers_ends_with_its_deadline() {
         let events = Events::new(10).unwrap();
-        let outcome = events.request("x/Y", Bytes::new(), "peer", Some(Duration::from_millis(10))).await;
+        let outcome = events
+            .request("x/Y", Bytes::new(), "peer", Some(Duration::from_millis(10)))
+            .await;
         assert_eq!(outcome.unwrap_err().code, DEADLINE_EXCEEDED);
         assert!(events.requests.lock().is_empty());
     }

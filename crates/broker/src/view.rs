@@ -64,6 +64,8 @@ impl View {
 impl StreamView {
     /// A partition by number; negative numbers are none.
     pub fn partition(&self, number: i32) -> Option<&PartitionView> {
-        usize::try_from(number).ok().and_then(|n| self.partitions.get(n))
+        usize::try_from(number)
+            .ok()
+            .and_then(|n| self.partitions.get(n))
     }
 }

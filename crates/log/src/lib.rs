@@ -28,6 +28,7 @@ mod retention;
 mod scan;
 mod segment;
 mod shared;
+mod watermark;
 mod worker;
 
 pub use coordinator::{Coordinator, SyncStatistics};
@@ -37,3 +38,4 @@ pub use log::{Appended, Committed, Log, SequenceError};
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use reader::{LogReader, ReadMode};
 pub use recover::Recovery;
+pub use watermark::HighWatermark;

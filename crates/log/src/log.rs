@@ -11,7 +11,7 @@ use crate::producers::Producers;
 use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
 use crate::worker::Door;
-use crate::{Coordinator, Durability, Error, LogOptions, LogReader};
+use crate::{Coordinator, Durability, Error, HighWatermark, LogOptions, LogReader};
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -224,6 +224,11 @@ impl Log {
     /// Moves the high watermark (exclusive; never back, never past the log end) and shows it to readers.
     pub fn set_high_watermark(&self, offset: u64) {
         self.shared.raise_high_watermark(offset);
+    }
+
+    /// A handle that moves the high watermark from another thread.
+    pub fn high_watermark_handle(&self) -> HighWatermark {
+        HighWatermark::new(Arc::clone(&self.shared))
     }
 
     /// A reader's handle.

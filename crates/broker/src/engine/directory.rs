@@ -42,11 +42,18 @@ impl DataDirectory {
         let unusable = |error: io::Error| unusable(path, &error);
         fs::create_dir_all(path.join("partitions")).map_err(unusable)?;
         let lock = lock(path)?;
-        let directory = Self { path: path.to_owned(), _lock: lock };
+        let directory = Self {
+            path: path.to_owned(),
+            _lock: lock,
+        };
         match fs::read(path.join(MANIFEST)) {
             Ok(bytes) => directory.check(&bytes, cluster_id, broker_id)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let manifest = Manifest { format: FORMAT, cluster_id: cluster_id.into(), broker_id: broker_id.into() };
+                let manifest = Manifest {
+                    format: FORMAT,
+                    cluster_id: cluster_id.into(),
+                    broker_id: broker_id.into(),
+                };
                 directory.write(&manifest).map_err(unusable)?;
             }
             Err(error) => return Err(unusable(error)),
@@ -66,19 +73,39 @@ impl DataDirectory {
 
     fn check(&self, bytes: &[u8], cluster_id: &str, broker_id: &str) -> Result<(), DirectoryError> {
         let path = self.path.display();
-        let format = serde_json::from_slice::<serde_json::Value>(bytes).ok().and_then(|json| json.get("format")?.as_u64());
+        let format = serde_json::from_slice::<serde_json::Value>(bytes)
+            .ok()
+            .and_then(|json| json.get("format")?.as_u64());
         if let Some(newer) = format.filter(|format| *format > FORMAT) {
-            let text = format!("{path} has format {newer}, this version knows up to {FORMAT}: run the newer version on it");
-            return Err(DirectoryError { code: "data_directory_newer", text });
+            let text = format!(
+                "{path} has format {newer}, this version knows up to {FORMAT}: run the newer version on it"
+            );
+            return Err(DirectoryError {
+                code: "data_directory_newer",
+                text,
+            });
         }
         let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else {
-            let text = format!("{path}/{MANIFEST} is not readable: restore it from a backup of the directory");
-            return Err(DirectoryError { code: "data_directory_unusable", text });
+            let text = format!(
+                "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
+            );
+            return Err(DirectoryError {
+                code: "data_directory_unusable",
+                text,
+            });
         };
-        for (what, owner, ours) in [("cluster", &manifest.cluster_id, cluster_id), ("broker", &manifest.broker_id, broker_id)] {
+        for (what, owner, ours) in [
+            ("cluster", &manifest.cluster_id, cluster_id),
+            ("broker", &manifest.broker_id, broker_id),
+        ] {
             if owner != ours {
-                let text = format!("{path} belongs to {what} {owner:?}, this is {what} {ours:?}: use another directory or that id");
-                return Err(DirectoryError { code: "data_directory_foreign", text });
+                let text = format!(
+                    "{path} belongs to {what} {owner:?}, this is {what} {ours:?}: use another directory or that id"
+                );
+                return Err(DirectoryError {
+                    code: "data_directory_foreign",
+                    text,
+                });
             }
         }
         Ok(())
@@ -97,7 +124,13 @@ impl DataDirectory {
 fn lock(path: &Path) -> Result<File, DirectoryError> {
     let unusable = |error: io::Error| unusable(path, &error);
     let name = path.join(LOCK);
-    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&name).map_err(unusable)?;
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&name)
+        .map_err(unusable)?;
     if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
         if error != rustix::io::Errno::WOULDBLOCK {
             return Err(unusable(error.into()));
@@ -105,16 +138,30 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
         let mut owner = String::new();
         let _ = file.read_to_string(&mut owner);
         let owner = owner.trim();
-        let text = format!("{} is used by another broker (process {owner}): stop it or use another directory", path.display());
-        return Err(DirectoryError { code: "data_directory_locked", text });
+        let text = format!(
+            "{} is used by another broker (process {owner}): stop it or use another directory",
+            path.display()
+        );
+        return Err(DirectoryError {
+            code: "data_directory_locked",
+            text,
+        });
     }
-    file.set_len(0).and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes())).map_err(unusable)?;
+    file.set_len(0)
+        .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
+        .map_err(unusable)?;
     Ok(file)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> DirectoryError {
-    let text = format!("{} cannot be used as a data directory: {error}", path.display());
-    DirectoryError { code: "data_directory_unusable", text }
+    let text = format!(
+        "{} cannot be used as a data directory: {error}",
+        path.display()
+    );
+    DirectoryError {
+        code: "data_directory_unusable",
+        text,
+    }
 }
 
 #[cfg(test)]
@@ -129,8 +176,18 @@ mod tests {
         assert_eq!(second.code, "data_directory_locked");
         assert!(second.text.contains(&std::process::id().to_string()));
         drop(first);
-        assert_eq!(DataDirectory::open(folder.path(), "c", "other").unwrap_err().code, "data_directory_foreign");
-        assert_eq!(DataDirectory::open(folder.path(), "other", "b").unwrap_err().code, "data_directory_foreign");
+        assert_eq!(
+            DataDirectory::open(folder.path(), "c", "other")
+                .unwrap_err()
+                .code,
+            "data_directory_foreign"
+        );
+        assert_eq!(
+            DataDirectory::open(folder.path(), "other", "b")
+                .unwrap_err()
+                .code,
+            "data_directory_foreign"
+        );
         DataDirectory::open(folder.path(), "c", "b").unwrap();
     }
 
@@ -138,11 +195,30 @@ mod tests {
     fn an_unknown_format_and_a_broken_manifest_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
-        fs::write(folder.path().join(MANIFEST), r#"{"format": 2, "news": true}"#).unwrap();
-        assert_eq!(DataDirectory::open(folder.path(), "c", "b").unwrap_err().code, "data_directory_newer");
+        fs::write(
+            folder.path().join(MANIFEST),
+            r#"{"format": 2, "news": true}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            DataDirectory::open(folder.path(), "c", "b")
+                .unwrap_err()
+                .code,
+            "data_directory_newer"
+        );
         fs::write(folder.path().join(MANIFEST), "garbage").unwrap();
-        assert_eq!(DataDirectory::open(folder.path(), "c", "b").unwrap_err().code, "data_directory_unusable");
+        assert_eq!(
+            DataDirectory::open(folder.path(), "c", "b")
+                .unwrap_err()
+                .code,
+            "data_directory_unusable"
+        );
         fs::write(folder.path().join("file"), "").unwrap();
-        assert_eq!(DataDirectory::open(&folder.path().join("file"), "c", "b").unwrap_err().code, "data_directory_unusable");
+        assert_eq!(
+            DataDirectory::open(&folder.path().join("file"), "c", "b")
+                .unwrap_err()
+                .code,
+            "data_directory_unusable"
+        );
     }
 }

@@ -45,12 +45,18 @@ pub struct EngineError {
 
 impl EngineError {
     fn new(code: &'static str, text: impl Into<String>) -> Self {
-        Self { code, text: text.into() }
+        Self {
+            code,
+            text: text.into(),
+        }
     }
 }
 impl From<DirectoryError> for EngineError {
     fn from(error: DirectoryError) -> Self {
-        Self { code: error.code, text: error.text }
+        Self {
+            code: error.code,
+            text: error.text,
+        }
     }
 }
 impl From<MetadataError> for EngineError {
@@ -60,7 +66,10 @@ impl From<MetadataError> for EngineError {
             MetadataError::Log(bascule_log::Error::Full { .. }) => "disk_full",
             _ => "storage_failed",
         };
-        Self { code, text: error.to_string() }
+        Self {
+            code,
+            text: error.to_string(),
+        }
     }
 }
 
@@ -87,8 +96,14 @@ impl Engine {
     /// # Errors
     /// `data_directory_…`; `internal` when the system gives no threads or descriptors.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
-        let internal = |error: std::io::Error| EngineError::new("internal", format!("cannot start the runtime: {error}"));
-        let directory = DataDirectory::open(&settings.data_dir, &settings.cluster_id, &settings.broker_id)?;
+        let internal = |error: std::io::Error| {
+            EngineError::new("internal", format!("cannot start the runtime: {error}"))
+        };
+        let directory = DataDirectory::open(
+            &settings.data_dir,
+            &settings.cluster_id,
+            &settings.broker_id,
+        )?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(settings.runtime_threads.max(1))
             .thread_name("bascule-io")
@@ -112,7 +127,10 @@ impl Engine {
             shared,
             directory,
             coordinator: Coordinator::start(),
-            state: Mutex::new(State { runtime: Some(Arc::new(runtime)), ..State::default() }),
+            state: Mutex::new(State {
+                runtime: Some(Arc::new(runtime)),
+                ..State::default()
+            }),
         };
         engine.sweep(0);
         Ok(engine)
@@ -124,14 +142,20 @@ impl Engine {
     }
 
     fn runtime(&self) -> Result<Arc<Runtime>, EngineError> {
-        self.state.lock().runtime.clone().ok_or_else(|| EngineError::new("closed", "the engine is closed"))
+        self.state
+            .lock()
+            .runtime
+            .clone()
+            .ok_or_else(|| EngineError::new("closed", "the engine is closed"))
     }
 
     fn sweep(&self, grace_ms: u64) {
         let grace = i64::try_from(grace_ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX);
         if let Err(error) = Log::sweep_deleted(&self.directory.partitions(), grace, now_ns()) {
             let text = format!("files of deleted partitions could not be removed: {error}");
-            self.shared.events.log(30, "storage", text, serde_json::json!({}));
+            self.shared
+                .events
+                .log(30, "storage", text, serde_json::json!({}));
         }
     }
 
@@ -169,7 +193,8 @@ impl Engine {
     /// `metadata_damaged`, `disk_full`, `storage_failed`, `closed`.
     pub fn metadata_open(&self) -> Result<(u64, Vec<u8>), EngineError> {
         self.runtime()?;
-        let (log, index, state) = MetadataLog::open(&self.shared, self.directory.path(), &self.coordinator)?;
+        let (log, index, state) =
+            MetadataLog::open(&self.shared, self.directory.path(), &self.coordinator)?;
         self.state.lock().metadata = Some(Arc::new(log));
         Ok((index, state))
     }
@@ -212,7 +237,10 @@ impl Engine {
     ///
     /// # Errors
     /// `closed`.
-    pub fn open(&self, specs: Vec<PartitionSpec>) -> Result<Vec<(u64, &'static str, String)>, EngineError> {
+    pub fn open(
+        &self,
+        specs: Vec<PartitionSpec>,
+    ) -> Result<Vec<(u64, &'static str, String)>, EngineError> {
         let runtime = self.runtime()?;
         let work = Mutex::new(specs.into_iter());
         let failures = Mutex::new(Vec::new());
@@ -239,12 +267,20 @@ impl Engine {
             partition.configure(spec);
             return Ok(());
         }
-        let path = self.directory.partitions().join(spec.incarnation.to_string());
+        let path = self
+            .directory
+            .partitions()
+            .join(spec.incarnation.to_string());
         let (partition, recovery) = Partition::open(&self.shared, spec, &path, &self.coordinator)?;
-        if let Some(recovery) = recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty()) {
+        if let Some(recovery) =
+            recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty())
+        {
             partition.report_recovery(&recovery);
         }
-        self.state.lock().partitions.insert(partition.identity().incarnation, partition);
+        self.state
+            .lock()
+            .partitions
+            .insert(partition.identity().incarnation, partition);
         Ok(())
     }
 
@@ -254,7 +290,10 @@ impl Engine {
     /// `closed`.
     pub fn lead(&self, partitions: &[(u64, u64)]) -> Result<(), EngineError> {
         let runtime = self.runtime()?;
-        let led: Vec<_> = partitions.iter().filter_map(|(id, epoch)| Some((self.partition(*id)?, *epoch))).collect();
+        let led: Vec<_> = partitions
+            .iter()
+            .filter_map(|(id, epoch)| Some((self.partition(*id)?, *epoch)))
+            .collect();
         runtime.block_on(async {
             for (partition, epoch) in led {
                 partition.lead(epoch);
@@ -276,7 +315,10 @@ impl Engine {
         let runtime = self.runtime()?;
         let ended: Vec<_> = {
             let mut state = self.state.lock();
-            incarnations.iter().filter_map(|id| state.partitions.remove(id)).collect()
+            incarnations
+                .iter()
+                .filter_map(|id| state.partitions.remove(id))
+                .collect()
         };
         runtime.block_on(self.close_all(&ended, reason));
         if reason == EndReason::Deleted {
@@ -289,7 +331,8 @@ impl Engine {
         for partition in partitions {
             self.shared.nats.unlead(partition.identity().incarnation);
         }
-        futures_util::future::join_all(partitions.iter().map(|partition| partition.close(reason))).await;
+        futures_util::future::join_all(partitions.iter().map(|partition| partition.close(reason)))
+            .await;
     }
 
     /// Applies changes to the view and swaps it whole.
@@ -312,7 +355,10 @@ impl Engine {
         }
         for stream in changes.streams {
             let stream = stream.view(&state.partitions);
-            view.namespaces.entry(stream.namespace.clone()).or_default().insert(stream.name.clone(), Arc::new(stream));
+            view.namespaces
+                .entry(stream.namespace.clone())
+                .or_default()
+                .insert(stream.name.clone(), Arc::new(stream));
         }
         self.shared.view.store(Arc::new(view));
         Ok(())
@@ -321,7 +367,10 @@ impl Engine {
     /// Status of those that are open, in the order asked.
     pub fn status(&self, incarnations: &[u64]) -> Vec<(u64, PartitionStatus)> {
         let state = self.state.lock();
-        incarnations.iter().filter_map(|id| Some((*id, state.partitions.get(id)?.status()))).collect()
+        incarnations
+            .iter()
+            .filter_map(|id| Some((*id, state.partitions.get(id)?.status())))
+            .collect()
     }
 
     /// Counters and gauges as JSON.
@@ -331,7 +380,10 @@ impl Engine {
         let free = self.shared.inflight.available_permits();
         if let Some(values) = values.as_object_mut() {
             values.insert("events_dropped".into(), self.shared.events.dropped().into());
-            values.insert("inflight_bytes".into(), (self.shared.limits.inflight_bytes.saturating_sub(free)).into());
+            values.insert(
+                "inflight_bytes".into(),
+                (self.shared.limits.inflight_bytes.saturating_sub(free)).into(),
+            );
             values.insert("sync_rounds".into(), sync.rounds.into());
             values.insert("sync_files".into(), sync.files.into());
             values.insert("sync_nanos".into(), sync.nanos.into());
@@ -345,7 +397,12 @@ impl Engine {
     pub fn close(&self, drain: Duration) {
         let (runtime, partitions, metadata, serving) = {
             let mut state = self.state.lock();
-            let State { runtime, partitions, metadata, serving } = std::mem::take(&mut *state);
+            let State {
+                runtime,
+                partitions,
+                metadata,
+                serving,
+            } = std::mem::take(&mut *state);
             (runtime, partitions, metadata, serving)
         };
         let Some(runtime) = runtime else { return };
@@ -362,11 +419,15 @@ impl Engine {
             self.close_all(&partitions, EndReason::Closed).await;
             self.shared.nats.close().await;
             if let Some(serving) = serving {
-                serving.finish(end.saturating_duration_since(Instant::now())).await;
+                serving
+                    .finish(end.saturating_duration_since(Instant::now()))
+                    .await;
             }
         });
         if let Some(Err(error)) = metadata.map(|metadata| metadata.close()) {
-            self.shared.events.log(40, "metadata", error.to_string(), serde_json::json!({}));
+            self.shared
+                .events
+                .log(40, "metadata", error.to_string(), serde_json::json!({}));
         }
         if let Some(runtime) = Arc::into_inner(runtime) {
             runtime.shutdown_timeout(Duration::from_secs(1));

@@ -45,9 +45,16 @@ impl Serving {
 }
 
 /// Binds and serves; returns the bound port. Call inside the runtime.
-pub(super) fn serve(shared: &SharedRef, host: &str, port: u16) -> Result<(Serving, u16), EngineError> {
+pub(super) fn serve(
+    shared: &SharedRef,
+    host: &str,
+    port: u16,
+) -> Result<(Serving, u16), EngineError> {
     let listener = bind(host, port)?;
-    let bound = listener.local_addr().map_err(|error| refused(host, port, &error))?.port();
+    let bound = listener
+        .local_addr()
+        .map_err(|error| refused(host, port, &error))?
+        .port();
     let listener = TcpListener::from_std(listener).map_err(|error| refused(host, port, &error))?;
     let places = Arc::new(Semaphore::new(shared.limits.connections));
     let incoming = TcpListenerStream::new(listener).filter_map(move |accepted| {
@@ -56,7 +63,10 @@ pub(super) fn serve(shared: &SharedRef, host: &str, port: u16) -> Result<(Servin
         async move {
             let (stream, place) = (accepted.ok()?, place?);
             stream.set_nodelay(true).ok()?;
-            Some(Ok::<_, std::io::Error>(Connection { stream, _place: place }))
+            Some(Ok::<_, std::io::Error>(Connection {
+                stream,
+                _place: place,
+            }))
         }
     });
     let router = Server::builder()
@@ -73,27 +83,50 @@ pub(super) fn serve(shared: &SharedRef, host: &str, port: u16) -> Result<(Servin
         let shutdown = async {
             let _ = stopped.await;
         };
-        if let Err(error) = router.serve_with_incoming_shutdown(incoming, shutdown).await {
-            events.events.log(40, "grpc", format!("the server ended: {error}"), serde_json::json!({}));
+        if let Err(error) = router
+            .serve_with_incoming_shutdown(incoming, shutdown)
+            .await
+        {
+            events.events.log(
+                40,
+                "grpc",
+                format!("the server ended: {error}"),
+                serde_json::json!({}),
+            );
         }
     });
-    Ok((Serving { stop: Some(stop), task }, bound))
+    Ok((
+        Serving {
+            stop: Some(stop),
+            task,
+        },
+        bound,
+    ))
 }
 
 fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
-    let addresses: Vec<SocketAddr> =
-        (host, port).to_socket_addrs().map_err(|error| refused(host, port, &error))?.collect();
-    let listener = StdListener::bind(&addresses[..]).map_err(|error| refused(host, port, &error))?;
-    listener.set_nonblocking(true).map_err(|error| refused(host, port, &error))?;
+    let addresses: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| refused(host, port, &error))?
+        .collect();
+    let listener =
+        StdListener::bind(&addresses[..]).map_err(|error| refused(host, port, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| refused(host, port, &error))?;
     Ok(listener)
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
     if error.kind() == std::io::ErrorKind::AddrInUse {
-        let text = format!("{host}:{port} is in use: stop what listens there or choose another port");
+        let text =
+            format!("{host}:{port} is in use: stop what listens there or choose another port");
         return EngineError::new("address_in_use", text);
     }
-    EngineError::new("address_unusable", format!("cannot listen on {host}:{port}: {error}"))
+    EngineError::new(
+        "address_unusable",
+        format!("cannot listen on {host}:{port}: {error}"),
+    )
 }
 
 /// A connection that holds its place.
@@ -109,12 +142,20 @@ impl Connected for Connection {
     }
 }
 impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
     fn poll_write_vectored(

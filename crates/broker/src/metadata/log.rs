@@ -14,7 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The metadata log is not a stream: its identity is fixed.
-const IDENTITY: Identity = Identity { incarnation: 1, partition: 0 };
+const IDENTITY: Identity = Identity {
+    incarnation: 1,
+    partition: 0,
+};
 const SEGMENT_BYTES: u64 = 8 << 20;
 const PREALLOCATE_BYTES: u64 = 1 << 20;
 /// Leader epoch of a log with one voter.
@@ -66,17 +69,27 @@ impl MetadataLog {
     ///
     /// # Errors
     /// [`MetadataError`]; nothing was queued or only a prefix.
-    pub fn open(shared: &SharedRef, data: &Path, coordinator: &Arc<Coordinator>) -> Result<(Self, u64, Vec<u8>), MetadataError> {
+    pub fn open(
+        shared: &SharedRef,
+        data: &Path,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
         std::fs::create_dir_all(&directory)?;
         let (index, state) = snapshot::newest(&directory)?.unwrap_or_default();
-        let options =
-            LogOptions { segment_bytes: SEGMENT_BYTES, preallocate_bytes: PREALLOCATE_BYTES, ..LogOptions::default() };
+        let options = LogOptions {
+            segment_bytes: SEGMENT_BYTES,
+            preallocate_bytes: PREALLOCATE_BYTES,
+            ..LogOptions::default()
+        };
         let path = directory.join("log");
         let log = if path.exists() {
             let (log, recovery) = Log::open(&path, IDENTITY, options, coordinator)?;
             if let Some((start, end)) = recovery.damaged.first() {
-                return Err(MetadataError::Damaged(format!("entries {} to {end} are damaged on disk", start + 1)));
+                return Err(MetadataError::Damaged(format!(
+                    "entries {} to {end} are damaged on disk",
+                    start + 1
+                )));
             }
             log
         } else {
@@ -99,21 +112,36 @@ impl MetadataLog {
         let damaged = |text: String| MetadataError::Damaged(text);
         let (start, end) = (self.reader.log_start(), self.reader.log_end());
         if start > snapshot_index || end < snapshot_index {
-            return Err(damaged(format!("it holds entries {} to {end}, the snapshot ends at {snapshot_index}", start + 1)));
+            return Err(damaged(format!(
+                "it holds entries {} to {end}, the snapshot ends at {snapshot_index}",
+                start + 1
+            )));
         }
         let (mut cursor, mut next) = (self.reader.cursor(snapshot_index), snapshot_index);
         while next < end {
-            let read = cursor.next(end, READ_BYTES, ReadMode::Blocking).map_err(|error| damaged(error.to_string()))?;
+            let read = cursor
+                .next(end, READ_BYTES, ReadMode::Blocking)
+                .map_err(|error| damaged(error.to_string()))?;
             let Some(bytes) = read else { break };
             for batch in Batches::new(bytes) {
-                let batch = batch.and_then(|bytes| Batch::read(&bytes)).map_err(|error| damaged(error.to_string()))?;
+                let batch = batch
+                    .and_then(|bytes| Batch::read(&bytes))
+                    .map_err(|error| damaged(error.to_string()))?;
                 for i in batch.seek(next)..batch.len() {
                     next = batch.offset(i) + 1;
-                    self.shared.events.push(committed(next, Bytes::copy_from_slice(batch.value(i).unwrap_or_default()), 0));
+                    self.shared.events.push(committed(
+                        next,
+                        Bytes::copy_from_slice(batch.value(i).unwrap_or_default()),
+                        0,
+                    ));
                 }
             }
         }
-        if next == end { Ok(()) } else { Err(damaged(format!("entry {} is missing", next + 1))) }
+        if next == end {
+            Ok(())
+        } else {
+            Err(damaged(format!("entry {} is missing", next + 1)))
+        }
     }
 
     /// Appends entries; each comes back as a `committed` or a `failed` event. Never blocks on the disk. Call inside the runtime.
@@ -122,10 +150,19 @@ impl MetadataLog {
         let mut outstanding = self.outstanding.lock();
         for proposal in proposals {
             if proposal.bytes.len() > ENTRY_BYTES {
-                let text = format!("an entry of {} bytes is over the limit of {ENTRY_BYTES}", proposal.bytes.len());
-                self.shared.events.push(failed(proposal.id, "invalid_argument", text));
+                let text = format!(
+                    "an entry of {} bytes is over the limit of {ENTRY_BYTES}",
+                    proposal.bytes.len()
+                );
+                self.shared
+                    .events
+                    .push(failed(proposal.id, "invalid_argument", text));
             } else if outstanding.len() >= OUTSTANDING {
-                self.shared.events.push(failed(proposal.id, "busy", "too many metadata operations wait".into()));
+                self.shared.events.push(failed(
+                    proposal.id,
+                    "busy",
+                    "too many metadata operations wait".into(),
+                ));
             } else {
                 outstanding.insert(proposal.id);
                 accepted.push(proposal);
@@ -133,7 +170,10 @@ impl MetadataLog {
         }
         drop(outstanding);
         if !accepted.is_empty() {
-            self.expire_later(accepted.iter().map(|proposal| proposal.id).collect(), timeout);
+            self.expire_later(
+                accepted.iter().map(|proposal| proposal.id).collect(),
+                timeout,
+            );
             self.append(accepted);
         }
     }
@@ -147,20 +187,30 @@ impl MetadataLog {
         if let Err(error) = append_entries(log, &proposals) {
             return self.fail(&proposals, "storage_failed", &error);
         }
-        let (shared, outstanding, mark) = (self.shared.clone(), self.outstanding.clone(), log.high_watermark_handle());
+        let (shared, outstanding, mark) = (
+            self.shared.clone(),
+            self.outstanding.clone(),
+            log.high_watermark_handle(),
+        );
         log.commit(Box::new(move |outcome| match outcome {
             Ok(end) => {
                 mark.raise(end);
                 let mut outstanding = outstanding.lock();
                 for (index, proposal) in (first_index..).zip(proposals) {
                     outstanding.remove(&proposal.id);
-                    shared.events.push(committed(index, proposal.bytes, proposal.id));
+                    shared
+                        .events
+                        .push(committed(index, proposal.bytes, proposal.id));
                 }
             }
             Err(error) => {
                 for proposal in proposals {
                     if outstanding.lock().remove(&proposal.id) {
-                        shared.events.push(failed(proposal.id, "storage_failed", error.to_string()));
+                        shared.events.push(failed(
+                            proposal.id,
+                            "storage_failed",
+                            error.to_string(),
+                        ));
                     }
                 }
             }
@@ -170,7 +220,9 @@ impl MetadataLog {
     fn fail(&self, proposals: &[Proposal], code: &str, text: &str) {
         for proposal in proposals {
             if self.outstanding.lock().remove(&proposal.id) {
-                self.shared.events.push(failed(proposal.id, code, text.into()));
+                self.shared
+                    .events
+                    .push(failed(proposal.id, code, text.into()));
             }
         }
     }
@@ -181,7 +233,9 @@ impl MetadataLog {
             tokio::time::sleep(timeout).await;
             for id in ids {
                 if outstanding.lock().remove(&id) {
-                    let text = "the metadata operation did not finish in time; its outcome is unknown".to_owned();
+                    let text =
+                        "the metadata operation did not finish in time; its outcome is unknown"
+                            .to_owned();
                     shared.events.push(failed(id, "metadata_timeout", text));
                 }
             }
@@ -208,10 +262,15 @@ impl MetadataLog {
     pub fn save_snapshot(&self, index: u64, state: &[u8]) -> Result<(), MetadataError> {
         if index > self.reader.high_watermark() {
             let end = self.reader.high_watermark();
-            return Err(MetadataError::Damaged(format!("a snapshot at {index} is beyond the last entry {end}")));
+            return Err(MetadataError::Damaged(format!(
+                "a snapshot at {index} is beyond the last entry {end}"
+            )));
         }
         let older = snapshot::save(&self.directory, index, state)?;
-        let retention = Retention { messages: (self.reader.log_end() - older).max(1), ..Retention::default() };
+        let retention = Retention {
+            messages: (self.reader.log_end() - older).max(1),
+            ..Retention::default()
+        };
         if let Some(log) = self.log.lock().as_mut() {
             log.maintain(&retention, now_ns())?;
             log.checkpoint()?;
@@ -235,7 +294,11 @@ fn append_entries(log: &mut Log, proposals: &[Proposal]) -> Result<(), String> {
     let now = now_ns();
     let mut builder = BatchBuilder::new(BatchLimits::default());
     for proposal in proposals {
-        let record = RecordRef { timestamp: now, value: Some(&proposal.bytes), ..RecordRef::default() };
+        let record = RecordRef {
+            timestamp: now,
+            value: Some(&proposal.bytes),
+            ..RecordRef::default()
+        };
         if builder.push(&record).is_err() {
             seal(log, &mut builder, now)?;
             builder.push(&record).map_err(|error| error.to_string())?;
@@ -246,15 +309,32 @@ fn append_entries(log: &mut Log, proposals: &[Proposal]) -> Result<(), String> {
 
 fn seal(log: &mut Log, builder: &mut BatchBuilder, now: i64) -> Result<(), String> {
     match builder.seal(Codec::None, None, None) {
-        Some(batch) => log.append(batch, EPOCH, now).map(|_| ()).map_err(|error| error.to_string()),
+        Some(batch) => log
+            .append(batch, EPOCH, now)
+            .map(|_| ())
+            .map_err(|error| error.to_string()),
         None => Ok(()),
     }
 }
 
 fn committed(index: u64, body: Bytes, proposal: u64) -> Event {
-    Event { kind: "committed", id: index, name: String::new(), body, text: String::new(), number: proposal as i64 }
+    Event {
+        kind: "committed",
+        id: index,
+        name: String::new(),
+        body,
+        text: String::new(),
+        number: proposal as i64,
+    }
 }
 
 fn failed(proposal: u64, code: &str, text: String) -> Event {
-    Event { kind: "failed", id: proposal, name: code.into(), body: Bytes::new(), text, number: 0 }
+    Event {
+        kind: "failed",
+        id: proposal,
+        name: code.into(),
+        body: Bytes::new(),
+        text,
+        number: 0,
+    }
 }

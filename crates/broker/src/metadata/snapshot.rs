@@ -35,7 +35,10 @@ pub(super) fn newest(directory: &Path) -> io::Result<Option<(u64, Vec<u8>)>> {
     }
     match files.last() {
         None => Ok(None),
-        Some((_, path)) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("no snapshot is readable, not {}", path.display()))),
+        Some((_, path)) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("no snapshot is readable, not {}", path.display()),
+        )),
     }
 }
 
@@ -55,15 +58,25 @@ pub(super) fn save(directory: &Path, index: u64, state: &[u8]) -> io::Result<u64
     for (_, path) in files.iter().rev().skip(KEPT) {
         fs::remove_file(path)?;
     }
-    Ok(files.len().checked_sub(KEPT).and_then(|i| files.get(i)).map_or(0, |(index, _)| *index))
+    Ok(files
+        .len()
+        .checked_sub(KEPT)
+        .and_then(|i| files.get(i))
+        .map_or(0, |(index, _)| *index))
 }
 
 fn list(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if let Some(index) = name.strip_prefix(PREFIX).and_then(|digits| digits.parse().ok()) {
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        if let Some(index) = name
+            .strip_prefix(PREFIX)
+            .and_then(|digits| digits.parse().ok())
+        {
             files.push((index, path));
         }
     }

@@ -13,7 +13,10 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub fn new(done: Done, room: Room) -> Self {
-        Self { done: Some(done), _room: room }
+        Self {
+            done: Some(done),
+            _room: room,
+        }
     }
 
     pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
@@ -66,7 +69,11 @@ impl InFlight {
 }
 
 /// Answers a group once the log said how its sync went. Runs on the committer's thread.
-pub(super) fn settle(partition: &Partition, outcome: Result<u64, Arc<Error>>, group: Vec<InFlight>) {
+pub(super) fn settle(
+    partition: &Partition,
+    outcome: Result<u64, Arc<Error>>,
+    group: Vec<InFlight>,
+) {
     match outcome {
         Ok(durable_end) => {
             partition.raise_high_watermark(durable_end);
@@ -78,7 +85,9 @@ pub(super) fn settle(partition: &Partition, outcome: Result<u64, Arc<Error>>, gr
         Err(error) => {
             partition.fail(&error.to_string());
             for append in group {
-                append.waiting.answer(Err(AppendError::Storage(error.to_string())));
+                append
+                    .waiting
+                    .answer(Err(AppendError::Storage(error.to_string())));
             }
         }
     }
@@ -86,5 +95,7 @@ pub(super) fn settle(partition: &Partition, outcome: Result<u64, Arc<Error>>, gr
 
 /// Nanoseconds since 1970.
 pub(crate) fn now_ns() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as i64)
 }

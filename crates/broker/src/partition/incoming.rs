@@ -45,7 +45,9 @@ pub struct Append {
 }
 impl std::fmt::Debug for Append {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Append").field("payload", &self.payload).finish_non_exhaustive()
+        f.debug_struct("Append")
+            .field("payload", &self.payload)
+            .finish_non_exhaustive()
     }
 }
 

@@ -10,11 +10,11 @@ mod incoming;
 mod queue;
 mod spec;
 mod task;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use commit::now_ns;
-pub use incoming::{Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected};
+pub use incoming::{
+    Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
+};
 pub use spec::PartitionSpec;
 
 use crate::nats::NatsCopy;
@@ -105,10 +105,23 @@ impl Partition {
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
         let (log, recovery) = if directory.exists() {
-            let (log, recovery) = Log::open(directory, spec.log_identity(), spec.log_options(), coordinator)?;
+            let (log, recovery) = Log::open(
+                directory,
+                spec.log_identity(),
+                spec.log_options(),
+                coordinator,
+            )?;
             (log, Some(recovery))
         } else {
-            (Log::create(directory, spec.log_identity(), spec.log_options(), coordinator)?, None)
+            (
+                Log::create(
+                    directory,
+                    spec.log_identity(),
+                    spec.log_options(),
+                    coordinator,
+                )?,
+                None,
+            )
         };
         let reader = log.reader();
         log.set_high_watermark(reader.log_end());
@@ -153,7 +166,8 @@ impl Partition {
     /// # Errors
     /// Returned through `done` only.
     pub async fn append(&self, append: Append) {
-        match self.0.admission.enter(&append).await {
+        let cost = self.0.admission.cost(&append);
+        match self.0.admission.enter(cost).await {
             Ok(room) => self.send(append, room),
             Err(error) => (append.done)(Err(error)),
         }
@@ -244,7 +258,12 @@ impl Partition {
     }
 
     fn ended(&self, reason: EndReason) {
-        let _ = self.0.end.compare_exchange(EndReason::Open as u8, reason as u8, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.0.end.compare_exchange(
+            EndReason::Open as u8,
+            reason as u8,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         self.0.leading.store(false, Ordering::Release);
         self.0.admission.close();
         self.0.committed.lock().take();
@@ -261,14 +280,29 @@ impl Partition {
         }
     }
 
-    fn copy_to_nats(&self, mode: NatsCopy, base: u64, records: &[IncomingRecord], rejected: &[Rejected]) {
+    fn copy_to_nats(
+        &self,
+        mode: NatsCopy,
+        base: u64,
+        records: &[IncomingRecord],
+        rejected: &[Rejected],
+    ) {
         let nats = &self.0.shared.nats;
         if rejected.is_empty() {
             nats.try_copy(self, mode, base, records);
             return;
         }
-        let refused = |index: usize| rejected.binary_search_by_key(&index, |one| one.index as usize).is_ok();
-        let kept: Vec<_> = records.iter().enumerate().filter(|(i, _)| !refused(*i)).map(|(_, record)| record.clone()).collect();
+        let refused = |index: usize| {
+            rejected
+                .binary_search_by_key(&index, |one| one.index as usize)
+                .is_ok()
+        };
+        let kept: Vec<_> = records
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !refused(*i))
+            .map(|(_, record)| record.clone())
+            .collect();
         nats.try_copy(self, mode, base, &kept);
     }
 
@@ -280,7 +314,12 @@ impl Partition {
         );
         self.report("recovered", text);
         for (start, end) in &recovery.damaged {
-            self.report("failed", format!("offsets {start} to {end} (exclusive) are damaged on disk and are not served"));
+            self.report(
+                "failed",
+                format!(
+                    "offsets {start} to {end} (exclusive) are damaged on disk and are not served"
+                ),
+            );
         }
     }
 
@@ -297,8 +336,13 @@ impl Partition {
             kind: "partition",
             id: identity.incarnation,
             name: what.into(),
-            body: serde_json::json!({"namespace": identity.namespace, "stream": identity.stream}).to_string().into(),
-            text: format!("{}/{} of {}: {text}", identity.stream, identity.number, identity.namespace),
+            body: serde_json::json!({"namespace": identity.namespace, "stream": identity.stream})
+                .to_string()
+                .into(),
+            text: format!(
+                "{}/{} of {}: {text}",
+                identity.stream, identity.number, identity.namespace
+            ),
             number: i64::from(identity.number),
         });
     }

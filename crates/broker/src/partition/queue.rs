@@ -28,7 +28,10 @@ pub(super) struct Admission {
 impl Admission {
     /// `broker`: the budget that all partitions share.
     pub fn new(limits: &Limits, broker: Arc<Semaphore>) -> Self {
-        let most = limits.queue_bytes.min(limits.inflight_bytes).min(u32::MAX as usize);
+        let most = limits
+            .queue_bytes
+            .min(limits.inflight_bytes)
+            .min(u32::MAX as usize);
         Self {
             partition: Arc::new(Semaphore::new(limits.queue_bytes)),
             broker,
@@ -37,12 +40,24 @@ impl Admission {
         }
     }
 
-    /// Waits for room. Fair: callers get it in the order they asked.
-    pub async fn enter(&self, append: &Append) -> Result<Room, AppendError> {
-        let cost = self.cost(append);
-        let partition = self.partition.clone().acquire_many_owned(cost).await.map_err(|_| AppendError::Closed)?;
-        let broker = self.broker.clone().acquire_many_owned(cost).await.map_err(|_| AppendError::Closed)?;
-        Ok(Room { _partition: partition, _broker: broker })
+    /// Waits for room of [`Admission::cost`]. Fair: callers get it in the order they asked.
+    pub async fn enter(&self, cost: u32) -> Result<Room, AppendError> {
+        let partition = self
+            .partition
+            .clone()
+            .acquire_many_owned(cost)
+            .await
+            .map_err(|_| AppendError::Closed)?;
+        let broker = self
+            .broker
+            .clone()
+            .acquire_many_owned(cost)
+            .await
+            .map_err(|_| AppendError::Closed)?;
+        Ok(Room {
+            _partition: partition,
+            _broker: broker,
+        })
     }
 
     /// Takes room if there is.
@@ -50,7 +65,10 @@ impl Admission {
         let cost = self.cost(append);
         let partition = self.partition.clone().try_acquire_many_owned(cost).ok()?;
         let broker = self.broker.clone().try_acquire_many_owned(cost).ok()?;
-        Some(Room { _partition: partition, _broker: broker })
+        Some(Room {
+            _partition: partition,
+            _broker: broker,
+        })
     }
 
     /// No append enters any more; those that wait are refused.
@@ -58,13 +76,17 @@ impl Admission {
         self.partition.close();
     }
 
-    /// Never more than the whole budget, so that any single append can enter an idle partition.
-    fn cost(&self, append: &Append) -> u32 {
+    /// What an append occupies. Never more than the whole budget, so that any single append can enter an idle partition.
+    pub fn cost(&self, append: &Append) -> u32 {
         let (bytes, records) = match &append.payload {
             Payload::Sealed(batch) => (batch.batch_bytes(), 1),
-            Payload::Records(records) => {
-                (records.iter().map(|record| record.received_bytes as usize + RECORD_OVERHEAD).sum(), records.len())
-            }
+            Payload::Records(records) => (
+                records
+                    .iter()
+                    .map(|record| record.received_bytes as usize + RECORD_OVERHEAD)
+                    .sum(),
+                records.len(),
+            ),
         };
         let cost = bytes.max(records * self.record_share);
         u32::try_from(cost).unwrap_or(u32::MAX).clamp(1, self.most)

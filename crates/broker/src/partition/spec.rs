@@ -63,7 +63,10 @@ pub enum CodecName {
 impl PartitionSpec {
     /// Which log it is.
     pub fn log_identity(&self) -> Identity {
-        Identity { incarnation: self.incarnation, partition: self.number }
+        Identity {
+            incarnation: self.incarnation,
+            partition: self.number,
+        }
     }
 
     /// How its log is opened.
@@ -100,7 +103,11 @@ impl PartitionSpec {
 
     /// Where batches close.
     pub fn batch_limits(&self) -> BatchLimits {
-        BatchLimits { records: self.batch_records.max(1), bytes: self.batch_bytes.max(1), ..BatchLimits::default() }
+        BatchLimits {
+            records: self.batch_records.max(1),
+            bytes: self.batch_bytes.max(1),
+            ..BatchLimits::default()
+        }
     }
 
     /// How often retention runs.

@@ -1,6 +1,9 @@
 //! The task that owns a log's tail.
 use super::commit::{InFlight, Waiting, now_ns, settle};
-use super::{AppendError, EndReason, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected};
+use super::{
+    AppendError, EndReason, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason,
+    Rejected,
+};
 use crate::nats::NatsCopy;
 use bascule_log::{Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
@@ -34,12 +37,19 @@ pub(super) struct Queued {
 }
 impl std::fmt::Debug for Queued {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Queued").field("payload", &self.payload).finish_non_exhaustive()
+        f.debug_struct("Queued")
+            .field("payload", &self.payload)
+            .finish_non_exhaustive()
     }
 }
 
 /// Starts the task, and one that watches for its panic.
-pub(super) fn spawn(partition: Partition, log: Log, spec: PartitionSpec, inbox: mpsc::UnboundedReceiver<Message>) {
+pub(super) fn spawn(
+    partition: Partition,
+    log: Log,
+    spec: PartitionSpec,
+    inbox: mpsc::UnboundedReceiver<Message>,
+) {
     let watched = partition.clone();
     let writer = Writer {
         builder: BatchBuilder::new(spec.batch_limits()),
@@ -89,7 +99,11 @@ impl Writer {
         let mut next_clean = Instant::now() + self.spec.cleaner_interval();
         let mut next_checkpoint = Instant::now() + CHECKPOINT_INTERVAL;
         loop {
-            let timer = if self.dirty { next_checkpoint.min(next_clean) } else { next_clean };
+            let timer = if self.dirty {
+                next_checkpoint.min(next_clean)
+            } else {
+                next_clean
+            };
             tokio::select! {
                 biased;
                 count = inbox.recv_many(&mut messages, GROUP) => if count == 0 { break },
@@ -155,9 +169,18 @@ impl Writer {
         if let Some(error) = &self.broken {
             return queued.waiting.answer(Err(error.clone()));
         }
-        let _ = inner.first_received.compare_exchange(0, self.timestamp, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = inner.first_received.compare_exchange(
+            0,
+            self.timestamp,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
         inner.last_received.store(self.timestamp, Ordering::Relaxed);
-        let copy = if queued.copy { self.spec.nats_copy } else { NatsCopy::None };
+        let copy = if queued.copy {
+            self.spec.nats_copy
+        } else {
+            NatsCopy::None
+        };
         match queued.payload {
             Payload::Records(records) => self.take_records(records, queued.waiting, copy),
             Payload::Sealed(batch) => self.take_sealed(batch, queued.waiting),
@@ -169,7 +192,10 @@ impl Writer {
         let mut rejected = Vec::new();
         for (index, record) in records.iter().enumerate() {
             if let Err(reason) = self.push(record) {
-                rejected.push(Rejected { index: index as u32, reason });
+                rejected.push(Rejected {
+                    index: index as u32,
+                    reason,
+                });
             }
         }
         let count = (records.len() - rejected.len()) as u32;
@@ -190,13 +216,21 @@ impl Writer {
             return Err(RejectReason::TooLarge);
         }
         let expected = record.expected_offset;
-        if self.spec.concurrency_control && expected != -1 && u64::try_from(expected) != Ok(self.next_offset()) {
+        if self.spec.concurrency_control
+            && expected != -1
+            && u64::try_from(expected) != Ok(self.next_offset())
+        {
             return Err(RejectReason::IncorrectOffset);
         }
         let headers: Vec<HeaderEntry<'_>> = record
             .headers
             .iter()
-            .map(|(key, value)| HeaderEntry { key_kind: STRING_KIND, key, value_kind: RAW_KIND, value })
+            .map(|(key, value)| HeaderEntry {
+                key_kind: STRING_KIND,
+                key,
+                value_kind: RAW_KIND,
+                value,
+            })
             .collect();
         let subject = std::str::from_utf8(&record.subject).unwrap_or_default();
         let entry = RecordRef {
@@ -206,13 +240,16 @@ impl Writer {
             key: Some(&record.key[..]).filter(|key| !key.is_empty()),
             value: record.value.as_deref(),
             headers: &headers,
-            subject: Some(subject).filter(|subject| !subject.is_empty() && *subject != self.spec.subject),
+            subject: Some(subject)
+                .filter(|subject| !subject.is_empty() && *subject != self.spec.subject),
             reply: std::str::from_utf8(&record.reply).unwrap_or_default(),
         };
         match self.builder.push(&entry) {
             Err(BuildError::Full) => {
                 self.seal();
-                self.builder.push(&entry).map_err(|_| RejectReason::TooLarge)
+                self.builder
+                    .push(&entry)
+                    .map_err(|_| RejectReason::TooLarge)
             }
             other => other.map_err(|_| RejectReason::TooLarge),
         }
@@ -221,16 +258,22 @@ impl Writer {
     fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting) {
         self.seal();
         let count = batch.count();
-        let known = batch.producer().and_then(|producer| self.log.find_duplicate(producer, count));
+        let known = batch
+            .producer()
+            .and_then(|producer| self.log.find_duplicate(producer, count));
         let (appended, duplicate) = match known {
-            Some(Err(error)) => return waiting.answer(Err(AppendError::Sequence(error.to_string()))),
+            Some(Err(error)) => {
+                return waiting.answer(Err(AppendError::Sequence(error.to_string())));
+            }
             Some(Ok(appended)) => (Some(appended), true),
             None => (self.append(batch), false),
         };
         let Some(appended) = appended else {
             return waiting.answer(Err(self.broken.clone().unwrap_or(AppendError::Closed)));
         };
-        self.timestamp = self.timestamp.max(self.partition.0.reader.last_timestamp().unwrap_or(0));
+        self.timestamp = self
+            .timestamp
+            .max(self.partition.0.reader.last_timestamp().unwrap_or(0));
         self.group.push(InFlight {
             waiting,
             base_offset: appended.base_offset,
@@ -245,7 +288,10 @@ impl Writer {
 
     /// Closes the batch being gathered and appends it.
     fn seal(&mut self) {
-        if let Some(batch) = self.builder.seal(self.spec.codec(), None, Some(&self.spec.subject)) {
+        if let Some(batch) = self
+            .builder
+            .seal(self.spec.codec(), None, Some(&self.spec.subject))
+        {
             self.append(batch);
         }
     }
@@ -256,14 +302,18 @@ impl Writer {
             return None;
         }
         let (records, bytes) = (u64::from(batch.count()), batch.batch_bytes() as u64);
-        match self.log.append(batch, self.epoch.unwrap_or_default(), self.timestamp) {
+        match self
+            .log
+            .append(batch, self.epoch.unwrap_or_default(), self.timestamp)
+        {
             Ok(appended) => {
                 let statistics = &self.partition.0.shared.statistics;
                 statistics.records_appended.add(records);
                 statistics.bytes_appended.add(bytes);
                 self.dirty = true;
                 if std::mem::take(&mut self.full) {
-                    self.partition.report("writable", "there is space again".into());
+                    self.partition
+                        .report("writable", "there is space again".into());
                 }
                 Some(appended)
             }
@@ -300,7 +350,8 @@ impl Writer {
         }
         if !group.is_empty() {
             let partition = self.partition.clone();
-            self.log.commit(Box::new(move |outcome| settle(&partition, outcome, group)));
+            self.log
+                .commit(Box::new(move |outcome| settle(&partition, outcome, group)));
         }
     }
 
@@ -327,7 +378,8 @@ impl Writer {
             _ => self.log.close(),
         });
         if let Err(error) = closed {
-            self.partition.report("failed", format!("it did not close cleanly: {error}"));
+            self.partition
+                .report("failed", format!("it did not close cleanly: {error}"));
         }
     }
 }
