@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
-"""`debug`, `fast` or `release`."""
+"""`debug` or `optimised`."""
 
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number); which field means what depends on the kind:

@@ -1,5 +1,6 @@
 //! The Python module `bascule._native`.
 mod client;
+mod engine;
 mod failure;
 
 use pyo3::prelude::*;
@@ -10,8 +11,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         "NativeError",
         module.py().get_type::<failure::NativeError>(),
     )?;
+    module.add_class::<engine::Engine>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("BUILD_PROFILE", if cfg!(debug_assertions) { "debug" } else { "optimised" })?;
     Ok(())
 }

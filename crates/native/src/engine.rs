@@ -1,0 +1,216 @@
+//! `_native.Engine`: converts and forwards.
+use crate::failure::NativeError;
+use bascule_broker::engine::{Engine as Broker, EngineError, EngineSettings, ViewChanges};
+use bascule_broker::events::{Event, Refusal};
+use bascule_broker::metadata::Proposal;
+use bascule_broker::nats::NatsSettings;
+use bascule_broker::partition::{EndReason, PartitionSpec};
+use bytes::Bytes;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// (kind, id, name, body, text, number)
+type EventTuple<'py> = (&'static str, u64, String, Bound<'py, PyBytes>, String, i64);
+/// (incarnation, log start, high watermark, log end, bytes, first received, last received)
+type StatusTuple = (u64, u64, u64, u64, u64, i64, i64);
+
+/// The data plane of one broker.
+#[pyclass(frozen, module = "bascule._native")]
+pub struct Engine {
+    broker: Broker,
+    process: u32,
+}
+
+impl Engine {
+    /// Threads do not survive a fork: a child must not touch the parent's data plane.
+    fn broker(&self) -> PyResult<&Broker> {
+        if std::process::id() == self.process {
+            return Ok(&self.broker);
+        }
+        Err(PyRuntimeError::new_err(
+            "the engine cannot be used in a forked child: start child processes with the `spawn` method",
+        ))
+    }
+
+    /// Runs `work` with the interpreter released.
+    fn detached<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Broker) -> Result<T, EngineError> + Send,
+    ) -> PyResult<T> {
+        let broker = self.broker()?;
+        py.detach(|| work(broker)).map_err(raised)
+    }
+}
+
+fn raised(error: EngineError) -> PyErr {
+    NativeError::new_err((error.code, error.text, "{}"))
+}
+
+fn document<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> PyResult<T> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        NativeError::new_err(("invalid_argument", format!("{what}: {error}"), "{}"))
+    })
+}
+
+fn event_tuple(py: Python<'_>, event: Event) -> EventTuple<'_> {
+    (
+        event.kind,
+        event.id,
+        event.name,
+        PyBytes::new(py, &event.body),
+        event.text,
+        event.number,
+    )
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(py: Python<'_>, settings: &[u8]) -> PyResult<Self> {
+        let settings: EngineSettings = document("engine settings", settings)?;
+        let broker = py.detach(|| Broker::new(&settings)).map_err(raised)?;
+        Ok(Self {
+            broker,
+            process: std::process::id(),
+        })
+    }
+
+    fn serve(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
+        self.detached(py, |broker| broker.serve(host, port))
+    }
+
+    fn set_serving(&self, serving: bool) -> PyResult<()> {
+        self.broker()?.set_serving(serving);
+        Ok(())
+    }
+
+    fn connect_nats(&self, py: Python<'_>, settings: &[u8]) -> PyResult<()> {
+        let settings: NatsSettings = document("NATS settings", settings)?;
+        self.detached(py, |broker| broker.connect_nats(settings))
+    }
+
+    fn nats_connected(&self) -> PyResult<bool> {
+        Ok(self.broker()?.shared().nats.is_connected())
+    }
+
+    fn close(&self, py: Python<'_>, drain_ms: u64) -> PyResult<()> {
+        self.detached(py, |broker| {
+            broker.close(Duration::from_millis(drain_ms));
+            Ok(())
+        })
+    }
+
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.broker()?.shared().events.descriptor())
+    }
+
+    fn poll<'py>(&self, py: Python<'py>, max_events: usize) -> PyResult<Vec<EventTuple<'py>>> {
+        let events = self.broker()?.shared().events.poll(max_events);
+        Ok(events
+            .into_iter()
+            .map(|event| event_tuple(py, event))
+            .collect())
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn respond(&self, replies: Vec<(u64, i32, String, Vec<u8>)>) -> PyResult<()> {
+        let events = &self.broker()?.shared().events;
+        for (id, code, message, body) in replies {
+            let outcome = if code == 0 {
+                Ok(Bytes::from(body))
+            } else {
+                Err(Refusal { code, message })
+            };
+            events.respond(id, outcome);
+        }
+        Ok(())
+    }
+
+    fn metadata_open<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyBytes>)> {
+        let (index, state) = self.detached(py, Broker::metadata_open)?;
+        Ok((index, PyBytes::new(py, &state)))
+    }
+
+    fn propose(
+        &self,
+        py: Python<'_>,
+        entries: Vec<(u64, Vec<u8>)>,
+        timeout_ms: u64,
+    ) -> PyResult<()> {
+        let proposals = entries
+            .into_iter()
+            .map(|(id, bytes)| Proposal {
+                id,
+                bytes: bytes.into(),
+            })
+            .collect();
+        self.detached(py, |broker| {
+            broker.propose(proposals, Duration::from_millis(timeout_ms))
+        })
+    }
+
+    fn read_barrier(&self, py: Python<'_>, barrier_id: u64) -> PyResult<()> {
+        self.detached(py, |broker| broker.read_barrier(barrier_id))
+    }
+
+    fn save_snapshot(&self, py: Python<'_>, index: u64, snapshot: &[u8]) -> PyResult<()> {
+        self.detached(py, |broker| broker.save_snapshot(index, snapshot))
+    }
+
+    fn open(
+        &self,
+        py: Python<'_>,
+        partitions: &[u8],
+    ) -> PyResult<Vec<(u64, &'static str, String)>> {
+        let specs: Vec<PartitionSpec> = document("partition specs", partitions)?;
+        self.detached(py, |broker| broker.open(specs))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn lead(&self, py: Python<'_>, partitions: Vec<(u64, u64)>) -> PyResult<()> {
+        self.detached(py, |broker| broker.lead(&partitions))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn close_partitions(&self, py: Python<'_>, incarnations: Vec<u64>) -> PyResult<()> {
+        self.detached(py, |broker| broker.end(&incarnations, EndReason::Paused))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn delete_partitions(&self, py: Python<'_>, incarnations: Vec<u64>) -> PyResult<()> {
+        self.detached(py, |broker| broker.end(&incarnations, EndReason::Deleted))
+    }
+
+    fn publish_view(&self, py: Python<'_>, version: u64, changes: &[u8]) -> PyResult<()> {
+        let changes: ViewChanges = document("view changes", changes)?;
+        self.detached(py, |broker| broker.publish_view(version, changes))
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn status(&self, incarnations: Vec<u64>) -> PyResult<Vec<StatusTuple>> {
+        let status = self.broker()?.status(&incarnations);
+        let row = |(id, s): (u64, bascule_broker::partition::PartitionStatus)| {
+            (
+                id,
+                s.log_start,
+                s.high_watermark,
+                s.log_end,
+                s.bytes,
+                s.first_received,
+                s.last_received,
+            )
+        };
+        Ok(status.into_iter().map(row).collect())
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(
+            py,
+            self.broker()?.statistics().to_string().as_bytes(),
+        ))
+    }
+}
