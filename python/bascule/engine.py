@@ -1,0 +1,146 @@
+"""The seam, from Python's side: the only importer of `bascule._native`. Decides nothing.
+
+`Engine` forwards to the data plane and turns its failures into the exceptions of `bascule.errors`; what each method
+promises is written once, in `_native.pyi`. `Client`, `Subscription` and `RecordBatch` are the SDK's native core.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from bascule._native import BUILD_PROFILE, Client, NativeError, RecordBatch, Subscription, __version__
+from bascule._native import Engine as _NativeEngine
+from bascule.errors import from_native
+
+__all__ = ["BUILD_PROFILE", "Client", "Engine", "RecordBatch", "Subscription", "__version__", "native_errors"]
+
+Event = tuple[str, int, str, bytes, str, int]
+"""(kind, id, name, body, text, number)."""
+
+Position = tuple[int, int, int, int, int, int, int]
+"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns)."""
+
+
+@contextmanager
+def native_errors() -> Iterator[None]:
+    """Turn a typed failure of the data plane into the exception of its code, keeping the cause."""
+    try:
+        yield
+    except NativeError as failure:
+        raise from_native(failure) from failure
+
+
+class Engine:
+    """The data plane of one broker: one per process and data directory. Safe to use from several threads."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Lock the data directory and start the runtime; serves nothing yet.
+
+        Args:
+            settings: the document of `specs/formats/seam.md`: data_dir, cluster_id, broker_id, runtime_threads,
+                namespace, limits.
+
+        Raises:
+            StateError: `data_directory_locked`, `data_directory_foreign`, `data_directory_newer` or
+                `data_directory_unusable`.
+        """
+        with native_errors():
+            self._native: Final = _NativeEngine(json.dumps(settings).encode())
+
+    # -- life
+
+    def serve(self, host: str, port: int) -> int:
+        """Bind and serve gRPC; returns the bound port. Raises `address_in_use` or `address_unusable`."""
+        with native_errors():
+            return self._native.serve(host, port)
+
+    def set_serving(self, serving: bool) -> None:
+        """What health answers; False also refuses new calls."""
+        self._native.set_serving(serving)
+
+    def connect_nats(self, settings: Mapping[str, Any]) -> None:
+        """Start connecting to NATS, or reconnect with other settings; progress comes as events."""
+        with native_errors():
+            self._native.connect_nats(json.dumps(settings).encode())
+
+    def nats_connected(self) -> bool:
+        """Whether the connections to NATS are up."""
+        return self._native.nats_connected()
+
+    def close(self, drain_ms: int) -> None:
+        """Stop, letting calls end for at most `drain_ms`; closes every partition cleanly. Blocks; idempotent."""
+        self._native.close(drain_ms)
+
+    # -- events
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while events wait."""
+        return self._native.fileno()
+
+    def poll(self, max_events: int) -> list[Event]:
+        """Take up to `max_events` waiting events; never blocks."""
+        return self._native.poll(max_events)
+
+    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
+        """Answer requests: (request id, gRPC status code, status message, response bytes)."""
+        self._native.respond(replies)
+
+    # -- the metadata log
+
+    def metadata_open(self) -> tuple[int, bytes]:
+        """Index and bytes of the newest snapshot, or (0, b""); later entries come as events. Blocks."""
+        with native_errors():
+            return self._native.metadata_open()
+
+    def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
+        """Append entries, each (proposal id, bytes); outcomes come as events."""
+        with native_errors():
+            self._native.propose(entries, timeout_ms)
+
+    def read_barrier(self, barrier_id: int) -> None:
+        """Ask for a `barrier` event behind everything committed."""
+        with native_errors():
+            self._native.read_barrier(barrier_id)
+
+    def save_snapshot(self, index: int, snapshot: bytes) -> None:
+        """Store a snapshot of entries 1…index, durably. Blocks."""
+        with native_errors():
+            self._native.save_snapshot(index, snapshot)
+
+    # -- partitions
+
+    def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
+        """Open or create partitions; (incarnation, code, sentence) of those that failed. Blocks."""
+        with native_errors():
+            return self._native.open(partitions)
+
+    def lead(self, partitions: Sequence[tuple[int, int]]) -> None:
+        """Accept appends: (incarnation, leader epoch). Blocks until NATS confirmed."""
+        with native_errors():
+            self._native.lead(partitions)
+
+    def close_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop and close; files stay. Blocks."""
+        with native_errors():
+            self._native.close_partitions(incarnations)
+
+    def delete_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close, delete after the grace period. Blocks."""
+        with native_errors():
+            self._native.delete_partitions(incarnations)
+
+    def publish_view(self, version: int, changes: bytes) -> None:
+        """Apply changes to the view and swap it whole; versions ascend."""
+        with native_errors():
+            self._native.publish_view(version, changes)
+
+    def status(self, incarnations: Sequence[int]) -> list[Position]:
+        """Positions of those that are open, in the order asked."""
+        return self._native.status(incarnations)
+
+    # -- seeing
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges by the names of `specs/metrics.toml`."""
+        return json.loads(self._native.statistics())
