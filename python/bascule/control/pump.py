@@ -33,20 +33,25 @@ class EventPump:
         self._loop.add_reader(self._fd, self._turn)
         self._loop.call_soon(self._turn)
 
-    def stop(self) -> None:
-        """Handle nothing more. Idempotent."""
+    def finish(self) -> None:
+        """Handle what waits, then nothing more. Idempotent."""
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
             self._loop = None
+            while events := self._plane.poll(EVENTS_PER_TURN):
+                self._handle(events)
 
     def _turn(self) -> None:
         if self._loop is None:
             return
         events = self._plane.poll(EVENTS_PER_TURN)
+        self._handle(events)
+        if len(events) == EVENTS_PER_TURN:
+            self._loop.call_soon(self._turn)
+
+    def _handle(self, events: list[Event]) -> None:
         for event in events:
             try:
                 self._handlers[event[0]](event)
             except Exception as error:  # noqa: BLE001 - one event must not keep the others from being handled
                 self._on_error(event, error)
-        if len(events) == EVENTS_PER_TURN:
-            self._loop.call_soon(self._turn)

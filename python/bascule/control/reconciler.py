@@ -41,6 +41,9 @@ class Reconciler:
         self._wanted = start
         self._version = 0
         self._failures: dict[int, _Failure] = {}
+        self._repeat_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
 
@@ -59,17 +62,29 @@ class Reconciler:
         if incarnations:
             await asyncio.to_thread(self._plane.delete_partitions, incarnations)
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        while True:
+    def start(self) -> None:
+        """Begin to work."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish the pass under way, then do nothing more. Idempotent."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while not self._stopping:
             await self._sleep()
+            if self._stopping:
+                return
             self._wake.clear()
             wanted = self._wanted
             steps = plan(self.done, wanted, self._broker_id)
             if not await self._carry_out(steps):
-                await asyncio.sleep(FIRST_PAUSE_S)
-                self._wake.set()
+                self._repeat_at = asyncio.get_running_loop().time() + FIRST_PAUSE_S
                 continue
+            self._repeat_at = None
             self._forget(steps.delete)
             self._forget(steps.close)
             async with self._progress:
@@ -79,7 +94,8 @@ class Reconciler:
 
     async def _sleep(self) -> None:
         """Until something is wanted or a failed partition is due."""
-        due = min((item.next_try_s for item in self._failures.values()), default=None)
+        times = [item.next_try_s for item in self._failures.values()]
+        due = min(times if self._repeat_at is None else [*times, self._repeat_at], default=None)
         pause_s = None if due is None else max(0.0, due - asyncio.get_running_loop().time())
         try:
             await asyncio.wait_for(self._wake.wait(), pause_s)

@@ -66,12 +66,13 @@ class Router:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def stop(self) -> None:
-        """Cancel what is being handled. What is under way in the metadata log may still happen."""
-        tasks = list(self._tasks)
-        for task in tasks:
+    async def stop(self, drain_s: float) -> None:
+        """Let what is being handled end for `drain_s`, then cancel it; what is in the metadata log may still happen."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _handle(self, handler: Handler, request: AdminRequest, request_id: int) -> None:
         code, text, body = Status.INTERNAL, "", b""

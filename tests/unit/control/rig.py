@@ -1,6 +1,5 @@
 """A broker's control plane over a data plane in memory."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,15 +41,14 @@ async def running(disk: Disk | None = None, broken: dict[int, str] | None = None
     pump = EventPump(plane, handlers, lambda event, error: errors.append((event, error)))
     pump.start()
     await controller.replay(5.0)
-    work = asyncio.create_task(reconciler.run())
+    reconciler.start()
     await controller.register_broker("127.0.0.1", 9292, 5.0)
     await reconciler.reached(log.state.index)
     try:
         yield Rig(plane, log, reconciler, controller, errors)
     finally:
-        pump.stop()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await reconciler.stop()
+        pump.finish()
 
 
 def wish(
