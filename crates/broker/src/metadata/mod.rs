@@ -9,6 +9,3 @@ mod log;
 mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
-
-#[cfg(test)]
-mod tests;

@@ -83,37 +83,27 @@ impl Router {
         self.version.load(Ordering::Acquire)
     }
 
-    /// See [`super::NatsLink::lead_all`].
-    pub(super) async fn lead(&self, session: Option<&Arc<Session>>, partitions: &[Partition]) {
-        let routes: Vec<_> = partitions
-            .iter()
-            .filter_map(|partition| self.route(session, partition))
-            .collect();
-        let Some(session) = session else { return };
-        for role in [Role::Ingest, Role::Streams] {
-            let routes = routes.iter().filter(|route| route.role() == role);
-            self.subscribe(session, role, &routes.cloned().collect::<Vec<_>>())
-                .await;
-        }
-    }
-
-    /// The route that a partition listens by from now on; `None` when it has no subject, or none to subscribe to.
-    fn route(&self, session: Option<&Arc<Session>>, partition: &Partition) -> Option<Arc<Route>> {
+    /// See [`super::NatsLink::lead`].
+    pub(super) async fn lead(&self, session: Option<&Arc<Session>>, partition: &Partition) {
         let identity = partition.identity();
         if identity.subject.is_empty() {
-            return None;
+            return;
         }
-        if let Ok(filter) = SubjectFilter::parse(&identity.subject) {
-            return Some(self.add(partition, filter));
-        }
+        let Ok(filter) = SubjectFilter::parse(&identity.subject) else {
+            if let Some(session) = session {
+                let text = format!(
+                    "{}/{} cannot listen: {:?} is no NATS subscription",
+                    identity.stream, identity.number, identity.subject
+                );
+                session.reporter.error(Role::Ingest.name(), text);
+            }
+            return;
+        };
+        let route = self.add(partition, filter);
         if let Some(session) = session {
-            let text = format!(
-                "{}/{} cannot listen: {:?} is no NATS subscription",
-                identity.stream, identity.number, identity.subject
-            );
-            session.reporter.error(Role::Ingest.name(), text);
+            self.subscribe(session, route.role(), std::slice::from_ref(&route))
+                .await;
         }
-        None
     }
 
     /// See [`super::NatsLink::unlead`].
@@ -154,7 +144,9 @@ impl Router {
             .filter(|route| route.role() == role && route.is_wanting())
             .cloned()
             .collect();
-        self.subscribe(session, role, &wanted).await;
+        if !wanted.is_empty() {
+            self.subscribe(session, role, &wanted).await;
+        }
     }
 
     /// Ends all subscriptions; the next session starts them again.
@@ -163,14 +155,6 @@ impl Router {
             if let Task::Running(task) = std::mem::replace(&mut *route.task.lock(), Task::None) {
                 task.abort();
             }
-        }
-    }
-
-    /// Forgets all partitions.
-    pub(super) fn clear(&self) {
-        let incarnations: Vec<_> = self.routes.lock().by_incarnation.keys().copied().collect();
-        for incarnation in incarnations {
-            self.unlead(incarnation);
         }
     }
 
@@ -215,13 +199,15 @@ impl Router {
             }
             route
         });
-        let listens = |feed: &Arc<Feed>| feed.incarnation() == identity.incarnation;
-        let mut feeds = Vec::clone(&route.feeds.load());
-        if !feeds.iter().any(|feed| listens(feed) && feed.is_open()) {
-            feeds.retain(|feed| !listens(feed));
-            feeds.push(Feed::start(partition.clone()));
-            route.feeds.store(Arc::new(feeds));
-        }
+        let mut feeds: Vec<_> = route
+            .feeds
+            .load()
+            .iter()
+            .filter(|feed| feed.incarnation() != identity.incarnation)
+            .cloned()
+            .collect();
+        feeds.push(Feed::start(partition.clone()));
+        route.feeds.store(Arc::new(feeds));
         routes.by_incarnation.insert(identity.incarnation, key);
         self.version.fetch_add(1, Ordering::Release);
         route
@@ -229,9 +215,6 @@ impl Router {
 
     /// Subscribes where needed and waits for the server to have done it.
     async fn subscribe(&self, session: &Arc<Session>, role: Role, routes: &[Arc<Route>]) {
-        if routes.is_empty() {
-            return;
-        }
         let _one_at_a_time = self.subscribing.lock().await;
         // While disconnected nothing is lost: the session calls again after the next connect.
         let Some(client) = session.connection(role).client() else {

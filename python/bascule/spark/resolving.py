@@ -1,0 +1,157 @@
+"""From options to partitions and offsets, by asking the broker."""
+
+import logging
+import re
+from collections.abc import Callable
+
+from bascule.errors import error
+from bascule.spark.connection import Broker, PartitionStatus, StatusRequest, StreamStatus
+from bascule.spark.offsets import Key
+from bascule.spark.options import SourceOptions
+from bascule.spark.planning import Range
+from bascule.spark.positions import Position, Positions
+from bascule.spark.reading import broker_of
+
+logger = logging.getLogger("bascule.spark")
+
+
+def requests(options: SourceOptions, broker: Broker) -> list[StatusRequest]:
+    """One request per stream that the options choose now, in order of name.
+
+    Raises:
+        BrokerError: the broker cannot be asked for the names that a pattern matches.
+    """
+    selection = options.selection
+    if selection.assigned is not None:
+        return [StatusRequest(stream, numbers) for stream, numbers in sorted(selection.assigned.items())]
+    if selection.pattern is not None:
+        pattern = re.compile(selection.pattern)
+        return [StatusRequest(stream) for stream in broker.streams() if pattern.fullmatch(stream)]
+    return [StatusRequest(stream) for stream in sorted(selection.streams)]
+
+
+def resolve_ranges(options: SourceOptions) -> list[Range]:
+    """What a batch read covers, at this moment.
+
+    Raises:
+        BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached.
+    """
+    broker = broker_of(options)
+    statuses = look_up(options, broker, requests(options, broker))
+    starts = resolve(options, statuses, options.starting, start_of)
+    ends = resolve(options, statuses, options.ending, end_of)
+    return [
+        Range(stream, partition, starts[stream, partition], ends[stream, partition], status.incarnation)
+        for (stream, partition), status in sorted(partitions_of(statuses).items())
+        if ends[stream, partition] > starts[stream, partition]
+    ]
+
+
+def partitions_of(statuses: dict[str, StreamStatus]) -> dict[Key, PartitionStatus]:
+    """All partitions by stream and number."""
+    return {(name, number): part for name, status in statuses.items() for number, part in status.partitions.items()}
+
+
+def look_up(options: SourceOptions, broker: Broker, wanted: list[StatusRequest]) -> dict[str, StreamStatus]:
+    """States of the streams, with every time that the positions of the options name."""
+    statuses = broker.status(wanted)
+    times: dict[str, set[tuple[int, int]]] = {}
+    for stream, partition in partitions_of(statuses):
+        for place in (options.starting.of(stream, partition), options.ending.of(stream, partition)):
+            if place.kind == "time":
+                times.setdefault(stream, set()).add((partition, place.value))
+    if not times:
+        return statuses
+    timed = [
+        StatusRequest(request.stream, request.partitions, sorted(times.get(request.stream, ()))) for request in wanted
+    ]
+    return broker.status(timed)
+
+
+def resolve(
+    options: SourceOptions,
+    statuses: dict[str, StreamStatus],
+    positions: Positions,
+    resolver: Callable[[SourceOptions, StreamStatus, int, Position], int],
+) -> dict[Key, int]:
+    """Offsets of `positions` in every partition."""
+    return {
+        (name, number): resolver(options, status, number, positions.of(name, number))
+        for name, status in statuses.items()
+        for number in status.partitions
+    }
+
+
+def start_of(options: SourceOptions, status: StreamStatus, number: int, place: Position) -> int:
+    """The first offset to read of one partition.
+
+    Raises:
+        StateError: a named offset is beyond the high watermark, or was removed and `onDataLoss` is `fail`; no record is
+            young enough and the strategy is `error`.
+    """
+    part = status.partitions[number]
+    match place.kind:
+        case "earliest":
+            return part.log_start
+        case "latest":
+            return part.high_watermark
+        case "last":
+            return max(part.high_watermark - place.value, part.log_start)
+        case "time":
+            return _at_time(options, status, number, place)
+        case "offset":
+            return check_start(options, (status.stream, number), part, place.value)
+
+
+def end_of(_options: SourceOptions, status: StreamStatus, number: int, place: Position) -> int:
+    """The exclusive end of one partition, at most its high watermark.
+
+    Raises:
+        StateError: a named offset is beyond the high watermark.
+    """
+    part = status.partitions[number]
+    if place.kind == "time":
+        found = status.times.get((number, place.value))
+        return part.high_watermark if found is None else min(found, part.high_watermark)
+    if place.kind == "offset":
+        if place.value > part.high_watermark:
+            raise _out_of_range((status.stream, number), place.value, part)
+        return place.value
+    return part.high_watermark
+
+
+def check_start(options: SourceOptions, key: Key, part: PartitionStatus, offset: int) -> int:
+    """`offset`, or the log start when records before it may be skipped.
+
+    Raises:
+        StateError: `offset_out_of_range`.
+    """
+    if offset > part.high_watermark or (offset < part.log_start and options.on_data_loss == "fail"):
+        raise _out_of_range(key, offset, part)
+    if offset < part.log_start:
+        stream, number = key
+        logger.warning("%s/%d: offsets [%d, %d) were removed; skipped", stream, number, offset, part.log_start)
+    return max(offset, part.log_start)
+
+
+def _at_time(options: SourceOptions, status: StreamStatus, number: int, place: Position) -> int:
+    part = status.partitions[number]
+    found = status.times.get((number, place.value))
+    if found is not None:
+        return min(found, part.high_watermark)
+    what = f"{status.stream}/{number} has no record at or after {place.value // 1_000_000} ms since 1970"
+    if options.no_match == "error":
+        raise error("offset_out_of_range", what)
+    logger.warning("%s: reading from its end", what)
+    return part.high_watermark
+
+
+def _out_of_range(key: Key, offset: int, part: PartitionStatus) -> Exception:
+    stream, number = key
+    if offset < part.log_start:
+        bound = f"below the log start offset {part.log_start}"
+        remedy = "; the records before it were removed: set onDataLoss to skip to go on without them"
+    else:
+        bound, remedy = f"beyond the high watermark {part.high_watermark}", ""
+    details = {"offset": offset, "log_start": part.log_start, "high_watermark": part.high_watermark}
+    return error("offset_out_of_range", f"offset {offset} is {bound} of {stream}/{number}{remedy}", details)

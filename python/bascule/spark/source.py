@@ -1,0 +1,68 @@
+"""The data source `bascule`: what Spark finds by `format("bascule")`."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from bascule.spark.columns import TYPES, ddl
+from bascule.spark.options import SourceOptions, parse_options
+from bascule.spark.usage import nearest, usage
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from bascule.spark.batch import BasculeReader
+    from bascule.spark.stream import BasculeStreamReader
+
+
+class BasculeSource(DataSource):
+    """Batch and streaming reads of streams, by Arrow only.
+
+    The columns are those of the option `columns`; a schema given by the user must be a subset of all columns, by name,
+    with their types. Nothing is asked of the broker before a read is planned.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bascule"
+
+    def schema(self) -> str:
+        """The schema when the user gives none.
+
+        Raises:
+            UsageError: an option is wrong (checked here because failures later are reported badly).
+        """
+        return ddl(self._parsed().columns)
+
+    def reader(self, schema: "StructType") -> "BasculeReader":
+        """A batch read."""
+        from bascule.spark.batch import BasculeReader  # noqa: PLC0415 - keeps discovery light
+
+        check_schema(schema)
+        return BasculeReader(self._parsed(), schema)
+
+    def streamReader(self, schema: "StructType") -> "BasculeStreamReader":  # noqa: N802 - Spark's name
+        """A streaming read."""
+        from bascule.spark.stream import BasculeStreamReader  # noqa: PLC0415 - keeps discovery light
+
+        check_schema(schema)
+        return BasculeStreamReader(self._parsed(), schema)
+
+    def _parsed(self) -> SourceOptions:
+        return parse_options(dict(self.options))
+
+
+def check_schema(schema: "StructType") -> None:
+    """Refuses a user's schema that cannot be served.
+
+    Raises:
+        UsageError: a field is no column, or has another type.
+    """
+    for field in schema.fields:
+        declared = TYPES.get(field.name)
+        if declared is None:
+            raise usage(f"there is no column {field.name!r}{nearest(field.name, TYPES)}", column=field.name)
+        expected, given = declared.removesuffix(" NOT NULL"), field.dataType.simpleString()
+        if given != expected:
+            raise usage(f"column {field.name} is {expected}, not {given}: cast it after reading", column=field.name)
