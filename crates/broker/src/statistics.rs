@@ -40,6 +40,7 @@ macro_rules! statistics {
 statistics! {
     records_appended,
     bytes_appended,
+    batches_appended,
     append_errors,
     records_delivered,
     nats_messages,

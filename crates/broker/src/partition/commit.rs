@@ -5,21 +5,40 @@ use bascule_log::Error;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// An append whose caller waits. Answers even when it is dropped (a task that died): exactly once, always.
+/// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
+/// that ended or a task that died.
 pub(super) struct Waiting {
     done: Option<Done>,
-    _room: Room,
+    room: Option<Room>,
+    /// What a drop means.
+    otherwise: AppendError,
 }
 
 impl Waiting {
-    pub fn new(done: Done, room: Room) -> Self {
+    /// Before it has room. Dropped, it was never taken.
+    pub fn new(done: Done) -> Self {
         Self {
             done: Some(done),
-            _room: room,
+            room: None,
+            otherwise: AppendError::Busy,
         }
     }
 
+    /// With room, on its way to the task, which may have ended.
+    pub fn admitted(mut self, room: Room) -> Self {
+        self.room = Some(room);
+        self.otherwise = AppendError::Closed;
+        self
+    }
+
+    /// From now on a drop means `otherwise`.
+    pub fn otherwise(&mut self, otherwise: AppendError) {
+        self.otherwise = otherwise;
+    }
+
     pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
+        // Room first: whoever is told may come again at once.
+        drop(self.room.take());
         if let Some(done) = self.done.take() {
             done(outcome);
         }
@@ -29,7 +48,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
-            done(Err(AppendError::Closed));
+            done(Err(self.otherwise.clone()));
         }
     }
 }

@@ -4,12 +4,15 @@
 //! writes them to the page cache and asks for a sync; while the sync runs it goes on with the next group. The committer's
 //! thread moves the high watermark and answers. Readers use the log directly and never meet the task.
 //!
-//! A panic in the task poisons the partition: appends are refused, readers see it closed, the process lives on.
+//! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
 mod commit;
 mod incoming;
 mod queue;
 mod spec;
 mod task;
+#[cfg(test)]
+mod tests;
+mod writer;
 
 pub(crate) use commit::now_ns;
 pub use incoming::{
@@ -24,8 +27,8 @@ use commit::Waiting;
 use parking_lot::Mutex;
 use queue::Admission;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use task::Message;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -44,10 +47,13 @@ struct Inner {
     committed: Mutex<Option<watch::Sender<u64>>>,
     watch: watch::Receiver<u64>,
     leading: AtomicBool,
-    failed: AtomicBool,
+    /// Why writing ended, once it has.
+    failure: OnceLock<String>,
     end: AtomicU8,
     first_received: AtomicI64,
     last_received: AtomicI64,
+    /// Commits asked for and not yet settled.
+    outstanding: AtomicUsize,
 }
 
 /// What a partition is, fixed for its life in this process.
@@ -104,24 +110,15 @@ impl Partition {
         directory: &Path,
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
-        let (log, recovery) = if directory.exists() {
-            let (log, recovery) = Log::open(
-                directory,
-                spec.log_identity(),
-                spec.log_options(),
-                coordinator,
-            )?;
-            (log, Some(recovery))
-        } else {
-            (
-                Log::create(
-                    directory,
-                    spec.log_identity(),
-                    spec.log_options(),
-                    coordinator,
-                )?,
-                None,
-            )
+        let (identity, options) = (spec.log_identity(), spec.log_options());
+        let (log, recovery) = match Log::open(directory, identity, options.clone(), coordinator) {
+            Ok((log, recovery)) => (log, Some(recovery)),
+            // Also when a crash came between making the directory and its first segment.
+            Err(bascule_log::Error::Absent { .. }) => {
+                let log = Log::create(directory, identity, options, coordinator)?;
+                (log, None)
+            }
+            Err(error) => return Err(error),
         };
         let reader = log.reader();
         log.set_high_watermark(reader.log_end());
@@ -145,10 +142,11 @@ impl Partition {
             committed: Mutex::new(Some(committed)),
             watch,
             leading: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            failure: OnceLock::new(),
             end: AtomicU8::new(EndReason::Open as u8),
             first_received: AtomicI64::new(0),
             last_received: AtomicI64::new(0),
+            outstanding: AtomicUsize::new(0),
         }));
         task::spawn(partition.clone(), log, spec, inbox);
         Ok((partition, recovery))
@@ -160,16 +158,17 @@ impl Partition {
     }
 
     /// Queues an append; waits for room in the partition's bounded queue. Order of calls from one task is kept.
-    /// `append.done` is always called exactly once, here or later, on any thread. Cancelled while it waits: nothing was
-    /// appended and `done` is dropped uncalled.
+    /// `append.done` is always called exactly once, here or later, on any thread; when the future is dropped while it waits,
+    /// with [`AppendError::Busy`], and nothing was appended.
     ///
     /// # Errors
     /// Returned through `done` only.
     pub async fn append(&self, append: Append) {
         let cost = self.0.admission.cost(&append);
+        let waiting = Waiting::new(append.done);
         match self.0.admission.enter(cost).await {
-            Ok(room) => self.send(append, room),
-            Err(error) => (append.done)(Err(error)),
+            Ok(room) => self.send(append.payload, append.copy_to_nats, waiting.admitted(room)),
+            Err(error) => waiting.answer(Err(error)),
         }
     }
 
@@ -180,21 +179,22 @@ impl Partition {
     pub fn try_append(&self, append: Append) -> Result<(), Append> {
         match self.0.admission.try_enter(&append) {
             Some(room) => {
-                self.send(append, room);
+                let waiting = Waiting::new(append.done).admitted(room);
+                self.send(append.payload, append.copy_to_nats, waiting);
                 Ok(())
             }
             None => Err(append),
         }
     }
 
-    fn send(&self, append: Append, room: queue::Room) {
-        let waiting = Waiting::new(append.done, room);
-        // a closed channel drops the message, and a dropped Waiting answers
-        let _ = self.0.messages.send(Message::Append(task::Queued {
-            payload: append.payload,
-            copy: append.copy_to_nats,
+    fn send(&self, payload: Payload, copy: bool, waiting: Waiting) {
+        let queued = task::Queued {
+            payload,
+            copy,
             waiting,
-        }));
+        };
+        // A closed channel drops the message, and a dropped `Waiting` answers.
+        let _ = self.0.messages.send(Message::Append(queued));
     }
 
     /// Reads the log.
@@ -220,6 +220,11 @@ impl Partition {
             2 => EndReason::Paused,
             _ => EndReason::Closed,
         }
+    }
+
+    /// Why it refuses writes for good, when it does.
+    pub fn failure(&self) -> Option<&str> {
+        self.0.failure.get().map(String::as_str)
     }
 
     /// Ends and times.
@@ -325,7 +330,7 @@ impl Partition {
 
     /// Writes are refused from now on; said once.
     fn fail(&self, reason: &str) {
-        if !self.0.failed.swap(true, Ordering::AcqRel) {
+        if self.0.failure.set(reason.to_owned()).is_ok() {
             self.report("failed", format!("writes are refused: {reason}"));
         }
     }
@@ -345,5 +350,15 @@ impl Partition {
             ),
             number: i64::from(identity.number),
         });
+    }
+}
+
+impl Inner {
+    /// Remembers a receipt at `now`, ns since 1970. Only the task calls it.
+    fn received(&self, now: i64) {
+        if self.first_received.load(Ordering::Relaxed) == 0 {
+            self.first_received.store(now, Ordering::Relaxed);
+        }
+        self.last_received.store(now, Ordering::Relaxed);
     }
 }

@@ -1,24 +1,24 @@
-//! The task that owns a log's tail.
-use super::commit::{InFlight, Waiting, now_ns, settle};
-use super::{
-    AppendError, EndReason, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason,
-    Rejected,
-};
-use crate::nats::NatsCopy;
+//! The task that owns a partition's log.
+//!
+//! Its life: works until it is told to end, or until a panic; then it is poisoned (refuses writes, reads go on); at the
+//! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
+use super::commit::{Waiting, now_ns};
+use super::writer::Writer;
+use super::{EndReason, Partition, PartitionSpec, Payload};
 use bascule_log::{Error, Log};
-use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 /// Messages taken from the queue at once; what they hold is bounded by admission.
 const GROUP: usize = 1024;
+/// Up to so many messages it is worth looking for more while a sync runs.
+const FEW: usize = 64;
 /// How long a changed checkpoint may wait.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
-/// Kinds of Liftbridge headers (storage specification §1).
-const STRING_KIND: u8 = 2;
-const RAW_KIND: u8 = 1;
 
 /// What the handle tells the task, in order.
 #[derive(Debug)]
@@ -43,343 +43,190 @@ impl std::fmt::Debug for Queued {
     }
 }
 
-/// Starts the task, and one that watches for its panic.
+/// Why the task ends, and who waits for it.
+type Told = (EndReason, Option<oneshot::Sender<()>>);
+
+struct Task {
+    partition: Partition,
+    writer: Writer,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    messages: Vec<Message>,
+    cleaner: Interval,
+    checkpoint: Interval,
+    /// High watermark and log start of the last checkpoint.
+    checkpointed: (u64, u64),
+}
+
+/// Starts the task.
 pub(super) fn spawn(
     partition: Partition,
     log: Log,
     spec: PartitionSpec,
     inbox: mpsc::UnboundedReceiver<Message>,
 ) {
-    let watched = partition.clone();
-    let writer = Writer {
-        builder: BatchBuilder::new(spec.batch_limits()),
+    let task = Task {
+        cleaner: every(spec.cleaner_interval()),
+        checkpoint: every(CHECKPOINT_INTERVAL),
+        checkpointed: (0, 0),
+        writer: Writer::new(partition.clone(), log, spec),
         partition,
-        log,
-        spec,
-        epoch: None,
-        timestamp: 0,
-        group: Vec::new(),
-        broken: None,
-        full: false,
-        dirty: false,
+        inbox,
+        messages: Vec::with_capacity(GROUP),
     };
-    let running = tokio::spawn(writer.run(inbox));
-    tokio::spawn(async move {
-        if let Err(failure) = running.await
-            && failure.is_panic()
-        {
-            watched.fail("its task failed; restart the broker to recover it");
+    tokio::spawn(task.live());
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + period, period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+impl Task {
+    async fn live(mut self) {
+        let told = match AssertUnwindSafe(self.work()).catch_unwind().await {
+            Ok(told) => told,
+            Err(_) => self.poisoned().await,
+        };
+        let (reason, closed) = told;
+        self.end(reason).await;
+        if let Some(closed) = closed {
+            // Whoever asked may have gone.
+            let _ = closed.send(());
         }
-        watched.ended(EndReason::Closed);
-    });
-}
+    }
 
-struct Writer {
-    partition: Partition,
-    log: Log,
-    spec: PartitionSpec,
-    builder: BatchBuilder,
-    /// Leader epoch, while leading.
-    epoch: Option<u64>,
-    /// Receipt time of the group being taken.
-    timestamp: i64,
-    /// Appended or gathered, not yet handed to the committer.
-    group: Vec<InFlight>,
-    /// Why the rest of this group cannot be appended.
-    broken: Option<AppendError>,
-    /// The disk was full at the last append.
-    full: bool,
-    /// Something was appended since the last checkpoint.
-    dirty: bool,
-}
-
-impl Writer {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Message>) {
-        let mut messages = Vec::with_capacity(GROUP);
-        let mut next_clean = Instant::now() + self.spec.cleaner_interval();
-        let mut next_checkpoint = Instant::now() + CHECKPOINT_INTERVAL;
+    /// Until told to end. The branches are polled in random order, so that a queue that is never empty holds up neither
+    /// retention nor the checkpoint.
+    async fn work(&mut self) -> Told {
         loop {
-            let timer = if self.dirty {
-                next_checkpoint.min(next_clean)
-            } else {
-                next_clean
-            };
             tokio::select! {
-                biased;
-                count = inbox.recv_many(&mut messages, GROUP) => if count == 0 { break },
-                () = tokio::time::sleep_until(timer) => {
-                    self.maintain(timer >= next_clean);
-                    next_checkpoint = Instant::now() + CHECKPOINT_INTERVAL;
-                    next_clean = next_clean.max(Instant::now()).min(Instant::now() + self.spec.cleaner_interval());
-                    if timer >= next_clean {
-                        next_clean = Instant::now() + self.spec.cleaner_interval();
+                count = self.inbox.recv_many(&mut self.messages, GROUP) => {
+                    if count == 0 {
+                        return (EndReason::Closed, None);
                     }
-                    continue;
-                }
-            }
-            self.begin_group();
-            for message in messages.drain(..) {
-                match message {
-                    Message::Append(queued) => self.take(queued),
-                    Message::Lead(epoch) => {
-                        self.finish_group();
-                        self.epoch = Some(epoch);
-                    }
-                    Message::Configure(spec) => {
-                        self.finish_group();
-                        self.configure(*spec);
-                    }
-                    Message::Close(reason, closed) => {
-                        self.finish_group();
-                        self.close(reason);
-                        let _ = closed.send(());
-                        return;
+                    self.look_again(count).await;
+                    if let Some(told) = self.handle() {
+                        return told;
                     }
                 }
-            }
-            self.finish_group();
-        }
-        self.close(EndReason::Closed);
-    }
-
-    fn configure(&mut self, spec: PartitionSpec) {
-        self.builder = BatchBuilder::new(spec.batch_limits());
-        self.log.set_options(spec.log_options());
-        self.spec = spec;
-    }
-
-    /// One receipt time for all that waited, never below the last one stored.
-    fn begin_group(&mut self) {
-        self.timestamp = now_ns().max(self.partition.0.reader.last_timestamp().unwrap_or(0));
-    }
-
-    fn next_offset(&self) -> u64 {
-        self.partition.0.reader.log_end() + self.builder.len() as u64
-    }
-
-    fn take(&mut self, queued: Queued) {
-        let inner = &self.partition.0;
-        if inner.failed.load(Ordering::Acquire) {
-            let reason = "an earlier write or sync failed".to_owned();
-            return queued.waiting.answer(Err(AppendError::Storage(reason)));
-        }
-        if self.epoch.is_none() {
-            return queued.waiting.answer(Err(AppendError::NotLeader));
-        }
-        if let Some(error) = &self.broken {
-            return queued.waiting.answer(Err(error.clone()));
-        }
-        let _ = inner.first_received.compare_exchange(
-            0,
-            self.timestamp,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        inner.last_received.store(self.timestamp, Ordering::Relaxed);
-        let copy = if queued.copy {
-            self.spec.nats_copy
-        } else {
-            NatsCopy::None
-        };
-        match queued.payload {
-            Payload::Records(records) => self.take_records(records, queued.waiting, copy),
-            Payload::Sealed(batch) => self.take_sealed(batch, queued.waiting),
-        }
-    }
-
-    fn take_records(&mut self, records: Vec<IncomingRecord>, waiting: Waiting, copy: NatsCopy) {
-        let base_offset = self.next_offset();
-        let mut rejected = Vec::new();
-        for (index, record) in records.iter().enumerate() {
-            if let Err(reason) = self.push(record) {
-                rejected.push(Rejected {
-                    index: index as u32,
-                    reason,
-                });
+                _ = self.cleaner.tick() => self.maintain(),
+                _ = self.checkpoint.tick() => self.write_checkpoint(),
             }
         }
-        let count = (records.len() - rejected.len()) as u32;
-        self.group.push(InFlight {
-            waiting,
-            base_offset,
-            timestamp: self.timestamp,
-            count,
-            records,
-            rejected,
-            duplicate: false,
-            copy,
-        });
     }
 
-    fn push(&mut self, record: &IncomingRecord) -> Result<(), RejectReason> {
-        if record.received_bytes > self.spec.max_record_bytes {
-            return Err(RejectReason::TooLarge);
+    /// While a sync runs nothing is gained by being first: lets the other tasks of this thread queue theirs, so that
+    /// many single records become one batch.
+    async fn look_again(&mut self, count: usize) {
+        if count > FEW || self.partition.0.outstanding.load(Ordering::Acquire) == 0 {
+            return;
         }
-        let expected = record.expected_offset;
-        if self.spec.concurrency_control
-            && expected != -1
-            && u64::try_from(expected) != Ok(self.next_offset())
-        {
-            return Err(RejectReason::IncorrectOffset);
-        }
-        let headers: Vec<HeaderEntry<'_>> = record
-            .headers
-            .iter()
-            .map(|(key, value)| HeaderEntry {
-                key_kind: STRING_KIND,
-                key,
-                value_kind: RAW_KIND,
-                value,
-            })
-            .collect();
-        let subject = std::str::from_utf8(&record.subject).unwrap_or_default();
-        let entry = RecordRef {
-            timestamp: self.timestamp,
-            origin_time: None,
-            id: record.id,
-            key: Some(&record.key[..]).filter(|key| !key.is_empty()),
-            value: record.value.as_deref(),
-            headers: &headers,
-            subject: Some(subject)
-                .filter(|subject| !subject.is_empty() && *subject != self.spec.subject),
-            reply: std::str::from_utf8(&record.reply).unwrap_or_default(),
-        };
-        match self.builder.push(&entry) {
-            Err(BuildError::Full) => {
-                self.seal();
-                self.builder
-                    .push(&entry)
-                    .map_err(|_| RejectReason::TooLarge)
+        tokio::task::yield_now().await;
+        while self.messages.len() < GROUP {
+            match self.inbox.try_recv() {
+                Ok(message) => self.messages.push(message),
+                Err(_) => break,
             }
-            other => other.map_err(|_| RejectReason::TooLarge),
         }
     }
 
-    fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting) {
-        self.seal();
-        let count = batch.count();
-        let known = batch
-            .producer()
-            .and_then(|producer| self.log.find_duplicate(producer, count));
-        let (appended, duplicate) = match known {
-            Some(Err(error)) => {
-                return waiting.answer(Err(AppendError::Sequence(error.to_string())));
-            }
-            Some(Ok(appended)) => (Some(appended), true),
-            None => (self.append(batch), false),
-        };
-        let Some(appended) = appended else {
-            return waiting.answer(Err(self.broken.clone().unwrap_or(AppendError::Closed)));
-        };
-        self.timestamp = self
-            .timestamp
-            .max(self.partition.0.reader.last_timestamp().unwrap_or(0));
-        self.group.push(InFlight {
-            waiting,
-            base_offset: appended.base_offset,
-            timestamp: appended.base_timestamp,
-            count,
-            records: Vec::new(),
-            rejected: Vec::new(),
-            duplicate,
-            copy: NatsCopy::None,
-        });
-    }
-
-    /// Closes the batch being gathered and appends it.
-    fn seal(&mut self) {
-        if let Some(batch) = self
-            .builder
-            .seal(self.spec.codec(), None, Some(&self.spec.subject))
-        {
-            self.append(batch);
-        }
-    }
-
-    /// After a failure the rest of the group is refused: `broken` says why.
-    fn append(&mut self, batch: SealedBatch) -> Option<bascule_log::Appended> {
-        if self.broken.is_some() {
-            return None;
-        }
-        let (records, bytes) = (u64::from(batch.count()), batch.batch_bytes() as u64);
-        match self
-            .log
-            .append(batch, self.epoch.unwrap_or_default(), self.timestamp)
-        {
-            Ok(appended) => {
-                let statistics = &self.partition.0.shared.statistics;
-                statistics.records_appended.add(records);
-                statistics.bytes_appended.add(bytes);
-                self.dirty = true;
-                if std::mem::take(&mut self.full) {
-                    self.partition
-                        .report("writable", "there is space again".into());
+    /// Handles what was taken; messages behind the end are dropped, and answer for themselves.
+    fn handle(&mut self) -> Option<Told> {
+        let mut messages = std::mem::take(&mut self.messages);
+        let mut told = None;
+        self.writer.begin_group();
+        for message in messages.drain(..) {
+            match message {
+                Message::Append(queued) => self.writer.take(queued),
+                Message::Lead(epoch) => {
+                    self.writer.finish_group();
+                    self.writer.epoch = Some(epoch);
                 }
-                Some(appended)
+                Message::Configure(spec) => {
+                    self.writer.finish_group();
+                    self.cleaner = every(spec.cleaner_interval());
+                    self.writer.configure(*spec);
+                }
+                Message::Close(reason, closed) => {
+                    told = Some((reason, Some(closed)));
+                    break;
+                }
             }
-            Err(error) => {
-                self.partition.0.shared.statistics.append_errors.add(1);
-                self.broken = Some(self.refuse(&error));
-                None
-            }
+        }
+        self.writer.finish_group();
+        self.messages = messages;
+        told
+    }
+
+    /// Retention. The log does on a thread of its own what waits for the disk.
+    fn maintain(&mut self) {
+        let retention = self.writer.spec.retention();
+        let done = self.writer.log.maintain(&retention, now_ns());
+        self.check(done.map(|_| ()));
+    }
+
+    fn write_checkpoint(&mut self) {
+        let reader = &self.partition.0.reader;
+        let ends = (reader.high_watermark(), reader.log_start());
+        if ends != self.checkpointed {
+            self.checkpointed = ends;
+            let done = self.writer.log.checkpoint();
+            self.check(done);
         }
     }
 
-    fn refuse(&mut self, error: &Error) -> AppendError {
-        if let Error::Full { .. } = error {
-            if !std::mem::replace(&mut self.full, true) {
-                self.partition.report("full", error.to_string());
-            }
-            return AppendError::Full;
-        }
-        self.partition.fail(&error.to_string());
-        AppendError::Storage(error.to_string())
-    }
-
-    /// Hands the group to the committer; appends that did not reach the log whole are refused.
-    fn finish_group(&mut self) {
-        self.seal();
-        let mut group = std::mem::take(&mut self.group);
-        if let Some(error) = self.broken.take() {
-            let end = self.partition.0.reader.log_end();
-            let (whole, cut) = group.into_iter().partition(|append| append.end() <= end);
-            group = whole;
-            for append in Vec::<InFlight>::from_iter(cut) {
-                append.waiting.answer(Err(error.clone()));
-            }
-        }
-        if !group.is_empty() {
-            let partition = self.partition.clone();
-            self.log
-                .commit(Box::new(move |outcome| settle(&partition, outcome, group)));
-        }
-    }
-
-    /// Retention (when `clean`) and the checkpoint. Waits for the disk, off the runtime's other tasks.
-    fn maintain(&mut self, clean: bool) {
-        let retention = self.spec.retention();
-        let done = tokio::task::block_in_place(|| {
-            if clean {
-                self.log.maintain(&retention, now_ns())?;
-            }
-            self.dirty = false;
-            self.log.checkpoint()
-        });
+    /// A lack of space is told by appends; everything else ends writing.
+    fn check(&self, done: Result<(), Error>) {
         match done {
             Ok(()) | Err(Error::Full { .. }) => {}
             Err(error) => self.partition.fail(&error.to_string()),
         }
     }
 
-    fn close(self, reason: EndReason) {
-        self.partition.ended(reason);
-        let closed = tokio::task::block_in_place(|| match reason {
-            EndReason::Deleted => self.log.delete(),
-            _ => self.log.close(),
-        });
-        if let Err(error) = closed {
-            self.partition
-                .report("failed", format!("it did not close cleanly: {error}"));
+    /// After a panic: refuses writes until told to end.
+    async fn poisoned(&mut self) -> Told {
+        self.partition
+            .fail("its task failed; restart the broker to recover it");
+        self.messages.clear();
+        while let Some(message) = self.inbox.recv().await {
+            match message {
+                Message::Append(queued) => self.writer.take(queued),
+                Message::Close(reason, closed) => return (reason, Some(closed)),
+                Message::Lead(_) | Message::Configure(_) => {}
+            }
         }
+        (EndReason::Closed, None)
+    }
+
+    async fn end(mut self, reason: EndReason) {
+        self.settled().await;
+        self.partition.ended(reason);
+        self.inbox.close();
+        // Dropped messages answer for themselves.
+        while self.inbox.try_recv().is_ok() {}
+        let log = self.writer.log;
+        let closed = tokio::task::spawn_blocking(move || match reason {
+            EndReason::Deleted => log.delete(),
+            _ => log.close(),
+        });
+        let failure = match closed.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.partition
+            .report("failed", format!("it did not close cleanly: {failure}"));
+    }
+
+    /// Waits until every commit asked for was settled: callbacks of one log run in the order of their requests.
+    async fn settled(&mut self) {
+        let (done, settled) = oneshot::channel();
+        self.writer.log.commit(Box::new(move |outcome| {
+            // The receiver waits below.
+            let _ = done.send(outcome.is_ok());
+        }));
+        // A failure was told to every append already.
+        let _ = settled.await;
     }
 }

@@ -1,0 +1,282 @@
+//! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
+use super::commit::{InFlight, Waiting, now_ns, settle};
+use super::task::Queued;
+use super::{
+    AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
+};
+use crate::nats::NatsCopy;
+use bascule_log::{Appended, Error, Log};
+use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
+use std::borrow::Cow;
+use std::sync::atomic::Ordering;
+
+/// Kinds of Liftbridge headers (storage specification §1).
+const STRING_KIND: u8 = 2;
+const RAW_KIND: u8 = 1;
+
+/// The writing half of a partition's task: owns the log and the group being taken.
+pub(super) struct Writer {
+    partition: Partition,
+    pub log: Log,
+    pub spec: PartitionSpec,
+    builder: BatchBuilder,
+    /// Leader epoch, while leading.
+    pub epoch: Option<u64>,
+    /// Receipt time of the group being taken.
+    timestamp: i64,
+    /// Appended or gathered, not yet handed to the committer.
+    group: Vec<InFlight>,
+    /// Why the rest of this group cannot be appended.
+    broken: Option<AppendError>,
+    /// The disk was full at the last append.
+    full: bool,
+}
+
+impl Writer {
+    pub fn new(partition: Partition, log: Log, spec: PartitionSpec) -> Self {
+        Self {
+            builder: BatchBuilder::new(spec.batch_limits()),
+            partition,
+            log,
+            spec,
+            epoch: None,
+            timestamp: 0,
+            group: Vec::new(),
+            broken: None,
+            full: false,
+        }
+    }
+
+    /// Takes over settings, between groups.
+    pub fn configure(&mut self, spec: PartitionSpec) {
+        self.builder = BatchBuilder::new(spec.batch_limits());
+        self.log.set_options(spec.log_options());
+        self.spec = spec;
+    }
+
+    /// One receipt time for all that waited, never below the last one stored.
+    pub fn begin_group(&mut self) {
+        self.timestamp = now_ns().max(self.partition.0.reader.last_timestamp().unwrap_or(0));
+    }
+
+    fn next_offset(&self) -> u64 {
+        self.partition.0.reader.log_end() + self.builder.len() as u64
+    }
+
+    /// Takes one append into the group, or refuses it at once.
+    pub fn take(&mut self, queued: Queued) {
+        let mut waiting = queued.waiting;
+        if let Some(reason) = self.partition.0.failure.get() {
+            return waiting.answer(Err(AppendError::Storage(reason.clone())));
+        }
+        if self.epoch.is_none() {
+            return waiting.answer(Err(AppendError::NotLeader));
+        }
+        if let Some(error) = &self.broken {
+            return waiting.answer(Err(error.clone()));
+        }
+        waiting.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
+        self.partition.0.received(self.timestamp);
+        match queued.payload {
+            Payload::Records(records) => {
+                let copy = if queued.copy {
+                    self.spec.nats_copy
+                } else {
+                    NatsCopy::None
+                };
+                self.take_records(records, waiting, copy);
+            }
+            Payload::Sealed(batch) => self.take_sealed(batch, waiting),
+        }
+    }
+
+    fn take_records(&mut self, records: Vec<IncomingRecord>, waiting: Waiting, copy: NatsCopy) {
+        let base_offset = self.next_offset();
+        let mut rejected = Vec::new();
+        let mut headers = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            if let Err(reason) = self.push(record, &mut headers) {
+                rejected.push(Rejected {
+                    index: index as u32,
+                    reason,
+                });
+            }
+        }
+        let count = (records.len() - rejected.len()) as u32;
+        self.group.push(InFlight {
+            waiting,
+            base_offset,
+            timestamp: self.timestamp,
+            count,
+            records,
+            rejected,
+            duplicate: false,
+            copy,
+        });
+    }
+
+    /// `headers` is room that is used again for every record.
+    fn push<'a>(
+        &mut self,
+        record: &'a IncomingRecord,
+        headers: &mut Vec<HeaderEntry<'a>>,
+    ) -> Result<(), RejectReason> {
+        if record.received_bytes > self.spec.max_record_bytes {
+            return Err(RejectReason::TooLarge);
+        }
+        let expected = record.expected_offset;
+        if self.spec.concurrency_control
+            && expected != -1
+            && u64::try_from(expected) != Ok(self.next_offset())
+        {
+            return Err(RejectReason::IncorrectOffset);
+        }
+        headers.clear();
+        headers.extend(record.headers.iter().map(|(key, value)| HeaderEntry {
+            key_kind: STRING_KIND,
+            key,
+            value_kind: RAW_KIND,
+            value,
+        }));
+        // Both were checked where they came in; should they not be UTF-8 all the same, readers still get text.
+        let (subject, reply) = (text(&record.subject), text(&record.reply));
+        let entry = RecordRef {
+            timestamp: self.timestamp,
+            origin_time: None,
+            id: record.id,
+            key: Some(&record.key[..]).filter(|key| !key.is_empty()),
+            value: record.value.as_deref(),
+            headers,
+            subject: Some(&*subject)
+                .filter(|subject| !subject.is_empty() && *subject != self.spec.subject),
+            reply: &reply,
+        };
+        match self.builder.push(&entry) {
+            Err(BuildError::Full) => {
+                self.seal();
+                self.builder
+                    .push(&entry)
+                    .map_err(|_| RejectReason::TooLarge)
+            }
+            other => other.map_err(|_| RejectReason::TooLarge),
+        }
+    }
+
+    fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting) {
+        self.seal();
+        if let Some(error) = &self.broken {
+            return waiting.answer(Err(error.clone()));
+        }
+        let count = batch.count();
+        let known = batch
+            .producer()
+            .and_then(|producer| self.log.find_duplicate(producer, count));
+        let (appended, duplicate) = match known {
+            Some(Err(error)) => {
+                return waiting.answer(Err(AppendError::Sequence(error.to_string())));
+            }
+            Some(Ok(appended)) => (appended, true),
+            None => match self.append(batch) {
+                Ok(appended) => (appended, false),
+                Err(error) => return waiting.answer(Err(error)),
+            },
+        };
+        self.timestamp = self
+            .timestamp
+            .max(self.partition.0.reader.last_timestamp().unwrap_or(0));
+        self.group.push(InFlight {
+            waiting,
+            base_offset: appended.base_offset,
+            timestamp: appended.base_timestamp,
+            count,
+            records: Vec::new(),
+            rejected: Vec::new(),
+            duplicate,
+            copy: NatsCopy::None,
+        });
+    }
+
+    /// Closes the batch being gathered and appends it. After a failure `broken` says why, and [`Writer::finish_group`]
+    /// refuses what it touched.
+    fn seal(&mut self) {
+        let (codec, subject) = (self.spec.codec(), Some(self.spec.subject.as_str()));
+        if let Some(batch) = self.builder.seal(codec, None, subject)
+            && self.broken.is_none()
+        {
+            // Kept in `broken`.
+            let _ = self.append(batch);
+        }
+    }
+
+    fn append(&mut self, batch: SealedBatch) -> Result<Appended, AppendError> {
+        let (records, bytes) = (u64::from(batch.count()), batch.batch_bytes() as u64);
+        let epoch = self.epoch.unwrap_or_default();
+        let statistics = &self.partition.0.shared.statistics;
+        match self.log.append(batch, epoch, self.timestamp) {
+            Ok(appended) => {
+                statistics.records_appended.add(records);
+                statistics.batches_appended.add(1);
+                statistics.bytes_appended.add(bytes);
+                if std::mem::take(&mut self.full) {
+                    self.partition
+                        .report("writable", "there is space again".into());
+                }
+                Ok(appended)
+            }
+            Err(error) => {
+                statistics.append_errors.add(1);
+                let refusal = self.refuse(&error);
+                self.broken = Some(refusal.clone());
+                Err(refusal)
+            }
+        }
+    }
+
+    fn refuse(&mut self, error: &Error) -> AppendError {
+        match error {
+            Error::Full { .. } => {
+                if !std::mem::replace(&mut self.full, true) {
+                    self.partition.report("full", error.to_string());
+                }
+                AppendError::Full
+            }
+            // The log stays usable, only not for this epoch.
+            Error::StaleEpoch { .. } => AppendError::NotLeader,
+            _ => {
+                self.partition.fail(&error.to_string());
+                AppendError::Storage(error.to_string())
+            }
+        }
+    }
+
+    /// Hands the group to the committer; appends that did not reach the log whole are refused.
+    pub fn finish_group(&mut self) {
+        self.seal();
+        let mut group = std::mem::take(&mut self.group);
+        if let Some(error) = self.broken.take() {
+            let end = self.partition.0.reader.log_end();
+            for append in group.extract_if(.., |append| append.end() > end) {
+                // A retry of an append of which a part was stored would store that part twice.
+                let error = if append.base_offset < end {
+                    AppendError::Storage(format!("only a part of it was stored: {error}"))
+                } else {
+                    error.clone()
+                };
+                append.waiting.answer(Err(error));
+            }
+        }
+        if group.is_empty() {
+            return;
+        }
+        let partition = self.partition.clone();
+        partition.0.outstanding.fetch_add(1, Ordering::AcqRel);
+        self.log.commit(Box::new(move |outcome| {
+            partition.0.outstanding.fetch_sub(1, Ordering::AcqRel);
+            settle(&partition, outcome, group);
+        }));
+    }
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
