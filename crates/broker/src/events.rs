@@ -1,7 +1,8 @@
 //! What Rust tells Python: a bounded queue that Python pulls in batches, woken by an eventfd.
 //!
-//! The eventfd is written once when the queue stops being empty and read when it is empty again. `committed` events are
-//! never dropped (proposals are bounded where they enter); other events beyond the capacity are dropped and counted.
+//! The eventfd is written once when the queue stops being empty and read when it is empty again. What the metadata log
+//! says is never dropped (proposals are bounded where they enter); requests beyond the capacity are refused, other events
+//! dropped and counted. An eighth of the capacity is kept from requests, so that a flood of them hides no event.
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -13,6 +14,11 @@ use tokio::sync::oneshot;
 
 /// How long a request without a deadline waits for the control plane.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const REQUEST: &str = "request";
+/// Most bytes of request bodies that wait.
+const REQUEST_BYTES: usize = 64 << 20;
+/// Answers to the proposer: losing one would leave it waiting.
+const NEVER_DROPPED: [&str; 3] = ["committed", "failed", "barrier"];
 const UNAVAILABLE: i32 = 14;
 const DEADLINE_EXCEEDED: i32 = 4;
 
@@ -58,6 +64,8 @@ pub struct Events {
 #[derive(Debug, Default)]
 struct Queue {
     events: VecDeque<Event>,
+    /// In bodies of requests.
+    request_bytes: usize,
     signalled: bool,
     closed: bool,
 }
@@ -74,7 +82,7 @@ impl Drop for Registered<'_> {
 }
 
 impl Events {
-    /// An empty queue that holds at most `capacity` events.
+    /// An empty queue that holds at most `capacity` events, beside those that are never dropped.
     ///
     /// # Errors
     /// When the system gives no eventfd.
@@ -101,9 +109,12 @@ impl Events {
 
     fn try_push(&self, event: Event) -> bool {
         let mut queue = self.queue.lock();
-        if queue.closed || (queue.events.len() >= self.capacity && event.kind != "committed") {
+        if queue.closed || !self.has_room(&queue, &event) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return false;
+        }
+        if event.kind == REQUEST {
+            queue.request_bytes += event.body.len();
         }
         queue.events.push_back(event);
         if !queue.signalled {
@@ -114,11 +125,24 @@ impl Events {
         true
     }
 
+    fn has_room(&self, queue: &Queue, event: &Event) -> bool {
+        let count = queue.events.len();
+        if event.kind == REQUEST {
+            let bytes = queue.request_bytes.saturating_add(event.body.len());
+            let fits = queue.request_bytes == 0 || bytes <= REQUEST_BYTES;
+            return fits && count < self.capacity - self.capacity / 8;
+        }
+        count < self.capacity || NEVER_DROPPED.contains(&event.kind)
+    }
+
     /// Takes up to `most` events, oldest first.
     pub fn poll(&self, most: usize) -> Vec<Event> {
         let mut queue = self.queue.lock();
         let count = most.min(queue.events.len());
-        let taken = queue.events.drain(..count).collect();
+        let taken: Vec<Event> = queue.events.drain(..count).collect();
+        let requests = taken.iter().filter(|event| event.kind == REQUEST);
+        let bytes: usize = requests.map(|event| event.body.len()).sum();
+        queue.request_bytes -= bytes;
         if queue.events.is_empty() && queue.signalled {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             queue.signalled = false;
@@ -160,7 +184,7 @@ impl Events {
         self.requests.lock().insert(id, reply);
         let _registered = Registered { events: self, id };
         let pushed = self.try_push(Event {
-            kind: "request",
+            kind: REQUEST,
             id,
             name: name.into(),
             body,
@@ -231,6 +255,34 @@ mod tests {
         let ids: Vec<_> = events.poll(10).iter().map(|event| event.id).collect();
         assert_eq!(ids, [0, 1, 9]);
         assert_eq!(events.dropped(), 1);
+    }
+
+    #[test]
+    fn requests_leave_room_for_events_and_bodies_are_bounded() {
+        let events = Events::new(16).unwrap();
+        let request = |bytes: usize| {
+            let mut request = event(REQUEST, 1);
+            request.body = Bytes::from(vec![0; bytes]);
+            events.try_push(request)
+        };
+        assert!(request(REQUEST_BYTES + 1));
+        assert!(!request(1));
+        events.poll(1);
+        assert!((0..14).all(|_| request(1)));
+        assert!(!request(1));
+        events.push(event("log", 2));
+        assert_eq!(events.poll(99).last().map(|event| event.kind), Some("log"));
+        assert!(request(1));
+    }
+
+    #[test]
+    fn answers_to_the_proposer_are_never_dropped() {
+        let events = Events::new(8).unwrap();
+        for id in 0..20 {
+            events.push(event(["committed", "failed", "barrier"][id % 3], id as u64));
+        }
+        assert_eq!(events.poll(99).len(), 20);
+        assert_eq!(events.dropped(), 0);
     }
 
     #[test]

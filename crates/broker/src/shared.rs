@@ -5,9 +5,13 @@ use crate::statistics::Statistics;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 use tokio::sync::Semaphore;
+
+/// Events that may wait for the control plane.
+const EVENTS: usize = 65_536;
 
 /// Bounds, all finite (`specs/formats/seam.md`).
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -65,6 +69,35 @@ pub struct Shared {
     pub inflight: Arc<Semaphore>,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
+}
+
+impl Shared {
+    /// A broker that serves nothing yet and is not connected to NATS.
+    ///
+    /// # Errors
+    /// When the system gives no descriptor for the events.
+    pub fn new(
+        cluster_id: &str,
+        broker_id: &str,
+        namespace: &str,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            cluster_id: cluster_id.to_owned(),
+            broker_id: broker_id.to_owned(),
+            namespace: namespace.to_owned(),
+            limits,
+            view: ArcSwap::default(),
+            events: Events::new(EVENTS)?,
+            nats: NatsLink::default(),
+            statistics: Statistics::default(),
+            serving: AtomicBool::new(false),
+            inflight: Arc::new(Semaphore::new(
+                limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
+            )),
+            open_subscriptions: AtomicI64::new(0),
+        })
+    }
 }
 
 /// How the servers hold it.

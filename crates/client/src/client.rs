@@ -1,4 +1,5 @@
 //! One connection to one broker.
+use crate::Error;
 use crate::error::Effect;
 use crate::frames::frame;
 use crate::outgoing::Outgoing;
@@ -6,7 +7,6 @@ use crate::publish;
 use crate::runtime::{Home, Patience};
 use crate::subscription::Subscription;
 use crate::transport::{Incoming, Transport};
-use crate::Error;
 use bascule_wire::liftbridge::methods;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -27,7 +27,11 @@ pub struct Options {
 impl Default for Options {
     /// 5 s, 16,384 records, `python`.
     fn default() -> Self {
-        Self { connect_timeout_ms: 5000, max_in_flight: 16_384, client_id: "python".into() }
+        Self {
+            connect_timeout_ms: 5000,
+            max_in_flight: 16_384,
+            client_id: "python".into(),
+        }
     }
 }
 impl Options {
@@ -37,7 +41,8 @@ impl Options {
     /// `invalid_argument`, naming the key.
     pub fn from_json(json: &[u8]) -> Result<Self, Error> {
         let json = if json.is_empty() { b"{}" } else { json };
-        serde_json::from_slice(json).map_err(|error| Error::new("invalid_argument", format!("client options: {error}")))
+        serde_json::from_slice(json)
+            .map_err(|error| Error::new("invalid_argument", format!("client options: {error}")))
     }
 
     fn connect_timeout(&self) -> Duration {
@@ -62,7 +67,11 @@ impl Client {
         let home = Home::of_this_process()?;
         let connecting = Transport::connect(address, &options.client_id, options.connect_timeout());
         let transport = home.block_on(connecting, patience)??;
-        Ok(Self { home, options, transport: Mutex::new(Some(transport)) })
+        Ok(Self {
+            home,
+            options,
+            transport: Mutex::new(Some(transport)),
+        })
     }
 
     /// One unary call by the method's name: raw protobuf in and out.
@@ -77,11 +86,19 @@ impl Client {
         patience: Patience<'_>,
     ) -> Result<Vec<u8>, Error> {
         let path = format!("/{}/{method}", methods::SERVICE);
-        if !methods::ALL.contains(&path.as_str()) || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
+        if !methods::ALL.contains(&path.as_str())
+            || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
         {
-            return Err(Error::new("unimplemented", format!("`{method}` is not a unary method of {}", methods::SERVICE)));
+            return Err(Error::new(
+                "unimplemented",
+                format!("`{method}` is not a unary method of {}", methods::SERVICE),
+            ));
         }
-        let effect = if method.starts_with("Fetch") { Effect::Read } else { Effect::Write };
+        let effect = if method.starts_with("Fetch") {
+            Effect::Read
+        } else {
+            Effect::Write
+        };
         let transport = self.transport()?;
         let answer = transport.unary(&path, frame(request), timeout, effect);
         self.home.block_on(answer, patience)?.map(Into::into)
@@ -118,15 +135,23 @@ impl Client {
         let body = Body::new(http_body_util::Full::new(frame(request)));
         let timeout = self.options.connect_timeout();
         let opening = async {
-            let response = transport.send(methods::SUBSCRIBE, body, None, Effect::Read).await?;
+            let response = transport
+                .send(methods::SUBSCRIBE, body, None, Effect::Read)
+                .await?;
             let mut incoming = Incoming::new(response.into_body());
             match incoming.next_message(Effect::Read).await? {
                 Some(_) => Ok(incoming),
-                None => Err(Error::new("end_of_stream", "the broker ended the subscription before it began")),
+                None => Err(Error::new(
+                    "end_of_stream",
+                    "the broker ended the subscription before it began",
+                )),
             }
         };
         let opened = async { tokio::time::timeout(timeout, opening).await };
-        let incoming = self.home.block_on(opened, patience)?.map_err(|_| Error::deadline(Effect::Read))??;
+        let incoming = self
+            .home
+            .block_on(opened, patience)?
+            .map_err(|_| Error::deadline(Effect::Read))??;
         Subscription::start(self.home, incoming)
     }
 
@@ -137,6 +162,9 @@ impl Client {
 
     fn transport(&self) -> Result<Transport, Error> {
         self.home.enter()?;
-        self.transport.lock().clone().ok_or_else(|| Error::new("closed", "the client was closed"))
+        self.transport
+            .lock()
+            .clone()
+            .ok_or_else(|| Error::new("closed", "the client was closed"))
     }
 }

@@ -19,10 +19,18 @@ use bascule_wire::liftbridge::delivery::MessageView;
 use std::sync::{Arc, LazyLock};
 
 static HEADER: LazyLock<Fields> = LazyLock::new(|| {
-    Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Binary, false)])
+    Fields::from(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Binary, false),
+    ])
 });
-static ELEMENT: LazyLock<Arc<Field>> =
-    LazyLock::new(|| Arc::new(Field::new("element", DataType::Struct(HEADER.clone()), false)));
+static ELEMENT: LazyLock<Arc<Field>> = LazyLock::new(|| {
+    Arc::new(Field::new(
+        "element",
+        DataType::Struct(HEADER.clone()),
+        false,
+    ))
+});
 static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     let timestamp = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![
@@ -43,7 +51,10 @@ struct Values {
 }
 impl Default for Values {
     fn default() -> Self {
-        Self { ends: vec![0], bytes: Vec::new() }
+        Self {
+            ends: vec![0],
+            bytes: Vec::new(),
+        }
     }
 }
 impl Values {
@@ -58,7 +69,10 @@ impl Values {
     }
 
     fn into_parts(self) -> (OffsetBuffer<i32>, Buffer) {
-        (OffsetBuffer::new(ScalarBuffer::from(self.ends)), Buffer::from_vec(self.bytes))
+        (
+            OffsetBuffer::new(ScalarBuffer::from(self.ends)),
+            Buffer::from_vec(self.bytes),
+        )
     }
 
     fn into_binary(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
@@ -143,7 +157,9 @@ impl Columns {
     /// `internal` when a text is not UTF-8, which the codec has ruled out.
     pub(crate) fn into_records(self) -> Result<Records, Error> {
         let batch = self.into_batch();
-        batch.map(Records).map_err(|error| Error::new("internal", format!("columns do not fit together: {error}")))
+        batch.map(Records).map_err(|error| {
+            Error::new("internal", format!("columns do not fit together: {error}"))
+        })
     }
 
     fn into_batch(self) -> Result<RecordBatch, ArrowError> {
@@ -155,19 +171,28 @@ impl Columns {
         };
         let headers = StructArray::try_new(
             HEADER.clone(),
-            vec![self.header_keys.into_text()?, self.header_values.into_binary(None)?],
+            vec![
+                self.header_keys.into_text()?,
+                self.header_values.into_binary(None)?,
+            ],
             None,
         )?;
         let header_ends = OffsetBuffer::new(ScalarBuffer::from(self.header_ends));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(PrimitiveArray::<Int64Type>::new(self.offsets.into(), None)),
             Arc::new(
-                PrimitiveArray::<TimestampNanosecondType>::new(self.timestamps.into(), None).with_timezone("UTC"),
+                PrimitiveArray::<TimestampNanosecondType>::new(self.timestamps.into(), None)
+                    .with_timezone("UTC"),
             ),
             self.keys.into_binary(key_nulls)?,
             self.values.into_binary(None)?,
             self.subjects.into_text()?,
-            Arc::new(ListArray::try_new(ELEMENT.clone(), header_ends, Arc::new(headers), None)?),
+            Arc::new(ListArray::try_new(
+                ELEMENT.clone(),
+                header_ends,
+                Arc::new(headers),
+                None,
+            )?),
         ];
         RecordBatch::try_new(SCHEMA.clone(), columns)
     }
@@ -200,12 +225,14 @@ impl Records {
 
     /// Offsets, ascending.
     pub fn offsets(&self) -> &[i64] {
-        self.column::<PrimitiveArray<Int64Type>>(0).map_or(&[], |array| array.values())
+        self.column::<PrimitiveArray<Int64Type>>(0)
+            .map_or(&[], |array| array.values())
     }
 
     /// Receipt times, ns since 1970.
     pub fn timestamps(&self) -> &[i64] {
-        self.column::<PrimitiveArray<TimestampNanosecondType>>(1).map_or(&[], |array| array.values())
+        self.column::<PrimitiveArray<TimestampNanosecondType>>(1)
+            .map_or(&[], |array| array.values())
     }
 
     /// Keys; `None` = no key.
@@ -215,24 +242,35 @@ impl Records {
 
     /// Values.
     pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        self.column::<BinaryArray>(3).into_iter().flatten().flatten()
+        self.column::<BinaryArray>(3)
+            .into_iter()
+            .flatten()
+            .flatten()
     }
 
     /// Subjects.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
-        self.column::<StringArray>(4).into_iter().flatten().flatten()
+        self.column::<StringArray>(4)
+            .into_iter()
+            .flatten()
+            .flatten()
     }
 
     /// Headers of record `index`, in order. Of equal names the last counts.
     pub fn headers(&self, index: usize) -> impl Iterator<Item = (&str, &[u8])> {
         let range = self.column::<ListArray>(5).and_then(|lists| {
-            let (from, to) = (lists.value_offsets().get(index)?, lists.value_offsets().get(index + 1)?);
+            let (from, to) = (
+                lists.value_offsets().get(index)?,
+                lists.value_offsets().get(index + 1)?,
+            );
             let entries = lists.values().as_any().downcast_ref::<StructArray>()?;
             let names = entries.column(0).as_any().downcast_ref::<StringArray>()?;
             let values = entries.column(1).as_any().downcast_ref::<BinaryArray>()?;
             Some((*from as usize..*to as usize, names, values))
         });
-        range.into_iter().flat_map(|(range, names, values)| range.map(|i| (names.value(i), values.value(i))))
+        range
+            .into_iter()
+            .flat_map(|(range, names, values)| range.map(|i| (names.value(i), values.value(i))))
     }
 
     fn column<A: 'static>(&self, index: usize) -> Option<&A> {

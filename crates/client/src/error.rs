@@ -39,7 +39,11 @@ pub(crate) enum Effect {
 impl Error {
     /// A failure that is not a status.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: Details::default() }
+        Self {
+            code,
+            message: message.into(),
+            details: Details::default(),
+        }
     }
 
     /// The details as JSON.
@@ -50,10 +54,14 @@ impl Error {
     /// The deadline passed.
     pub(crate) fn deadline(effect: Effect) -> Self {
         match effect {
-            Effect::Read => Self::new("deadline_exceeded", "the deadline passed before the broker answered"),
-            Effect::Write => {
-                Self::new("outcome_unknown", "the deadline passed before the broker answered; it may have been done")
-            }
+            Effect::Read => Self::new(
+                "deadline_exceeded",
+                "the deadline passed before the broker answered",
+            ),
+            Effect::Write => Self::new(
+                "outcome_unknown",
+                "the deadline passed before the broker answered; it may have been done",
+            ),
         }
     }
 
@@ -68,7 +76,11 @@ impl Error {
     }
 
     /// A broken connection. A write is known not to have happened only when it never was sent.
-    pub(crate) fn from_transport(address: &str, error: &(dyn std::error::Error + 'static), effect: Effect) -> Self {
+    pub(crate) fn from_transport(
+        address: &str,
+        error: &(dyn std::error::Error + 'static),
+        effect: Effect,
+    ) -> Self {
         let mut text = format!("broker at {address}: {error}");
         let (mut sent, mut cause) = (true, error.source());
         while let Some(source) = cause {
@@ -112,7 +124,12 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
 }
 
 fn not_found(text: &str) -> &'static str {
-    const STREAM: [&str; 4] = ["no such stream", "stream not found", "stream does not exist", "commit log was deleted"];
+    const STREAM: [&str; 4] = [
+        "no such stream",
+        "stream not found",
+        "stream does not exist",
+        "commit log was deleted",
+    ];
     if STREAM.iter().any(|start| text.starts_with(start)) {
         "stream_not_found"
     } else if text.to_lowercase().contains("partition") {

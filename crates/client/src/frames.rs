@@ -22,10 +22,15 @@ impl Frames {
     /// # Errors
     /// `internal` when the broker sends what it must not: compressed or boundless messages.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
-        let Some(&[flag, a, b, c, d]) = self.pending.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+        let Some(&[flag, a, b, c, d]) = self.pending.first_chunk::<PREFIX_BYTES>() else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
         if flag != 0 || length > MESSAGE_BYTES {
-            return Err(Error::new("internal", format!("the broker sent a frame with flag {flag} and length {length}")));
+            return Err(Error::new(
+                "internal",
+                format!("the broker sent a frame with flag {flag} and length {length}"),
+            ));
         }
         if self.pending.len() < PREFIX_BYTES + length {
             return Ok(None);

@@ -93,7 +93,10 @@ impl Outgoing {
     fn close_chunk(&mut self) {
         if self.open_records > 0 {
             let frames = std::mem::take(&mut self.open).into();
-            self.chunks.push_back(Chunk { frames, records: std::mem::take(&mut self.open_records) });
+            self.chunks.push_back(Chunk {
+                frames,
+                records: std::mem::take(&mut self.open_records),
+            });
         }
     }
 }

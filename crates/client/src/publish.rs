@@ -40,15 +40,27 @@ pub(crate) async fn publish(
     match outcome.unwrap_or_else(|_| Err(Error::deadline(Effect::Write))) {
         _ if acks.failure.is_some() || acks.is_complete() => acks.finish(),
         Ok(()) if unacknowledged => Ok(Vec::new()),
-        Ok(()) => Err(acks.cut_short(Error::new("outcome_unknown", "the broker ended the call before all acks came"))),
+        Ok(()) => Err(acks.cut_short(Error::new(
+            "outcome_unknown",
+            "the broker ended the call before all acks came",
+        ))),
         Err(error) => Err(acks.cut_short(error)),
     }
 }
 
 /// A single record is cheaper as a unary call.
-async fn one(transport: &Transport, batch: Outgoing, timeout: Duration, acks: &mut Acks) -> Result<(), Error> {
-    let Some(chunk) = batch.into_chunks().pop_front() else { return Ok(()) };
-    let answer = transport.unary(methods::PUBLISH, chunk.frames, timeout, Effect::Write).await;
+async fn one(
+    transport: &Transport,
+    batch: Outgoing,
+    timeout: Duration,
+    acks: &mut Acks,
+) -> Result<(), Error> {
+    let Some(chunk) = batch.into_chunks().pop_front() else {
+        return Ok(());
+    };
+    let answer = transport
+        .unary(methods::PUBLISH, chunk.frames, timeout, Effect::Write)
+        .await;
     let answer = answer.inspect_err(|error| acks.fail_definite(error))?;
     if let Some(ack) = ResponseView::read(answer).and_then(|response| response.ack) {
         acks.take_ack(0, &ack);
@@ -56,15 +68,33 @@ async fn one(transport: &Transport, batch: Outgoing, timeout: Duration, acks: &m
     Ok(())
 }
 
-async fn many(transport: &Transport, batch: Outgoing, in_flight: usize, acks: &mut Acks) -> Result<(), Error> {
-    let window = Arc::new(Window { answered: AtomicUsize::new(0), changed: Notify::new() });
-    let sender =
-        Sender { chunks: batch.into_chunks(), sent: 0, in_flight, window: window.clone(), wait: !acks.is_unacknowledged };
+async fn many(
+    transport: &Transport,
+    batch: Outgoing,
+    in_flight: usize,
+    acks: &mut Acks,
+) -> Result<(), Error> {
+    let window = Arc::new(Window {
+        answered: AtomicUsize::new(0),
+        changed: Notify::new(),
+    });
+    let sender = Sender {
+        chunks: batch.into_chunks(),
+        sent: 0,
+        in_flight,
+        window: window.clone(),
+        wait: !acks.is_unacknowledged,
+    };
     let body = Body::new(StreamBody::new(stream::unfold(sender, Sender::next)));
-    let response = transport.send(methods::PUBLISH_ASYNC, body, None, Effect::Write).await?;
+    let response = transport
+        .send(methods::PUBLISH_ASYNC, body, None, Effect::Write)
+        .await?;
     let mut incoming = Incoming::new(response.into_body());
     while !acks.is_complete() {
-        let more = incoming.receive(Effect::Write).await.map_err(unknown_when_broken)?;
+        let more = incoming
+            .receive(Effect::Write)
+            .await
+            .map_err(unknown_when_broken)?;
         while let Some(message) = incoming.buffered()? {
             acks.take(message)?;
         }
@@ -139,7 +169,13 @@ const REFUSED: i64 = -2;
 
 impl Acks {
     fn new(records: usize, is_unacknowledged: bool) -> Self {
-        Self { places: vec![(-1, 0); records], answered: 0, stored: 0, failure: None, is_unacknowledged }
+        Self {
+            places: vec![(-1, 0); records],
+            answered: 0,
+            stored: 0,
+            failure: None,
+            is_unacknowledged,
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -150,11 +186,16 @@ impl Acks {
     fn take(&mut self, message: Bytes) -> Result<(), Error> {
         let response = ResponseView::read(message)
             .ok_or_else(|| Error::new("internal", "the broker sent a malformed PublishResponse"))?;
-        let index = std::str::from_utf8(response.answered()).ok().and_then(|text| text.parse::<usize>().ok());
+        let index = std::str::from_utf8(response.answered())
+            .ok()
+            .and_then(|text| text.parse::<usize>().ok());
         let Some(index) = index else { return Ok(()) };
         if let Some(failure) = &response.async_error {
             let text = String::from_utf8_lossy(&failure.message);
-            self.refuse(index, Error::new(async_code(failure.code, &text), text.clone()));
+            self.refuse(
+                index,
+                Error::new(async_code(failure.code, &text), text.clone()),
+            );
         } else if let Some(ack) = &response.ack {
             self.take_ack(index, ack);
         }
@@ -170,10 +211,16 @@ impl Acks {
     }
 
     fn refuse(&mut self, index: usize, error: Error) {
-        let Some(place) = self.places.get_mut(index).filter(|place| place.0 == -1) else { return };
+        let Some(place) = self.places.get_mut(index).filter(|place| place.0 == -1) else {
+            return;
+        };
         place.0 = REFUSED;
         self.answered += 1;
-        if self.failure.as_ref().is_none_or(|(first, _)| index < *first) {
+        if self
+            .failure
+            .as_ref()
+            .is_none_or(|(first, _)| index < *first)
+        {
             self.failure = Some((index, error));
         }
     }

@@ -42,7 +42,12 @@ impl Home {
             .thread_name("bascule-client")
             .enable_all()
             .build()
-            .map_err(|error| Error::new("internal", format!("cannot start the client's threads: {error}")))?;
+            .map_err(|error| {
+                Error::new(
+                    "internal",
+                    format!("cannot start the client's threads: {error}"),
+                )
+            })?;
         let runtime = &*Box::leak(Box::new(runtime));
         *slot = Some((process, runtime));
         Ok(Self { process, runtime })
@@ -67,13 +72,19 @@ impl Home {
     ///
     /// # Errors
     /// `forked`; `closed` when patience ended.
-    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>, patience: Patience<'_>) -> Result<T, Error> {
+    pub(crate) fn block_on<T>(
+        &self,
+        future: impl Future<Output = T>,
+        patience: Patience<'_>,
+    ) -> Result<T, Error> {
         self.enter()?.block_on(async {
             let mut future = std::pin::pin!(future);
             loop {
                 match tokio::time::timeout(ASK, &mut future).await {
                     Ok(output) => return Ok(output),
-                    Err(_) if patience().is_break() => return Err(Error::new("closed", "the wait was interrupted")),
+                    Err(_) if patience().is_break() => {
+                        return Err(Error::new("closed", "the wait was interrupted"));
+                    }
                     Err(_) => {}
                 }
             }

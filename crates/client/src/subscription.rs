@@ -43,8 +43,16 @@ impl Subscription {
     /// Begins to read. `incoming` is past the handshake.
     pub(crate) fn start(home: Home, incoming: Incoming) -> Result<Self, Error> {
         let buffer = Arc::new(Buffer::default());
-        let task = home.enter()?.spawn(read(incoming, buffer.clone())).abort_handle();
-        Ok(Self { home, buffer, front: Mutex::new(None), task })
+        let task = home
+            .enter()?
+            .spawn(read(incoming, buffer.clone()))
+            .abort_handle();
+        Ok(Self {
+            home,
+            buffer,
+            front: Mutex::new(None),
+            task,
+        })
     }
 
     /// Up to `max_records` records that are there, in order, waiting at most `timeout` for the first; `None` = nothing came.
@@ -67,7 +75,9 @@ impl Subscription {
             if state.columns.len() > 0 || state.end.is_some() {
                 continue;
             }
-            let left = deadline.map_or(ASK, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(ASK, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
             if left.is_zero() {
                 return Ok(None);
             }
@@ -95,7 +105,9 @@ impl Subscription {
         if front.is_none() {
             *front = self.take_buffer()?;
         }
-        let Some(records) = front.take() else { return Ok(None) };
+        let Some(records) = front.take() else {
+            return Ok(None);
+        };
         if records.len() <= max_records {
             return Ok(Some(records));
         }
@@ -152,7 +164,9 @@ async fn step(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
 
 /// Moves whole messages into the columns; true when there were any.
 fn decode(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
-    let Some(first) = incoming.buffered()? else { return Ok(false) };
+    let Some(first) = incoming.buffered()? else {
+        return Ok(false);
+    };
     let mut state = buffer.state.lock();
     let mut next = Some(first);
     while let Some(message) = next {

@@ -29,10 +29,19 @@ impl Transport {
     ///
     /// # Errors
     /// `invalid_argument` for what is no address; `unavailable`.
-    pub(crate) async fn connect(address: &str, client_id: &str, timeout: Duration) -> Result<Self, Error> {
-        let not_an_address =
-            |error| Error::new("invalid_argument", format!("`{address}` is not an address (host:port): {error}"));
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(not_an_address)?;
+    pub(crate) async fn connect(
+        address: &str,
+        client_id: &str,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let not_an_address = |error| {
+            Error::new(
+                "invalid_argument",
+                format!("`{address}` is not an address (host:port): {error}"),
+            )
+        };
+        let endpoint =
+            Endpoint::from_shared(format!("http://{address}")).map_err(not_an_address)?;
         let endpoint = endpoint
             .connect_timeout(timeout)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -42,10 +51,19 @@ impl Transport {
             .tcp_nodelay(true);
         let channel = tokio::time::timeout(timeout, endpoint.connect()).await;
         let channel = channel
-            .map_err(|_| Error::new("unavailable", format!("broker at {address}: no connection within {timeout:?}")))?
+            .map_err(|_| {
+                Error::new(
+                    "unavailable",
+                    format!("broker at {address}: no connection within {timeout:?}"),
+                )
+            })?
             .map_err(|error| Error::from_transport(address, &error, Effect::Read))?;
         let user_agent = format!("{client_id} bascule/{}", env!("CARGO_PKG_VERSION"));
-        Ok(Self { address: address.into(), user_agent, channel })
+        Ok(Self {
+            address: address.into(),
+            user_agent,
+            channel,
+        })
     }
 
     /// Sends a request; returns the response once its headers came.
@@ -66,12 +84,18 @@ impl Transport {
         if let Some(timeout) = timeout {
             request = request.header("grpc-timeout", grpc_timeout(timeout));
         }
-        let request = request
-            .body(body)
-            .map_err(|error| Error::new("invalid_argument", format!("the request cannot be sent: {error}")))?;
-        let broken = |error: tonic::transport::Error| Error::from_transport(&self.address, &error, effect);
+        let request = request.body(body).map_err(|error| {
+            Error::new(
+                "invalid_argument",
+                format!("the request cannot be sent: {error}"),
+            )
+        })?;
+        let broken =
+            |error: tonic::transport::Error| Error::from_transport(&self.address, &error, effect);
         let mut channel = self.channel.clone();
-        std::future::poll_fn(|cx| channel.poll_ready(cx)).await.map_err(broken)?;
+        std::future::poll_fn(|cx| channel.poll_ready(cx))
+            .await
+            .map_err(broken)?;
         let response = channel.call(request).await.map_err(broken)?;
         match Status::from_header_map(response.headers()) {
             Some(status) if status.code() != Code::Ok => Err(Error::from_status(&status, effect)),
@@ -95,9 +119,16 @@ impl Transport {
             let response = self.send(path, body, Some(timeout), effect).await?;
             let mut incoming = Incoming::new(response.into_body());
             let message = incoming.next_message(effect).await?;
-            message.ok_or_else(|| Error::new("internal", "the broker answered with status OK and no message"))
+            message.ok_or_else(|| {
+                Error::new(
+                    "internal",
+                    "the broker answered with status OK and no message",
+                )
+            })
         };
-        tokio::time::timeout(timeout, exchange).await.map_err(|_| Error::deadline(effect))?
+        tokio::time::timeout(timeout, exchange)
+            .await
+            .map_err(|_| Error::deadline(effect))?
     }
 }
 
@@ -109,7 +140,10 @@ pub(crate) struct Incoming {
 }
 impl Incoming {
     pub(crate) fn new(body: Body) -> Self {
-        Self { body, frames: Frames::default() }
+        Self {
+            body,
+            frames: Frames::default(),
+        }
     }
 
     /// The next message; `None` when the stream ended with status OK.
@@ -141,7 +175,10 @@ impl Incoming {
     /// As [`Self::next_message`].
     pub(crate) async fn receive(&mut self, effect: Effect) -> Result<bool, Error> {
         let Some(frame) = self.body.frame().await else {
-            return Err(broken(effect, "the connection closed before the call ended"));
+            return Err(broken(
+                effect,
+                "the connection closed before the call ended",
+            ));
         };
         let frame = frame.map_err(|status| broken(effect, status.message()))?;
         match frame.into_data() {
@@ -154,7 +191,10 @@ impl Incoming {
                 match Status::from_header_map(&trailers) {
                     Some(status) if status.code() == Code::Ok => Ok(false),
                     Some(status) => Err(Error::from_status(&status, effect)),
-                    None => Err(Error::new("internal", "the broker ended the call without a status")),
+                    None => Err(Error::new(
+                        "internal",
+                        "the broker ended the call without a status",
+                    )),
                 }
             }
         }
@@ -162,7 +202,11 @@ impl Incoming {
 }
 
 fn broken(effect: Effect, text: &str) -> Error {
-    let code = if effect == Effect::Write { "outcome_unknown" } else { "unavailable" };
+    let code = if effect == Effect::Write {
+        "outcome_unknown"
+    } else {
+        "unavailable"
+    };
     Error::new(code, format!("the call broke off: {text}"))
 }
 

@@ -189,6 +189,7 @@ impl Cursor {
     ) -> Result<Option<(BytesMut, bool)>, ReadError> {
         let file = match at.segment.file() {
             Ok(file) => file,
+            Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
             Err(error)
                 if error.kind() == std::io::ErrorKind::NotFound
                     && self.shared.log_start() > self.offset =>

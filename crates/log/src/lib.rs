@@ -13,7 +13,11 @@ mod cursor;
 mod disk;
 mod epochs;
 mod error;
+#[cfg(test)]
+mod failure_tests;
 mod fields;
+#[cfg(test)]
+mod format_tests;
 mod index;
 mod log;
 mod lookup;

@@ -9,26 +9,20 @@ mod serve;
 pub use directory::{DataDirectory, DirectoryError};
 pub use documents::{EngineSettings, PlaceSpec, StreamSpec, ViewChanges};
 
-use crate::events::Events;
 use crate::metadata::{MetadataError, MetadataLog, Proposal};
-use crate::nats::{NatsLink, NatsSettings};
+use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
 use crate::shared::{Shared, SharedRef};
-use crate::statistics::Statistics;
 use crate::view::View;
-use arc_swap::ArcSwap;
 use bascule_log::{Coordinator, Log};
 use parking_lot::Mutex;
 use serve::Serving;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-use tokio::sync::Semaphore;
 
-/// Events that may wait for the control plane.
-const EVENT_CAPACITY: usize = 65_536;
 /// Partitions opened at once.
 const OPENERS: usize = 4;
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -110,19 +104,13 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(internal)?;
-        let shared = Arc::new(Shared {
-            cluster_id: settings.cluster_id.clone(),
-            broker_id: settings.broker_id.clone(),
-            namespace: settings.namespace.clone(),
-            limits: settings.limits,
-            view: ArcSwap::default(),
-            events: Events::new(EVENT_CAPACITY).map_err(internal)?,
-            nats: NatsLink::default(),
-            statistics: Statistics::default(),
-            serving: AtomicBool::new(false),
-            inflight: Arc::new(Semaphore::new(settings.limits.inflight_bytes)),
-            open_subscriptions: AtomicI64::new(0),
-        });
+        let shared = Shared::new(
+            &settings.cluster_id,
+            &settings.broker_id,
+            &settings.namespace,
+            settings.limits,
+        );
+        let shared = Arc::new(shared.map_err(internal)?);
         let engine = Self {
             shared,
             directory,

@@ -8,7 +8,7 @@
 //! * [`service`]: dispatch of `/proto.API/*`; [`health`]: `grpc.health.v1`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
 //! * `route`, `refusal`: the checks before an append, in the order of the specification, and how each failure reads.
-//! * `publish`, `publish_async`, `acks`, `to_subject`: publishing.
+//! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
 //! * `position`, `subscribe`, `subscription`: reading.
 //! * `forward`: everything else.
 mod acks;
@@ -16,11 +16,13 @@ mod call;
 mod forward;
 mod frames;
 mod health;
+mod intake;
 mod position;
 mod publish;
 mod publish_async;
 mod refusal;
 mod reply;
+mod responses;
 mod route;
 mod service;
 mod subscribe;

@@ -82,19 +82,7 @@ impl MetadataLog {
             preallocate_bytes: PREALLOCATE_BYTES,
             ..LogOptions::default()
         };
-        let path = directory.join("log");
-        let log = if path.exists() {
-            let (log, recovery) = Log::open(&path, IDENTITY, options, coordinator)?;
-            if let Some((start, end)) = recovery.damaged.first() {
-                return Err(MetadataError::Damaged(format!(
-                    "entries {} to {end} are damaged on disk",
-                    start + 1
-                )));
-            }
-            log
-        } else {
-            Log::create(&path, IDENTITY, options, coordinator)?
-        };
+        let log = open_log(&directory.join("log"), options, coordinator)?;
         let reader = log.reader();
         log.set_high_watermark(reader.log_end());
         let opened = Self {
@@ -184,8 +172,20 @@ impl MetadataLog {
             return self.fail(&proposals, "metadata_stopped", "the broker is stopping");
         };
         let first_index = self.reader.log_end() + 1;
-        if let Err(error) = append_entries(log, &proposals) {
-            return self.fail(&proposals, "storage_failed", &error);
+        let outcome = append_entries(log, &proposals);
+        // What reached the log is committed with this group, also when the rest did not.
+        let appended = (self.reader.log_end() + 1 - first_index) as usize;
+        let mut proposals = proposals;
+        let lost = proposals.split_off(appended.min(proposals.len()));
+        if let Err(error) = outcome {
+            let code = match error {
+                bascule_log::Error::Full { .. } => "disk_full",
+                _ => "storage_failed",
+            };
+            self.fail(&lost, code, &error.to_string());
+        }
+        if proposals.is_empty() {
+            return;
         }
         let (shared, outstanding, mark) = (
             self.shared.clone(),
@@ -267,15 +267,39 @@ impl MetadataLog {
             )));
         }
         let older = snapshot::save(&self.directory, index, state)?;
+        let Some(time) = self.time_of(older)? else {
+            return Ok(());
+        };
+        // Times never decrease, so segments that end before that of entry `older` hold only what it covers.
+        let now = now_ns();
         let retention = Retention {
-            messages: (self.reader.log_end() - older).max(1),
+            age_ns: now.saturating_sub(time),
             ..Retention::default()
         };
         if let Some(log) = self.log.lock().as_mut() {
-            log.maintain(&retention, now_ns())?;
+            log.maintain(&retention, now)?;
             log.checkpoint()?;
         }
         Ok(())
+    }
+
+    /// When entry `index` was proposed, ns since 1970; `None` when it is no longer there.
+    fn time_of(&self, index: u64) -> Result<Option<i64>, MetadataError> {
+        let Some(offset) = index.checked_sub(1) else {
+            return Ok(None);
+        };
+        let read = self
+            .reader
+            .cursor(offset)
+            .next(index, 1, ReadMode::Blocking)
+            .map_err(|error| MetadataError::Damaged(error.to_string()))?;
+        let Some(Ok(bytes)) = read.and_then(|bytes| Batches::new(bytes).next()) else {
+            return Ok(None);
+        };
+        let batch =
+            Batch::read(&bytes).map_err(|error| MetadataError::Damaged(error.to_string()))?;
+        let i = batch.seek(offset);
+        Ok((i < batch.len() && batch.offset(i) == offset).then(|| batch.timestamp(i)))
     }
 
     /// Closes cleanly; later proposals fail. Blocks.
@@ -290,29 +314,50 @@ impl MetadataLog {
     }
 }
 
-fn append_entries(log: &mut Log, proposals: &[Proposal]) -> Result<(), String> {
+fn open_log(
+    path: &Path,
+    options: LogOptions,
+    coordinator: &Arc<Coordinator>,
+) -> Result<Log, MetadataError> {
+    match Log::open(path, IDENTITY, options.clone(), coordinator) {
+        Ok((log, recovery)) => match recovery.damaged.first() {
+            None => Ok(log),
+            Some((start, end)) => Err(MetadataError::Damaged(format!(
+                "entries {} to {end} are damaged on disk",
+                start + 1
+            ))),
+        },
+        // Also when a crash came between making the directory and its first segment.
+        Err(bascule_log::Error::Absent { .. }) => {
+            Ok(Log::create(path, IDENTITY, options, coordinator)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Appends in order. After an error a prefix may be in the log.
+fn append_entries(log: &mut Log, proposals: &[Proposal]) -> Result<(), bascule_log::Error> {
     let now = now_ns();
     let mut builder = BatchBuilder::new(BatchLimits::default());
     for proposal in proposals {
         let record = RecordRef {
             timestamp: now,
+            id: u128::from(proposal.id),
             value: Some(&proposal.bytes),
             ..RecordRef::default()
         };
         if builder.push(&record).is_err() {
             seal(log, &mut builder, now)?;
-            builder.push(&record).map_err(|error| error.to_string())?;
+            // Bounded by ENTRY_BYTES, so that it fits an empty batch.
+            let _ = builder.push(&record);
         }
     }
     seal(log, &mut builder, now)
 }
 
-fn seal(log: &mut Log, builder: &mut BatchBuilder, now: i64) -> Result<(), String> {
+fn seal(log: &mut Log, builder: &mut BatchBuilder, now: i64) -> Result<(), bascule_log::Error> {
     match builder.seal(Codec::None, None, None) {
-        Some(batch) => log
-            .append(batch, EPOCH, now)
-            .map(|_| ())
-            .map_err(|error| error.to_string()),
+        Some(batch) => log.append(batch, EPOCH, now).map(|_| ()),
         None => Ok(()),
     }
 }

@@ -9,3 +9,6 @@ mod log;
 mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
+
+#[cfg(test)]
+mod tests;

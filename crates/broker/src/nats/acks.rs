@@ -149,9 +149,9 @@ async fn send(session: &Session, templates: &mut Templates, job: &AckJob) {
             None => false,
         };
         if sent {
-            statistics.nats_acks_sent.add(1)
+            statistics.nats_acks_sent.add(1);
         } else {
-            statistics.nats_acks_withheld.add(1)
+            statistics.nats_acks_withheld.add(1);
         }
         start = end;
     }

@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 const RETRY: Duration = Duration::from_millis(250);
 /// How long [`Connection::sync`] waits for the round trip.
 const SYNC_LIMIT: Duration = Duration::from_secs(1);
+/// A server that does not answer is given up after two to three of these.
+const PING: Duration = Duration::from_secs(10);
 /// Messages that the library holds per subscription before it drops; our own bound is in bytes and comes first.
 const SUBSCRIPTION_CAPACITY: usize = 65_536;
 /// Messages that wait to be written.
@@ -128,6 +130,7 @@ fn options(role: Role, settings: &NatsSettings, watch: &Arc<Watch>) -> ConnectOp
         .subscription_capacity(SUBSCRIPTION_CAPACITY)
         .client_capacity(OUTGOING_CAPACITY)
         .read_buffer_capacity(u16::MAX)
+        .ping_interval(PING)
         .max_reconnects(None)
         // The first attempt after a loss is made at once, as the attempt number starts at 1.
         .reconnect_delay_callback(|attempt| if attempt <= 1 { Duration::ZERO } else { RETRY })

@@ -5,7 +5,7 @@
 //! backlog, everything goes through it.
 use super::acks::{AckJob, PendingAck};
 use super::session::{Session, Taken};
-use crate::partition::{Append, AppendError, Done, IncomingRecord, Partition, Payload};
+use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
@@ -53,6 +53,11 @@ impl Feed {
 
     pub(super) fn incarnation(&self) -> u64 {
         self.partition.identity().incarnation
+    }
+
+    /// Whether its partition has not ended.
+    pub(super) fn is_open(&self) -> bool {
+        self.partition.end() == EndReason::Open
     }
 
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.

@@ -60,8 +60,13 @@ impl NatsLink {
     /// subscription, so that what anyone publishes afterwards is stored; at once while disconnected or when the partition
     /// has no subject. Leading twice is leading once.
     pub async fn lead(&self, partition: &Partition) {
+        self.lead_all(std::slice::from_ref(partition)).await;
+    }
+
+    /// [`NatsLink::lead`] for many partitions, with one or two round trips for all of them.
+    pub async fn lead_all(&self, partitions: &[Partition]) {
         let session = self.0.session.load_full();
-        self.0.router.lead(session.as_ref(), partition).await;
+        self.0.router.lead(session.as_ref(), partitions).await;
     }
 
     /// Stops feeding a partition.
@@ -83,12 +88,12 @@ impl NatsLink {
         }
     }
 
-    /// Closes the connections after flushing what is queued, at most one second.
+    /// Closes the connections after flushing what is queued, at most one second. No partition is fed any more.
     pub async fn close(&self) {
         if let Some(session) = self.0.session.swap(None) {
             session.close().await;
         }
-        self.0.router.forget_subscriptions();
+        self.0.router.clear();
     }
 
     /// Publishes one message, waiting for room in the bounded outgoing queue. It is on its way, not received by anyone, when

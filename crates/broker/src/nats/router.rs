@@ -83,27 +83,37 @@ impl Router {
         self.version.load(Ordering::Acquire)
     }
 
-    /// See [`super::NatsLink::lead`].
-    pub(super) async fn lead(&self, session: Option<&Arc<Session>>, partition: &Partition) {
-        let identity = partition.identity();
-        if identity.subject.is_empty() {
-            return;
-        }
-        let Ok(filter) = SubjectFilter::parse(&identity.subject) else {
-            if let Some(session) = session {
-                let text = format!(
-                    "{}/{} cannot listen: {:?} is no NATS subscription",
-                    identity.stream, identity.number, identity.subject
-                );
-                session.reporter.error(Role::Ingest.name(), text);
-            }
-            return;
-        };
-        let route = self.add(partition, filter);
-        if let Some(session) = session {
-            self.subscribe(session, route.role(), std::slice::from_ref(&route))
+    /// See [`super::NatsLink::lead_all`].
+    pub(super) async fn lead(&self, session: Option<&Arc<Session>>, partitions: &[Partition]) {
+        let routes: Vec<_> = partitions
+            .iter()
+            .filter_map(|partition| self.route(session, partition))
+            .collect();
+        let Some(session) = session else { return };
+        for role in [Role::Ingest, Role::Streams] {
+            let routes = routes.iter().filter(|route| route.role() == role);
+            self.subscribe(session, role, &routes.cloned().collect::<Vec<_>>())
                 .await;
         }
+    }
+
+    /// The route that a partition listens by from now on; `None` when it has no subject, or none to subscribe to.
+    fn route(&self, session: Option<&Arc<Session>>, partition: &Partition) -> Option<Arc<Route>> {
+        let identity = partition.identity();
+        if identity.subject.is_empty() {
+            return None;
+        }
+        if let Ok(filter) = SubjectFilter::parse(&identity.subject) {
+            return Some(self.add(partition, filter));
+        }
+        if let Some(session) = session {
+            let text = format!(
+                "{}/{} cannot listen: {:?} is no NATS subscription",
+                identity.stream, identity.number, identity.subject
+            );
+            session.reporter.error(Role::Ingest.name(), text);
+        }
+        None
     }
 
     /// See [`super::NatsLink::unlead`].
@@ -144,9 +154,7 @@ impl Router {
             .filter(|route| route.role() == role && route.is_wanting())
             .cloned()
             .collect();
-        if !wanted.is_empty() {
-            self.subscribe(session, role, &wanted).await;
-        }
+        self.subscribe(session, role, &wanted).await;
     }
 
     /// Ends all subscriptions; the next session starts them again.
@@ -155,6 +163,14 @@ impl Router {
             if let Task::Running(task) = std::mem::replace(&mut *route.task.lock(), Task::None) {
                 task.abort();
             }
+        }
+    }
+
+    /// Forgets all partitions.
+    pub(super) fn clear(&self) {
+        let incarnations: Vec<_> = self.routes.lock().by_incarnation.keys().copied().collect();
+        for incarnation in incarnations {
+            self.unlead(incarnation);
         }
     }
 
@@ -199,15 +215,13 @@ impl Router {
             }
             route
         });
-        let mut feeds: Vec<_> = route
-            .feeds
-            .load()
-            .iter()
-            .filter(|feed| feed.incarnation() != identity.incarnation)
-            .cloned()
-            .collect();
-        feeds.push(Feed::start(partition.clone()));
-        route.feeds.store(Arc::new(feeds));
+        let listens = |feed: &Arc<Feed>| feed.incarnation() == identity.incarnation;
+        let mut feeds = Vec::clone(&route.feeds.load());
+        if !feeds.iter().any(|feed| listens(feed) && feed.is_open()) {
+            feeds.retain(|feed| !listens(feed));
+            feeds.push(Feed::start(partition.clone()));
+            route.feeds.store(Arc::new(feeds));
+        }
         routes.by_incarnation.insert(identity.incarnation, key);
         self.version.fetch_add(1, Ordering::Release);
         route
@@ -215,6 +229,9 @@ impl Router {
 
     /// Subscribes where needed and waits for the server to have done it.
     async fn subscribe(&self, session: &Arc<Session>, role: Role, routes: &[Arc<Route>]) {
+        if routes.is_empty() {
+            return;
+        }
         let _one_at_a_time = self.subscribing.lock().await;
         // While disconnected nothing is lost: the session calls again after the next connect.
         let Some(client) = session.connection(role).client() else {

@@ -40,7 +40,8 @@ pub(super) struct Session {
     sync_subject: OnceLock<String>,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
-    tasks: Mutex<Vec<AbortHandle>>,
+    /// `None` once the session has ended.
+    tasks: Mutex<Option<Vec<AbortHandle>>>,
 }
 
 impl Session {
@@ -71,7 +72,7 @@ impl Session {
             sync_subject: OnceLock::new(),
             closing: watch::Sender::new(false),
             outgoing: Mutex::default(),
-            tasks: Mutex::default(),
+            tasks: Mutex::new(Some(Vec::new())),
         });
         let watch = Arc::new(Watch::new(reporter));
         session.spawn(
@@ -129,18 +130,26 @@ impl Session {
 
     /// Ends the session at once.
     pub(super) fn abandon(&self) {
-        for task in self.tasks.lock().drain(..) {
+        for task in self.tasks.lock().take().into_iter().flatten() {
             task.abort();
         }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.lock().push(tokio::spawn(task).abort_handle());
+        self.keep(tokio::spawn(task).abort_handle());
+    }
+
+    /// Ends the task with the session, at once when that has ended already.
+    fn keep(&self, task: AbortHandle) {
+        match &mut *self.tasks.lock() {
+            Some(tasks) => tasks.push(task),
+            None => task.abort(),
+        }
     }
 
     fn spawn_outgoing(&self, task: impl Future<Output = ()> + Send + 'static) {
         let task = tokio::spawn(task);
-        self.tasks.lock().push(task.abort_handle());
+        self.keep(task.abort_handle());
         self.outgoing.lock().push(task);
     }
 

@@ -1,3 +1,7 @@
-//! Tests of the Liftbridge service.
+//! Tests of the Liftbridge service: its parts, and the whole on a real engine over a real connection.
 mod framing;
+mod harness;
 mod positions;
+mod publishing;
+mod raw;
+mod subscribing;

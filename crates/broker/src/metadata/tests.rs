@@ -1,0 +1,194 @@
+//! The log of one voter through its door: propose, events, snapshots, reopen.
+use super::{MetadataError, MetadataLog, Proposal};
+use crate::events::Event;
+use crate::shared::{Limits, Shared, SharedRef};
+use bascule_log::Coordinator;
+use bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Life {
+    shared: SharedRef,
+    log: MetadataLog,
+    snapshot: (u64, Vec<u8>),
+}
+
+fn open(data: &Path) -> Result<Life, MetadataError> {
+    let shared = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
+    let (log, index, state) = MetadataLog::open(&shared, data, &Coordinator::start())?;
+    Ok(Life {
+        shared,
+        log,
+        snapshot: (index, state),
+    })
+}
+
+impl Life {
+    fn propose(&self, id: u64, bytes: impl Into<Bytes>) {
+        let proposal = Proposal {
+            id,
+            bytes: bytes.into(),
+        };
+        self.log.propose(vec![proposal], 60 * SECOND);
+    }
+
+    /// Waits for `count` events.
+    fn events(&self, count: usize) -> Vec<Event> {
+        let limit = Instant::now() + 20 * SECOND;
+        let mut events = Vec::new();
+        while events.len() < count {
+            assert!(Instant::now() < limit, "{} of {count}", events.len());
+            events.extend(self.shared.events.poll(count - events.len()));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        events
+    }
+}
+
+fn indexes(events: &[Event]) -> Vec<(u64, i64)> {
+    events
+        .iter()
+        .map(|event| (event.id, event.number))
+        .collect()
+}
+
+#[tokio::test]
+async fn entries_are_committed_in_order_and_replayed_with_proposal_0() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    let proposals = (1..=3).map(|id| Proposal {
+        id: id * 10,
+        bytes: Bytes::from(vec![id as u8; 3]),
+    });
+    life.log.propose(proposals.collect(), 60 * SECOND);
+    life.propose(40, "last");
+    let events = life.events(4);
+    assert!(events.iter().all(|event| event.kind == "committed"));
+    assert_eq!(indexes(&events), [(1, 10), (2, 20), (3, 30), (4, 40)]);
+    assert_eq!(events[1].body, [2, 2, 2][..]);
+    // No close: what a kill leaves behind.
+    drop(life);
+    let life = open(data.path()).unwrap();
+    let events = life.events(4);
+    assert_eq!(indexes(&events), [(1, 0), (2, 0), (3, 0), (4, 0)]);
+    assert_eq!(events[3].body, "last");
+    life.propose(1, "more");
+    assert_eq!(indexes(&life.events(1)), [(5, 1)]);
+}
+
+#[tokio::test]
+async fn a_barrier_comes_behind_what_was_committed() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    life.propose(1, "a");
+    life.events(1);
+    life.log.read_barrier(77);
+    let barrier = life.events(1).remove(0);
+    assert_eq!(
+        (barrier.kind, barrier.id, barrier.number),
+        ("barrier", 77, 1)
+    );
+}
+
+#[tokio::test]
+async fn an_oversized_entry_fails_alone() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    life.propose(1, vec![0; (1 << 20) + 1]);
+    life.propose(2, vec![0; 1 << 20]);
+    let events = life.events(2);
+    assert_eq!((events[0].kind, events[0].id), ("failed", 1));
+    assert_eq!(events[0].name, "invalid_argument");
+    assert_eq!((events[1].kind, events[1].id), ("committed", 1));
+}
+
+#[tokio::test]
+async fn proposals_after_close_fail() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    life.log.close().unwrap();
+    life.propose(1, "late");
+    let failed = life.events(1).remove(0);
+    assert_eq!(
+        (failed.kind, failed.name.as_str()),
+        ("failed", "metadata_stopped")
+    );
+}
+
+#[tokio::test]
+async fn a_snapshot_stands_for_the_entries_it_covers() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    for id in 1..=5 {
+        life.propose(id, "entry");
+    }
+    life.events(5);
+    life.log.save_snapshot(3, b"state of three").unwrap();
+    assert!(matches!(
+        life.log.save_snapshot(6, b"of the future"),
+        Err(MetadataError::Damaged(_))
+    ));
+    life.log.close().unwrap();
+    let life = open(data.path()).unwrap();
+    assert_eq!(life.snapshot, (3, b"state of three".to_vec()));
+    assert_eq!(indexes(&life.events(2)), [(4, 0), (5, 0)]);
+}
+
+/// Segments of the metadata log hold 8 MiB: with entries of 1 MiB a snapshot lies in the middle of one.
+#[tokio::test]
+async fn removal_keeps_every_entry_after_the_older_snapshot() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    for id in 1..=30 {
+        life.propose(id, vec![id as u8; 1 << 20]);
+        if [12, 20, 27].contains(&id) {
+            life.events(if id == 12 {
+                12
+            } else {
+                id as usize - if id == 20 { 12 } else { 20 }
+            });
+            life.log.save_snapshot(id, b"state").unwrap();
+        }
+    }
+    life.events(3);
+    life.log.close().unwrap();
+    let segments = std::fs::read_dir(data.path().join("metadata/log"))
+        .unwrap()
+        .filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension().is_some_and(|extension| extension == "seg")
+        })
+        .count();
+    assert!(segments < 4, "{segments} segments: nothing was removed");
+    // The newest snapshot is damaged: the one before it and the log after that must do.
+    let newest = data.path().join(format!("metadata/snapshot-{:020}", 27));
+    std::fs::write(newest, b"damaged").unwrap();
+    let life = open(data.path()).unwrap();
+    assert_eq!(life.snapshot.0, 20);
+    let expected: Vec<_> = (21..=30).map(|index| (index, 0)).collect();
+    assert_eq!(indexes(&life.events(10)), expected);
+}
+
+#[tokio::test]
+async fn a_directory_that_a_crash_left_empty_is_taken_over() {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(data.path().join("metadata/log")).unwrap();
+    let life = open(data.path()).unwrap();
+    life.propose(1, "first");
+    assert_eq!(indexes(&life.events(1)), [(1, 1)]);
+}
+
+#[tokio::test]
+async fn lost_entries_are_told_not_skipped() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    life.propose(1, "a");
+    life.events(1);
+    life.log.save_snapshot(1, b"one").unwrap();
+    life.log.close().unwrap();
+    std::fs::remove_dir_all(data.path().join("metadata/log")).unwrap();
+    assert!(matches!(open(data.path()), Err(MetadataError::Damaged(_))));
+}

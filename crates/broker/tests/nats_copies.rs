@@ -1,0 +1,234 @@
+//! Copies of direct publishes, against a real nats-server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+mod nats_support;
+
+use bascule_broker::nats::NatsCopy;
+use bascule_broker::partition::IncomingRecord;
+use bascule_wire::envelope::{Recognised, recognise};
+use bytes::Bytes;
+use nats_support::{
+    NatsServer, Stream, TestBroker, TestPartition, listen, next, nothing, round_trip, until, values,
+};
+
+fn record(value: &'static str) -> IncomingRecord {
+    IncomingRecord {
+        key: Bytes::from_static(b"k"),
+        value: Some(Bytes::from_static(value.as_bytes())),
+        headers: vec![(Bytes::from_static(b"h"), Bytes::from_static(b"1"))],
+        ..IncomingRecord::default()
+    }
+}
+
+fn copy(
+    broker: &TestBroker,
+    partition: &TestPartition,
+    mode: NatsCopy,
+    base: u64,
+    values: &[&'static str],
+) {
+    let records: Vec<_> = values.iter().map(|value| record(value)).collect();
+    broker
+        .shared
+        .nats
+        .try_copy(&partition.0, mode, base, &records);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_reaches_subscribers_and_other_streams_but_not_its_own_partition() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let (home, away) = (
+        TestBroker::connected("b1", &server).await,
+        TestBroker::connected("b2", &server).await,
+    );
+    let own = home.partition(&Stream::new("own", "foo", 1)).await;
+    let beside = home.partition(&Stream::new("beside", "foo", 2)).await;
+    let wild = home.partition(&Stream::new("wild", "*", 3)).await;
+    let remote = away.partition(&Stream::new("remote", "foo", 4)).await;
+    let client = server.client().await;
+    let mut plain = listen(&client, "foo").await;
+
+    copy(&home, &own, NatsCopy::Envelope, 7, &["a", "b"]);
+    for (offset, value) in [(7, "a"), (8, "b")] {
+        let message = next(&mut plain).await;
+        let headers = message.headers.unwrap();
+        assert_eq!(
+            headers.get("Bascule-Origin").unwrap().as_str(),
+            format!("cluster/1/0/{offset}")
+        );
+        let Recognised::Publish(publish) = recognise(&message.payload) else {
+            panic!("an envelope")
+        };
+        assert_eq!(
+            (&publish.key[..], &publish.value[..]),
+            (&b"k"[..], value.as_bytes())
+        );
+        assert_eq!((publish.ack_policy, publish.expected_offset), (2, -1));
+    }
+    for partition in [&beside, &wild, &remote] {
+        let records = partition.holds(2).await;
+        assert_eq!(values(&records), ["a", "b"]);
+        assert_eq!(
+            (
+                &records[0].key[..],
+                &records[0].subject[..],
+                records[0].reply.len()
+            ),
+            (&b"k"[..], "foo", 0)
+        );
+        assert_eq!(records[0].headers, [("h".into(), b"1".to_vec())]);
+    }
+    own.holds(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_in_a_queue_group_drops_its_own_copies() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let broker = TestBroker::connected("b1", &server).await;
+    let own = broker
+        .partition(&Stream {
+            group: "g",
+            ..Stream::new("own", "foo", 1)
+        })
+        .await;
+    copy(&broker, &own, NatsCopy::Envelope, 0, &["a", "b", "c"]);
+    until("they came back", || {
+        broker.shared.statistics.nats_own_copies_dropped.get() == 3
+    })
+    .await;
+    own.holds(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bare_value_is_copied_where_the_stream_wants_it() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let broker = TestBroker::connected("b1", &server).await;
+    let own = broker.partition(&Stream::new("own", "foo", 1)).await;
+    let beside = broker.partition(&Stream::new("beside", "foo", 2)).await;
+    let client = server.client().await;
+    let mut plain = listen(&client, "foo").await;
+
+    copy(&broker, &own, NatsCopy::Value, 0, &["a"]);
+    copy(&broker, &own, NatsCopy::None, 1, &["b"]);
+    assert_eq!(&next(&mut plain).await.payload[..], b"a");
+    nothing(&mut plain).await;
+    let records = beside.holds(1).await;
+    assert_eq!(values(&records), ["a"]);
+    assert!(records[0].key.is_empty() && records[0].headers.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wildcard_stream_copies_only_records_that_name_a_subject() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let broker = TestBroker::connected("b1", &server).await;
+    let own = broker.partition(&Stream::new("own", "foo.>", 1)).await;
+    let beside = broker.partition(&Stream::new("beside", "foo.*", 2)).await;
+    let client = server.client().await;
+    let mut all = listen(&client, "foo.>").await;
+    let mut bar = listen(&client, "bar").await;
+
+    copy(&broker, &own, NatsCopy::Envelope, 0, &["unnamed"]);
+    let named = |subject: &'static str| IncomingRecord {
+        subject: Bytes::from_static(subject.as_bytes()),
+        ..record("v")
+    };
+    let records = [
+        named("foo.a"),
+        named("bar"),
+        named("foo.*"),
+        record("unnamed"),
+        named("foo.b.c"),
+    ];
+    broker
+        .shared
+        .nats
+        .try_copy(&own.0, NatsCopy::Envelope, 1, &records);
+
+    for (subject, offset) in [("foo.a", 1), ("foo.b.c", 5)] {
+        let message = next(&mut all).await;
+        assert_eq!(message.subject.as_str(), subject);
+        assert!(
+            message
+                .headers
+                .unwrap()
+                .get("Bascule-Origin")
+                .unwrap()
+                .as_str()
+                .ends_with(&format!("/{offset}"))
+        );
+    }
+    nothing(&mut all).await;
+    nothing(&mut bar).await;
+    assert_eq!(&beside.holds(1).await[0].subject[..], "foo.a");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_until_then() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let broker = TestBroker::connected("b1", &server).await;
+    let own = broker.partition(&Stream::new("own", "foo", 1)).await;
+    let statistics = &broker.shared.statistics;
+    let client = server.client().await;
+    let mut base = 0;
+    for round in 0..5 {
+        // Nobody listens: one copy of each wave is published, nobody receives it, the others are skipped.
+        let before = statistics.nats_copies_skipped.get();
+        for _ in 0..50 {
+            copy(&broker, &own, NatsCopy::Envelope, base, &["unheard"; 100]);
+            base += 100;
+        }
+        until("skipped", || {
+            statistics.nats_copies_skipped.get() > before + 4000
+        })
+        .await;
+
+        // From here on everything must arrive, in order.
+        let mut heard = listen(&client, "foo").await;
+        let first = base;
+        for _ in 0..50 {
+            copy(&broker, &own, NatsCopy::Envelope, base, &["heard"; 10]);
+            base += 10;
+        }
+        let mut wanted = first;
+        while wanted < base {
+            let message = next(&mut heard).await;
+            let offset: u64 = message
+                .headers
+                .unwrap()
+                .get("Bascule-Origin")
+                .unwrap()
+                .as_str()
+                .rsplit('/')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap();
+            // Copies of before may come too: those that still waited when the subscriber came.
+            if offset >= first {
+                assert_eq!(offset, wanted, "round {round}");
+                wanted += 1;
+            }
+        }
+        heard.unsubscribe().await.unwrap();
+        round_trip(&client).await;
+        // While somebody was heard, a probe takes 1,000 copies and a while to find out that nobody is left.
+        until("silence is noticed", || {
+            copy(&broker, &own, NatsCopy::Envelope, base, &["ping"; 500]);
+            let before = statistics.nats_copies_skipped.get();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            statistics.nats_copies_skipped.get() > before
+        })
+        .await;
+        base += 1_000_000;
+    }
+    assert_eq!(statistics.nats_copies_dropped.get(), 0);
+}

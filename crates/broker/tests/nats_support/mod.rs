@@ -1,0 +1,386 @@
+//! A real nats-server and brokers' NATS sides for the tests, without the rest of a broker.
+//!
+//! The server's path comes from `BASCULE_NATS_SERVER`, or it is the `nats-server` of the repository's `.venv`. Without
+//! either the tests are skipped, and say so; with `BASCULE_REQUIRE_NATS` set they fail instead.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs
+)]
+
+use async_nats::{Message, Subscriber};
+use bascule_broker::events::Events;
+use bascule_broker::nats::{NatsLink, NatsSettings};
+use bascule_broker::partition::{Partition, PartitionSpec};
+use bascule_broker::shared::{Limits, Shared, SharedRef};
+use bascule_log::{Coordinator, ReadMode};
+use bascule_record::{Batch, Batches, HeaderEntry};
+use bascule_wire::envelope::{MessageType, open};
+use bascule_wire::liftbridge::messages::Ack;
+use bascule_wire::liftbridge::publish::{PublishFields, put_envelope_publish};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use prost::Message as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+/// How long a condition may take to become true.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// Path of the nats-server, or `None` after saying that the test is skipped.
+pub fn nats_server_path() -> Option<PathBuf> {
+    let beside = PathBuf::from(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../.venv/bin/nats-server"
+    ));
+    let named = std::env::var_os("BASCULE_NATS_SERVER").map(PathBuf::from);
+    let found = named.or_else(|| beside.exists().then_some(beside));
+    if found.is_none() {
+        assert!(
+            std::env::var_os("BASCULE_REQUIRE_NATS").is_none(),
+            "no nats-server: set BASCULE_NATS_SERVER to its path"
+        );
+        eprintln!(
+            "SKIPPED: no nats-server; set BASCULE_NATS_SERVER to its path, or run `uv sync` at the root"
+        );
+    }
+    found
+}
+
+/// A nats-server on a free port; killed on drop.
+pub struct NatsServer {
+    path: PathBuf,
+    pub port: u16,
+    child: Child,
+}
+
+impl NatsServer {
+    pub fn start() -> Option<Self> {
+        let path = nats_server_path()?;
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let child = spawn(&path, port);
+        Some(Self { path, port, child })
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// On the same port.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.path, self.port);
+    }
+
+    pub async fn client(&self) -> async_nats::Client {
+        async_nats::connect(self.url()).await.unwrap()
+    }
+
+    pub fn settings(&self) -> NatsSettings {
+        NatsSettings {
+            servers: vec![self.url()],
+            ..NatsSettings::default()
+        }
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(path: &PathBuf, port: u16) -> Child {
+    let child = Command::new(path)
+        .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(start.elapsed() < LIMIT, "nats-server did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+/// What the NATS side needs of a broker.
+pub struct TestBroker {
+    pub shared: SharedRef,
+    seen: Mutex<Vec<String>>,
+    directory: TempDir,
+    coordinator: Arc<Coordinator>,
+}
+
+impl TestBroker {
+    pub fn new(broker_id: &str) -> Self {
+        Self::with_limits(broker_id, Limits::default())
+    }
+
+    pub fn with_limits(broker_id: &str, limits: Limits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let coordinator = Coordinator::start();
+        let shared = Shared {
+            cluster_id: "cluster".into(),
+            broker_id: broker_id.into(),
+            namespace: "bascule".into(),
+            limits,
+            view: Default::default(),
+            events: Events::new(1024).unwrap(),
+            nats: NatsLink::default(),
+            statistics: Default::default(),
+            serving: true.into(),
+            inflight: Arc::new(Semaphore::new(limits.inflight_bytes)),
+            open_subscriptions: 0.into(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            seen: Mutex::default(),
+            directory,
+            coordinator,
+        }
+    }
+
+    pub async fn connect(&self, settings: NatsSettings) {
+        self.shared.nats.connect(&self.shared, settings);
+        until("connected", || self.shared.nats.is_connected()).await;
+    }
+
+    pub async fn connected(broker_id: &str, server: &NatsServer) -> Self {
+        let broker = Self::new(broker_id);
+        broker.connect(server.settings()).await;
+        broker
+    }
+
+    /// A partition that is led and listens.
+    pub async fn partition(&self, stream: &Stream) -> TestPartition {
+        let partition = self.open(stream);
+        self.shared.nats.lead(&partition.0).await;
+        partition
+    }
+
+    /// Names of the `nats` events so far, in order.
+    pub fn event_names(&self) -> Vec<String> {
+        let mut names = self.seen.lock().unwrap();
+        let new = self.shared.events.poll(1000);
+        names.extend(
+            new.into_iter()
+                .filter(|event| event.kind == "nats")
+                .map(|event| event.name),
+        );
+        names.clone()
+    }
+
+    pub fn open(&self, stream: &Stream) -> TestPartition {
+        let directory = self.directory.path().join(stream.incarnation.to_string());
+        let (partition, _) =
+            Partition::open(&self.shared, stream.spec(), &directory, &self.coordinator).unwrap();
+        partition.lead(1);
+        TestPartition(partition)
+    }
+}
+
+/// What a test says of a stream with one partition.
+#[derive(Clone)]
+pub struct Stream {
+    pub name: &'static str,
+    pub subject: &'static str,
+    pub group: &'static str,
+    pub incarnation: u64,
+    pub max_record_bytes: u32,
+    pub concurrency_control: bool,
+}
+
+impl Stream {
+    pub fn new(name: &'static str, subject: &'static str, incarnation: u64) -> Self {
+        Self {
+            name,
+            subject,
+            group: "",
+            incarnation,
+            max_record_bytes: 1 << 20,
+            concurrency_control: false,
+        }
+    }
+
+    fn spec(&self) -> PartitionSpec {
+        serde_json::from_value(serde_json::json!({
+            "namespace": "default",
+            "stream": self.name,
+            "number": 0,
+            "incarnation": self.incarnation,
+            "subject": self.subject,
+            "base_subject": self.subject,
+            "queue_group": self.group,
+            "durability": "memory",
+            "codec": "none",
+            "nats_copy": "envelope",
+            "max_record_bytes": self.max_record_bytes,
+            "batch_records": 1024,
+            "batch_bytes": 1 << 20,
+            "retention_age_ms": 0,
+            "retention_bytes": 0,
+            "retention_messages": 0,
+            "cleaner_interval_ms": 0,
+            "segment_bytes": 256 << 20,
+            "segment_age_ms": 0,
+            "concurrency_control": self.concurrency_control,
+        }))
+        .unwrap()
+    }
+}
+
+/// A record as it was stored; nothing is the same as empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub subject: String,
+    pub reply: String,
+    pub id: u128,
+}
+
+impl Stored {
+    fn of(partition: &Partition, batch: &Batch, i: usize) -> Self {
+        let header = |header: HeaderEntry<'_>| {
+            (
+                String::from_utf8(header.key.to_vec()).unwrap(),
+                header.value.to_vec(),
+            )
+        };
+        Self {
+            key: batch.key(i).unwrap_or_default().to_vec(),
+            value: batch.value(i).unwrap_or_default().to_vec(),
+            headers: batch.headers(i).map(header).collect(),
+            subject: batch
+                .subject(i)
+                .unwrap_or(&partition.identity().subject)
+                .to_owned(),
+            reply: batch.reply(i).unwrap_or_default().to_owned(),
+            id: batch.id(i),
+        }
+    }
+}
+
+pub struct TestPartition(pub Partition);
+
+impl TestPartition {
+    /// Everything that is committed.
+    pub fn records(&self) -> Vec<Stored> {
+        let reader = self.0.reader();
+        let mut cursor = reader.cursor(0);
+        let mut records = Vec::new();
+        while let Some(bytes) = cursor.next(u64::MAX, 1 << 20, ReadMode::Blocking).unwrap() {
+            for bytes in Batches::new(bytes) {
+                let batch = Batch::read(&bytes.unwrap()).unwrap();
+                records.extend((0..batch.len()).map(|i| Stored::of(&self.0, &batch, i)));
+            }
+        }
+        records
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.reader().high_watermark() as usize
+    }
+
+    pub async fn holds_at_least(&self, count: usize) {
+        until(&format!("{count} records stored"), || self.count() >= count).await;
+    }
+
+    /// Waits for exactly `count` records, and that no more come for a while.
+    pub async fn holds(&self, count: usize) -> Vec<Stored> {
+        until(&format!("{count} records stored"), || self.count() >= count).await;
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        assert_eq!(self.count(), count);
+        self.records()
+    }
+}
+
+/// A Publish envelope.
+pub fn envelope(fields: &PublishFields<'_>) -> Bytes {
+    let mut bytes = Vec::new();
+    put_envelope_publish(&mut bytes, "", fields);
+    bytes.into()
+}
+
+/// A `Publish` with any offset; the tests change what they are about.
+pub fn fields(value: &'static str) -> PublishFields<'static> {
+    PublishFields {
+        value: value.as_bytes(),
+        expected_offset: -1,
+        ..PublishFields::default()
+    }
+}
+
+/// A subscription that the server is sure to have.
+pub async fn listen(client: &async_nats::Client, subject: &'static str) -> Subscriber {
+    let subscriber = client.subscribe(subject).await.unwrap();
+    round_trip(client).await;
+    subscriber
+}
+
+/// Waits until the server has handled what the client sent before.
+pub async fn round_trip(client: &async_nats::Client) {
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+    client.publish(inbox, Bytes::new()).await.unwrap();
+    next(&mut answers).await;
+}
+
+/// The next message of a subscription.
+pub async fn next(subscriber: &mut Subscriber) -> Message {
+    tokio::time::timeout(LIMIT, subscriber.next())
+        .await
+        .expect("a message in time")
+        .expect("an open subscription")
+}
+
+/// That a subscription gets no message for a while.
+pub async fn nothing(subscriber: &mut Subscriber) {
+    let message = tokio::time::timeout(Duration::from_millis(150), subscriber.next()).await;
+    assert!(message.is_err(), "unexpected message {message:?}");
+}
+
+/// The ack in an envelope.
+pub fn ack(message: &Message) -> Ack {
+    Ack::decode(open(&message.payload, MessageType::Ack).unwrap()).unwrap()
+}
+
+/// Values of records as text.
+pub fn values(records: &[Stored]) -> Vec<String> {
+    records
+        .iter()
+        .map(|record| String::from_utf8_lossy(&record.value).into_owned())
+        .collect()
+}
+
+/// Waits until a condition holds; fails the test after [`LIMIT`].
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "still waiting: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

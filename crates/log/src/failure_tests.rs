@@ -1,0 +1,176 @@
+//! A disk that fails, simulated by device files that cannot be synced or written.
+use crate::ahead::SegmentFile;
+use crate::coordinator::SyncRequest;
+use crate::disk::SyncFile;
+use crate::{Coordinator, Error, Identity, Log, LogOptions, ReadMode};
+use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+
+fn batch() -> SealedBatch {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    let record = RecordRef {
+        value: Some(b"value"),
+        ..RecordRef::default()
+    };
+    builder.push(&record).unwrap();
+    builder.seal(Codec::None, None, None).unwrap()
+}
+
+fn create(directory: &Path, coordinator: &Arc<Coordinator>) -> Log {
+    let identity = Identity {
+        incarnation: 1,
+        partition: 0,
+    };
+    Log::create(directory, identity, LogOptions::default(), coordinator).unwrap()
+}
+
+fn commit(log: &mut Log) -> Result<u64, Arc<Error>> {
+    let (done, result) = mpsc::channel();
+    log.commit(Box::new(move |outcome| done.send(outcome).unwrap()));
+    result.recv().unwrap()
+}
+
+/// A device that accepts writes but no sync.
+fn unsyncable() -> Arc<SyncFile> {
+    let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    SyncFile::new("/dev/null".into(), file)
+}
+
+fn sync(coordinator: &Coordinator, file: &Arc<SyncFile>) -> bool {
+    let (done, result) = mpsc::channel();
+    coordinator.rounds().submit(SyncRequest {
+        file: Some(Arc::clone(file)),
+        also: None,
+        directory: None,
+        answer: Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()),
+    });
+    result.recv().unwrap()
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    log.append(batch(), 1, 0).unwrap();
+    assert_eq!(commit(&mut log).unwrap(), 1);
+    log.set_high_watermark(1);
+    log.append(batch(), 1, 0).unwrap();
+    assert!(!sync(&coordinator, &unsyncable()));
+    let refused = commit(&mut log).unwrap_err();
+    assert!(
+        matches!(
+            *refused,
+            Error::Failed {
+                operation: "sync",
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert_eq!(log.reader().durable_end(), 1, "not moved by later syncs");
+    assert!(matches!(
+        log.append(batch(), 1, 0),
+        Err(Error::Failed { .. })
+    ));
+    assert!(coordinator.failure().unwrap().contains("/dev/null"));
+    let read = log
+        .reader()
+        .cursor(0)
+        .next(9, 9, ReadMode::Blocking)
+        .unwrap();
+    assert!(read.is_some(), "reads go on");
+    assert!(matches!(log.close(), Err(Error::Failed { .. })));
+    let other = Log::open(
+        &home.path().join("1"),
+        Identity {
+            incarnation: 1,
+            partition: 0,
+        },
+        LogOptions::default(),
+        &coordinator,
+    );
+    assert!(
+        matches!(other, Err(Error::Failed { .. })),
+        "until a restart"
+    );
+}
+
+#[test]
+fn one_failure_among_many_files_is_told_to_all_who_wait() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut logs: Vec<Log> = (0..9)
+        .map(|i| create(&home.path().join(i.to_string()), &coordinator))
+        .collect();
+    let (done, answers) = mpsc::channel();
+    // The round that is running while the others are handed in holds them together.
+    for log in &mut logs {
+        log.append(batch(), 1, 0).unwrap();
+        let done = done.clone();
+        log.commit(Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()));
+    }
+    assert!(!sync(&coordinator, &unsyncable()));
+    let early = answers.iter().take(9).filter(|ok| *ok).count();
+    let durable = logs
+        .iter()
+        .filter(|log| log.reader().durable_end() == 1)
+        .count();
+    assert_eq!(
+        early, durable,
+        "who was told so is durable, the others are not"
+    );
+    assert!(!sync(&coordinator, &unsyncable()), "and it stays so");
+}
+
+#[test]
+fn a_callback_that_panics_does_not_silence_the_others() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    log.append(batch(), 1, 0).unwrap();
+    log.commit(Box::new(|_| std::panic::resume_unwind(Box::new("a bug"))));
+    assert_eq!(commit(&mut log).unwrap(), 1);
+    assert_eq!(coordinator.failure(), None);
+}
+
+#[test]
+fn a_write_that_fails_fails_the_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    // Open for reading only: every write is refused.
+    let path = log.active.path().to_path_buf();
+    let file = OpenOptions::new().read(true).open(&path).unwrap();
+    log.file = SegmentFile::new(path, file, u64::MAX);
+    assert!(matches!(
+        log.append(batch(), 1, 0),
+        Err(Error::Io {
+            operation: "write",
+            ..
+        })
+    ));
+    assert!(matches!(
+        log.append(batch(), 1, 0),
+        Err(Error::Failed { .. })
+    ));
+    assert_eq!((log.reader().log_end(), log.epochs().len()), (0, 0));
+    assert!(commit(&mut log).is_err());
+}
+
+#[test]
+fn requests_after_the_end_of_the_coordinator_are_answered() {
+    let coordinator = Coordinator::start();
+    let rounds = Arc::clone(coordinator.rounds());
+    drop(coordinator);
+    let (done, result) = mpsc::channel();
+    rounds.submit(SyncRequest {
+        file: None,
+        also: None,
+        directory: None,
+        answer: Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()),
+    });
+    assert!(!result.recv().unwrap());
+}

@@ -1,0 +1,330 @@
+//! The bytes on disk, against vectors made by another program from the tables in `specs/formats/segment.md`.
+use crate::Identity;
+use crate::checkpoint::{Checkpoint, CheckpointFile};
+use crate::epochs::EpochTable;
+use crate::index::{self, IndexEntry, SparseIndex, Summary};
+use crate::preamble::{FORMAT_VERSION, Preamble};
+use crate::producers::{MAX_PRODUCERS, Producers};
+use bascule_record::Producer;
+use std::fs;
+
+const IDENTITY: Identity = Identity {
+    incarnation: 0x1122_3344_5566_7788,
+    partition: 5,
+};
+const PREAMBLE: &str = concat!(
+    "4253435301000000887766554433221105000000d4c3b2a1900100000000000001002a36fe9c9717",
+    "00002a36fe9c9717090000000000000000000000337e41b3",
+);
+const CHECKPOINT: &str = concat!(
+    "42534343010000000300000000000000887766554433221105000000010000008601000000000000",
+    "6400000000000000900100000000000000000000bfcd2ccd",
+);
+const EPOCH: &str = "0900000000000000900100000000000088776655dcf77378";
+const INDEX: &str = concat!(
+    "4253434901000000887766554433221105000000d4c3b2a19001000000000000cc01000000000000",
+    "70110100000000003c00000000000000e8030000000000006c070000000000000900000000000000",
+    "02000000000000000000000040000000000000000000000032000000d00101002003000000000000",
+    "b3b1d1fb",
+);
+const PRODUCERS: &str = concat!(
+    "42534350010000008877665544332211050000000100000090010000000000004d00000000000000",
+    "020000000200000000000000030000008601000000000000e8030000000000000300000004000000",
+    "89010000000000004c0400000000000047dd2aff",
+);
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+/// Every single changed bit is noticed.
+fn no_change_passes<T>(good: &[u8], read: impl Fn(&[u8]) -> Option<T>) {
+    assert!(read(good).is_some());
+    for bit in 0..good.len() * 8 {
+        let mut damaged = good.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&damaged).is_none(), "bit {bit}");
+    }
+    for len in 0..good.len() {
+        assert!(read(&good[..len]).is_none(), "{len} bytes");
+    }
+}
+
+#[test]
+fn preamble() {
+    let preamble = Preamble {
+        version: FORMAT_VERSION,
+        identity: IDENTITY,
+        chain: 0xa1b2_c3d4,
+        base_offset: 400,
+        created: 1_700_000_000_000_000_001,
+        last_timestamp: 1_700_000_000_000_000_000,
+        epoch: 9,
+    };
+    assert_eq!(hex(&preamble.to_bytes()), PREAMBLE);
+    assert_eq!(Preamble::read(&bytes(PREAMBLE)), Some(preamble));
+    no_change_passes(&bytes(PREAMBLE), Preamble::read);
+}
+
+#[test]
+fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("checkpoint");
+    let third = Checkpoint {
+        high_watermark: 390,
+        log_start: 100,
+        durable: 400,
+        clean: true,
+    };
+    let states = [1, 2].map(|durable| Checkpoint {
+        durable,
+        ..Checkpoint::default()
+    });
+    let mut file = CheckpointFile::open(home.path(), IDENTITY).unwrap();
+    assert_eq!(file.last(), None);
+    for state in [states[0], states[1], third, third] {
+        file.write(state).unwrap();
+    }
+    let written = fs::read(&path).unwrap();
+    assert_eq!(hex(&written[4096..4160]), CHECKPOINT);
+    let read = || CheckpointFile::open(home.path(), IDENTITY).unwrap().last();
+    assert_eq!(read(), Some(third));
+    let foreign = Identity {
+        partition: 6,
+        ..IDENTITY
+    };
+    assert_eq!(
+        CheckpointFile::open(home.path(), foreign).unwrap().last(),
+        None
+    );
+    // The newer slot is damaged: the other one counts; both: none.
+    let mut damaged = written.clone();
+    damaged[4096 + 40] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    assert_eq!(read(), Some(states[1]));
+    damaged[40] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    assert_eq!(read(), None);
+    fs::write(&path, &written[..4100]).unwrap();
+    assert_eq!(read(), Some(states[1]));
+}
+
+#[test]
+fn epochs_end_at_the_first_entry_that_does_not_check() {
+    let home = tempfile::tempdir().unwrap();
+    let mut table = EpochTable::open(home.path(), IDENTITY, Vec::new()).unwrap();
+    table.begin(9, 400).unwrap();
+    let path = home.path().join("epochs");
+    assert_eq!(hex(&fs::read(&path).unwrap()), EPOCH);
+    table.begin(11, 500).unwrap();
+    assert_eq!(
+        EpochTable::read(home.path(), IDENTITY),
+        [(9, 400), (11, 500)]
+    );
+    let mut torn = fs::read(&path).unwrap();
+    torn.truncate(47);
+    fs::write(&path, &torn).unwrap();
+    assert_eq!(EpochTable::read(home.path(), IDENTITY), [(9, 400)]);
+    drop(EpochTable::open(home.path(), IDENTITY, vec![(9, 400)]).unwrap());
+    assert_eq!(
+        hex(&fs::read(&path).unwrap()),
+        EPOCH,
+        "what does not check is gone"
+    );
+}
+
+#[test]
+fn index_with_summary() {
+    let summary = Summary {
+        chain: 0xa1b2_c3d4,
+        base_offset: 400,
+        next_offset: 460,
+        end: 70_000,
+        records: 60,
+        first_timestamp: 1_000,
+        last_timestamp: 1_900,
+        epoch: 9,
+    };
+    let index = SparseIndex::with_room(100 << 10);
+    let entries = [
+        IndexEntry {
+            offset: 400,
+            position: 64,
+            time_before: 1_000,
+        },
+        IndexEntry {
+            offset: 450,
+            position: 66_000,
+            time_before: 1_800,
+        },
+    ];
+    for entry in entries {
+        index.push(entry);
+    }
+    assert_eq!(hex(&index::to_bytes(IDENTITY, &summary, &index)), INDEX);
+    let (read, index) = index::read(&bytes(INDEX), IDENTITY, 400).unwrap();
+    assert_eq!((read, index.len()), (summary, 2));
+    assert_eq!(
+        (index.floor(399), index.floor(449), index.floor(450)),
+        (None, Some(entries[0]), Some(entries[1]))
+    );
+    assert_eq!(
+        (
+            index.floor_time(1_000),
+            index.floor_time(1_800),
+            index.floor_time(1_801)
+        ),
+        (None, Some(entries[0]), Some(entries[1]))
+    );
+    no_change_passes(&bytes(INDEX), |bytes| index::read(bytes, IDENTITY, 400));
+    assert!(index::read(&bytes(INDEX), IDENTITY, 401).is_none());
+}
+
+#[test]
+fn an_index_without_room_keeps_what_it_has() {
+    let index = SparseIndex::with_room(0);
+    for i in 0..200 {
+        index.push(IndexEntry {
+            offset: i,
+            position: i,
+            time_before: 0,
+        });
+    }
+    assert_eq!((index.len(), index.floor(1_000).unwrap().offset), (64, 63));
+}
+
+fn send(
+    producers: &mut Producers,
+    id: u64,
+    epoch: u32,
+    base_sequence: u32,
+    count: u32,
+    offset: u64,
+) {
+    producers.add(
+        Producer {
+            id,
+            epoch,
+            base_sequence,
+        },
+        count,
+        offset,
+        1_000,
+    );
+}
+
+#[test]
+fn producers_snapshot() {
+    let mut producers = Producers::default();
+    producers.add(
+        Producer {
+            id: 77,
+            epoch: 2,
+            base_sequence: 0,
+        },
+        3,
+        390,
+        1_000,
+    );
+    producers.add(
+        Producer {
+            id: 77,
+            epoch: 2,
+            base_sequence: 3,
+        },
+        4,
+        393,
+        1_100,
+    );
+    assert_eq!(hex(&producers.to_bytes(IDENTITY, 400)), PRODUCERS);
+    assert_eq!(
+        Producers::read(&bytes(PRODUCERS), IDENTITY),
+        Some((producers, 400))
+    );
+    no_change_passes(&bytes(PRODUCERS), |bytes| Producers::read(bytes, IDENTITY));
+}
+
+#[test]
+fn sequences_wrap_and_new_epochs_begin_with_zero() {
+    let mut producers = Producers::default();
+    let find = |producers: &Producers, epoch, base_sequence, count| {
+        producers.find(
+            Producer {
+                id: 1,
+                epoch,
+                base_sequence,
+            },
+            count,
+        )
+    };
+    send(&mut producers, 1, 3, u32::MAX - 1, 4, 0);
+    assert_eq!(
+        find(&producers, 3, 2, 1),
+        None,
+        "the next one, after the wrap"
+    );
+    assert!(matches!(
+        find(&producers, 3, 3, 1),
+        Some(Err(crate::SequenceError::Gap {
+            expected: 2,
+            got: 3
+        }))
+    ));
+    assert!(matches!(
+        find(&producers, 2, 2, 1),
+        Some(Err(crate::SequenceError::Fenced { current: 3, got: 2 }))
+    ));
+    assert_eq!(find(&producers, 4, 0, 1), None);
+    assert!(matches!(
+        find(&producers, 4, 2, 1),
+        Some(Err(crate::SequenceError::Gap {
+            expected: 0,
+            got: 2
+        }))
+    ));
+    assert!(
+        matches!(find(&producers, 3, u32::MAX - 1, 3), Some(Err(_))),
+        "same start, other length"
+    );
+    send(&mut producers, 1, 4, 0, 1, 4);
+    assert!(
+        matches!(find(&producers, 4, u32::MAX - 1, 4), Some(Err(_))),
+        "what an older epoch sent is not known"
+    );
+}
+
+#[test]
+fn the_producer_that_was_silent_longest_is_forgotten() {
+    let mut producers = Producers::default();
+    let most = MAX_PRODUCERS as u64;
+    for id in 1..=most {
+        send(&mut producers, id, 0, 0, 1, id);
+    }
+    send(&mut producers, 1, 0, 1, 1, most + 1);
+    send(&mut producers, most + 1, 0, 0, 1, most + 2);
+    let known = |id| {
+        producers
+            .find(
+                Producer {
+                    id,
+                    epoch: 0,
+                    base_sequence: 0,
+                },
+                1,
+            )
+            .is_some()
+    };
+    assert_eq!(
+        (known(1), known(2), known(3), known(most + 1)),
+        (true, false, true, true)
+    );
+    let (read, _) = Producers::read(&producers.to_bytes(IDENTITY, 9), IDENTITY).unwrap();
+    assert_eq!(read, producers);
+}

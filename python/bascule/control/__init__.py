@@ -1,0 +1,28 @@
+"""The controller: decisions, and the loop that carries them out.
+
+* `decide`, `specs`, `reconcile` are pure: state and event in, commands and documents out.
+* `MetadataLog` orders commands; `Reconciler` makes the data plane equal to the state; `EventPump` feeds both.
+* `Controller` is what protocol handlers call.
+"""
+
+from bascule.control.controller import Controller, PartitionStatus
+from bascule.control.dataplane import DataPlane, Event
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest
+from bascule.control.metadata_log import MetadataLog
+from bascule.control.pump import EventPump
+from bascule.control.reconciler import Reconciler
+from bascule.control.specs import Defaults
+
+__all__ = [
+    "Controller",
+    "DataPlane",
+    "Defaults",
+    "Event",
+    "EventPump",
+    "MetadataLog",
+    "PartitionStatus",
+    "Reconciler",
+    "Refusal",
+    "RefusalCode",
+    "StreamRequest",
+]

@@ -1,0 +1,169 @@
+"""What protocol handlers call: wishes in our own words, answered when they are committed, applied and carried out.
+
+Knows no protocol. Reads answer from this broker's copy of the state.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from bascule.control import decide
+from bascule.control.dataplane import DataPlane
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest
+from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
+from bascule.control.reconciler import Reconciler
+from bascule.logs import emit
+from bascule.metadata import Applied, Broker, DeleteStream, Refused, RefusedCode, RegisterBroker, State, StreamKey
+
+SNAPSHOT_RETRY_S = 30.0
+
+_REFUSED = {
+    RefusedCode.STREAM_EXISTS: RefusalCode.STREAM_EXISTS,
+    RefusedCode.STREAM_NOT_FOUND: RefusalCode.STREAM_NOT_FOUND,
+}
+
+
+class RefusedError(Exception):
+    """A wish that was not granted; nothing changed."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class PartitionStatus(NamedTuple):
+    """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life."""
+
+    log_start: int
+    high_watermark: int
+    log_end: int
+    size_bytes: int
+    first_received_ns: int
+    last_received_ns: int
+
+
+class Controller:
+    """The controller of one broker. All methods belong to the event loop's thread.
+
+    Attributes:
+        broker_id: this broker.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        log: MetadataLog,
+        reconciler: Reconciler,
+        broker_id: str,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.broker_id = broker_id
+        self._plane = plane
+        self._log = log
+        self._reconciler = reconciler
+        self._clock_ns = clock_ns
+
+    @property
+    def state(self) -> State:
+        """The state as this broker knows it."""
+        return self._log.state
+
+    async def replay(self, timeout_s: float) -> None:
+        """Restore the state, then carry it out, and every change from then on.
+
+        Raises:
+            BrokerError: as `MetadataLog.open`.
+        """
+        left_over: list[int] = []
+
+        def collect(change: Change) -> None:
+            if isinstance(change.command, DeleteStream) and isinstance(change.result, Applied):
+                stream = change.before.streams[StreamKey(change.command.namespace, change.command.name)]
+                left_over.extend(item.incarnation for item in stream.partitions)
+
+        self._log.listen(collect)
+        await self._log.open(timeout_s)
+        self._log.unlisten(collect)
+        await self._reconciler.delete_left_over(left_over)
+        self._log.listen(self._on_change)
+        self._reconciler.want(self.state)
+
+    async def register_broker(self, host: str, port: int, timeout_s: float) -> Broker:
+        """Make this broker known under its address; it gets a new boot epoch.
+
+        Raises:
+            RefusedError: host or port is out of bounds.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        command = RegisterBroker(self.broker_id, host, port, self._clock_ns())
+        result = await self._log.propose(command, timeout_s)
+        if isinstance(result, Refused):
+            raise RefusedError(_refusal(result))
+        return self.state.brokers[self.broker_id]
+
+    async def create_stream(self, request: StreamRequest, timeout_s: float) -> None:
+        """Create a stream. Returns when its partitions here have been opened, or when the time is over: it exists then,
+        but may not take records yet.
+
+        Raises:
+            RefusedError: see `decide.create_stream`.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        command = decide.create_stream(self.state, request, self._clock_ns())
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        result = await self._log.propose(command, timeout_s)
+        await self._settle(result, deadline)
+
+    async def delete_stream(self, namespace: str, name: str, timeout_s: float) -> None:
+        """Delete a stream with its data. Returns when it is gone here, or when the time is over: it is deleted, but
+        readers may still be ending.
+
+        Raises:
+            RefusedError: it does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        command = decide.delete_stream(self.state, namespace, name)
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        result = await self._log.propose(command, timeout_s)
+        await self._settle(result, deadline)
+
+    def status(self, incarnations: Sequence[int]) -> dict[int, PartitionStatus]:
+        """Where those of `incarnations` stand that are open here."""
+        if not incarnations:
+            return {}
+        return {position[0]: PartitionStatus(*position[1:]) for position in self._plane.status(incarnations)}
+
+    async def keep_snapshots(self) -> None:
+        """Store a snapshot every `SNAPSHOT_EVERY` entries, of what has been carried out, until cancelled."""
+        while True:
+            await self._reconciler.reached(self._log.snapshot_index + SNAPSHOT_EVERY)
+            try:
+                await self._log.save_snapshot(self._reconciler.done)
+            except Exception as failure:  # noqa: BLE001 - the log stays longer than it must, nothing is lost
+                emit(40, "metadata.snapshot", f"a snapshot could not be stored and is tried again: {failure}")
+                await asyncio.sleep(SNAPSHOT_RETRY_S)
+
+    async def _settle(self, result: Applied | Refused, deadline: float) -> None:
+        if isinstance(result, Refused):
+            raise RefusedError(_refusal(result))
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._reconciler.reached(result.index)
+        except TimeoutError:
+            emit(30, "control", "a change was answered before it was carried out", index=result.index)
+
+    def _on_change(self, change: Change) -> None:
+        self._reconciler.want(change.after)
+        if isinstance(change.result, Applied) and not isinstance(change.command, RegisterBroker):
+            verb = "deleted" if isinstance(change.command, DeleteStream) else "created"
+            command = change.command
+            emit(20, "metadata", f"stream {verb}", namespace=command.namespace, stream=command.name)
+
+
+def _refusal(refused: Refused) -> Refusal:
+    return Refusal(_REFUSED.get(refused.code, RefusalCode.INVALID), refused.message)

@@ -1,0 +1,69 @@
+"""The data plane as the controller sees it: the part of `bascule.engine` that it drives.
+
+Tests put a plane of their own in its place. What each method promises is written in `_native.pyi`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+Event: TypeAlias = tuple[str, int, str, bytes, str, int]
+"""(kind, id, name, body, text, number)."""
+
+Position: TypeAlias = tuple[int, int, int, int, int, int, int]
+"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns); ends exclusive."""
+
+
+class DataPlane(Protocol):
+    """One broker's data plane."""
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when events wait."""
+        ...
+
+    def poll(self, max_events: int) -> list[Event]:
+        """Take up to `max_events` waiting events; never blocks."""
+        ...
+
+    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
+        """Answer requests: (request id, status code, status message, response)."""
+        ...
+
+    def metadata_open(self) -> tuple[int, bytes]:
+        """Index and bytes of the newest snapshot, or (0, b""). Blocks."""
+        ...
+
+    def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
+        """Append entries, each (proposal id, bytes)."""
+        ...
+
+    def read_barrier(self, barrier_id: int) -> None:
+        """Ask for a `barrier` event."""
+        ...
+
+    def save_snapshot(self, index: int, snapshot: bytes) -> None:
+        """Store a snapshot of entries 1…index, durably. Blocks."""
+        ...
+
+    def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
+        """Open or create partitions; (incarnation, code, sentence) of those that failed. Blocks."""
+        ...
+
+    def lead(self, partitions: Sequence[tuple[int, int]]) -> None:
+        """Accept appends: (incarnation, leader epoch)."""
+        ...
+
+    def close_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop and close; files stay."""
+        ...
+
+    def delete_partitions(self, incarnations: Sequence[int]) -> None:
+        """Stop, close, delete."""
+        ...
+
+    def publish_view(self, version: int, changes: bytes) -> None:
+        """Swap the view."""
+        ...
+
+    def status(self, incarnations: Sequence[int]) -> list[Position]:
+        """Positions of those that are open."""
+        ...

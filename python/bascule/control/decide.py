@@ -1,0 +1,152 @@
+"""Decisions: a state and a wish in, a command or a refusal out. Pure.
+
+A decision is made against the state as it is now; when another command gets in between, `apply` has the last word.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bascule.metadata import MAX_PARTITIONS, CreateStream, DeleteStream, Placement, State, StreamSettings
+
+ALL_BROKERS = -1
+"""As a replication factor: as many replicas as there are brokers."""
+
+
+class RefusalCode(StrEnum):
+    """Why a wish cannot be granted."""
+
+    NO_PARTITIONS = "no_partitions"
+    TOO_MANY_PARTITIONS = "too_many_partitions"
+    SUBJECT_HAS_NO_ROOM = "subject_has_no_room"
+    INVALID_REPLICATION_FACTOR = "invalid_replication_factor"
+    NOT_ENOUGH_BROKERS = "not_enough_brokers"
+    STREAM_EXISTS = "stream_exists"
+    STREAM_NOT_FOUND = "stream_not_found"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The answer to a wish that cannot be granted; `message` is one sentence with the values that matter."""
+
+    code: RefusalCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRequest:
+    """A wish for a stream.
+
+    Attributes:
+        namespace: namespace; made when it does not exist.
+        name: name, unique in the namespace.
+        subject: NATS subject, wildcards allowed; empty = none.
+        queue_group: NATS queue group; empty = none.
+        partitions: how many, 1..MAX_PARTITIONS.
+        replication_factor: replicas of each partition, 1..cluster size, or `ALL_BROKERS`.
+        settings: the rest.
+    """
+
+    namespace: str
+    name: str
+    subject: str
+    queue_group: str
+    partitions: int
+    replication_factor: int
+    settings: StreamSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a broker carries: replicas and leaderships of partitions that are not paused."""
+
+    replicas: int
+    leaders: int
+
+
+def create_stream(state: State, request: StreamRequest, now_ns: int) -> CreateStream | Refusal:
+    """The command that makes the stream, with its replicas placed; checks in the order of the codes."""
+    size = len(state.brokers)
+    factor = size if request.replication_factor == ALL_BROKERS else request.replication_factor
+    refusal = _check_partitions(request) or _check_replicas(factor, size)
+    if refusal is not None:
+        return refusal
+    if state.stream(request.namespace, request.name) is not None:
+        return Refusal(RefusalCode.STREAM_EXISTS, f"stream {request.namespace}/{request.name} exists")
+    return CreateStream(
+        namespace=request.namespace,
+        name=request.name,
+        subject=request.subject,
+        queue_group=request.queue_group,
+        created_ns=now_ns,
+        settings=request.settings,
+        placements=place(loads(state), request.partitions, factor),
+    )
+
+
+def delete_stream(state: State, namespace: str, name: str) -> DeleteStream | Refusal:
+    """The command that deletes the stream as it is now."""
+    stream = state.stream(namespace, name)
+    if stream is None:
+        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+    return DeleteStream(namespace, name, stream.incarnation)
+
+
+def loads(state: State) -> dict[str, Load]:
+    """The load of every broker, in order of id."""
+    replicas, leaders = dict.fromkeys(sorted(state.brokers), 0), dict.fromkeys(state.brokers, 0)
+    for stream in state.streams.values():
+        for partition in stream.partitions:
+            if partition.paused:
+                continue
+            for broker_id in partition.replicas:
+                replicas[broker_id] += 1
+            if partition.leader:
+                leaders[partition.leader] += 1
+    return {broker_id: Load(replicas[broker_id], leaders[broker_id]) for broker_id in replicas}
+
+
+def place(carried: Mapping[str, Load], partitions: int, factor: int) -> tuple[Placement, ...]:
+    """Where `partitions` partitions of `factor` replicas go.
+
+    Each goes to the brokers that carry the fewest replicas, those placed just before included, and is led by the one
+    among them that leads the fewest; equals are taken in the order of `carried`.
+
+    Args:
+        carried: load by broker id, at least `factor` of them.
+        partitions: how many, ≥ 0.
+        factor: replicas of each, ≥ 1.
+    """
+    replicas = {broker_id: load.replicas for broker_id, load in carried.items()}
+    leaders = {broker_id: load.leaders for broker_id, load in carried.items()}
+    placements: list[Placement] = []
+    for _ in range(partitions):
+        chosen = sorted(replicas, key=replicas.__getitem__)[:factor]
+        leader = min(chosen, key=leaders.__getitem__)
+        for broker_id in chosen:
+            replicas[broker_id] += 1
+        leaders[leader] += 1
+        placements.append(Placement((leader, *(item for item in chosen if item != leader)), leader))
+    return tuple(placements)
+
+
+def _check_partitions(request: StreamRequest) -> Refusal | None:
+    if request.partitions < 1:
+        return Refusal(RefusalCode.NO_PARTITIONS, "no partitions provided")
+    if request.partitions > MAX_PARTITIONS:
+        message = f"{request.partitions} partitions are more than the {MAX_PARTITIONS} a stream may have"
+        return Refusal(RefusalCode.TOO_MANY_PARTITIONS, message)
+    full = request.subject == ">" or request.subject.endswith(".>")
+    if full and request.partitions > 1 and not request.settings.partition_by_subject:
+        message = f"subject {request.subject} ends in >, so a partition above 0 would have no subject to listen on"
+        return Refusal(RefusalCode.SUBJECT_HAS_NO_ROOM, message)
+    return None
+
+
+def _check_replicas(factor: int, size: int) -> Refusal | None:
+    if factor <= 0:
+        return Refusal(RefusalCode.INVALID_REPLICATION_FACTOR, f"Invalid replicationFactor {factor}")
+    if factor > size:
+        return Refusal(RefusalCode.NOT_ENOUGH_BROKERS, f"Invalid replicationFactor {factor}, cluster size {size}")
+    return None

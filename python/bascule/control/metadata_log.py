@@ -1,0 +1,228 @@
+"""The door to the metadata log: propose, wait until applied, read barrier, snapshots.
+
+One order of entries for everybody; this class applies them to the state, one after the other, on the event loop, and
+answers whoever proposed one by its proposal id. Whoever holds the log behind the data plane (one voter today) cannot
+be told from here.
+
+An entry that cannot be read, a gap, or an exception out of `apply` stops the log for good: going on would let this
+broker's state differ from the others'. `failed` is set then, and everything that waits fails with `metadata_stopped`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bascule.control.dataplane import DataPlane, Event
+from bascule.errors import BrokerError, OutcomeUnknownError, error
+from bascule.logs import emit
+from bascule.metadata import (
+    Command,
+    CommandError,
+    Result,
+    SnapshotError,
+    State,
+    apply,
+    decode_command,
+    decode_snapshot,
+    encode_command,
+    encode_snapshot,
+    initial_state,
+)
+
+SNAPSHOT_EVERY = 8192
+"""Entries between snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One applied entry: the command, the state before and after it."""
+
+    command: Command
+    before: State
+    after: State
+    result: Result
+
+
+Listener = Callable[[Change], None]
+
+
+class MetadataLog:
+    """Orders commands and applies them. All methods belong to the event loop's thread.
+
+    Attributes:
+        state: after the last entry applied.
+        snapshot_index: last entry that the newest snapshot covers, 0 = none.
+        failed: done, with the error, when the log has stopped for good.
+    """
+
+    def __init__(self, plane: DataPlane) -> None:
+        self.state: State = initial_state()
+        self.failed: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        self._plane = plane
+        self._listeners: list[Listener] = []
+        self._waiting: dict[int, asyncio.Future[Result]] = {}
+        self._barriers: dict[int, asyncio.Future[int]] = {}
+        self._outbox: list[tuple[int, bytes, int]] = []
+        self._early: list[Event] | None = []  # entries that came before the snapshot they follow
+        self._last_id = 0
+        self.snapshot_index: int = 0
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called with every change, in order, also while replaying."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Undo `listen`."""
+        self._listeners.remove(listener)
+
+    async def open(self, timeout_s: float) -> None:
+        """Restore the newest snapshot and replay what follows it. The event pump must run already.
+
+        Raises:
+            CorruptionError: `metadata_damaged`.
+            StateError: `data_directory_newer`: a newer version wrote the snapshot.
+            UnavailableError: `metadata_stopped`: an entry could not be applied.
+            OutcomeUnknownError: `metadata_timeout`: the replay took longer than `timeout_s`.
+        """
+        index, snapshot = await asyncio.to_thread(self._plane.metadata_open)
+        if index:
+            try:
+                self.state = decode_snapshot(snapshot)
+            except SnapshotError as damage:
+                raise error("data_directory_newer" if damage.newer else "metadata_damaged", str(damage)) from damage
+            if self.state.index != index:
+                message = f"the metadata snapshot of entry {self.state.index} is stored as one of entry {index}"
+                raise error("metadata_damaged", message)
+        self.snapshot_index = index
+        early, self._early = self._early, None
+        for event in early or ():
+            self.on_committed(event)
+        await self.barrier(timeout_s)
+
+    async def propose(self, command: Command, timeout_s: float) -> Result:
+        """Append `command` and wait until it is applied here. Not cancel-safe: a cancelled call may have been appended.
+
+        Raises:
+            UsageError: `invalid_argument`: the command cannot be written as an entry.
+            OutcomeUnknownError: `metadata_timeout`: not known whether it will be applied.
+            UnavailableError: `metadata_stopped`, or what the log refused it with.
+        """
+        self._check_alive()
+        try:
+            entry = encode_command(command)
+        except CommandError as damage:
+            raise error("invalid_argument", str(damage)) from damage
+        proposal_id = self._next_id()
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[proposal_id] = future
+        if not self._outbox:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._outbox.append((proposal_id, entry, max(1, int(timeout_s * 1000))))
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError as late:
+            if isinstance(late, BrokerError):
+                raise
+            raise OutcomeUnknownError("metadata_timeout", f"no answer from the log within {timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(proposal_id, None)
+
+    async def barrier(self, timeout_s: float) -> int:
+        """Wait until everything committed before this call is applied here; the index reached.
+
+        Raises:
+            OutcomeUnknownError: `metadata_timeout`.
+            UnavailableError: `metadata_stopped`.
+        """
+        self._check_alive()
+        barrier_id = self._next_id()
+        future = asyncio.get_running_loop().create_future()
+        self._barriers[barrier_id] = future
+        try:
+            self._plane.read_barrier(barrier_id)
+            return await asyncio.wait_for(future, timeout_s)
+        except TimeoutError as late:
+            if isinstance(late, BrokerError):
+                raise
+            message = f"the log did not confirm a read within {timeout_s:g} s"
+            raise OutcomeUnknownError("metadata_timeout", message) from None
+        finally:
+            self._barriers.pop(barrier_id, None)
+
+    async def save_snapshot(self, state: State) -> None:
+        """Store `state`, whose consequences must have been carried out, so that the log before it may go."""
+        await asyncio.to_thread(lambda: self._plane.save_snapshot(state.index, encode_snapshot(state)))
+        self.snapshot_index = state.index
+        emit(20, "metadata.snapshot", "stored a snapshot of the metadata", index=state.index)
+
+    # -- events of the data plane -----------------------------------------------------------------------------------
+    def on_committed(self, event: Event) -> None:
+        """Apply one entry."""
+        _, index, _, entry, _, proposal_id = event
+        if self._early is not None:
+            self._early.append(event)
+            return
+        if self.failed.done():
+            return
+        before = self.state
+        if index != before.index + 1:
+            self._stop(index, CommandError(f"it follows entry {before.index}"))
+            return
+        try:
+            command = decode_command(entry)
+            after, result = apply(before, index, command)
+        except Exception as damage:  # noqa: BLE001 - whatever it is, going on would break the state's determinism
+            self._stop(index, damage)
+            return
+        self.state = after
+        for listener in self._listeners:
+            listener(Change(command, before, after, result))
+        future = self._waiting.get(proposal_id)
+        if future is not None and not future.done():
+            future.set_result(result)
+
+    def on_failed(self, event: Event) -> None:
+        """Tell the proposer that its entry failed."""
+        _, proposal_id, code, _, text, _ = event
+        future = self._waiting.get(proposal_id)
+        if future is not None and not future.done():
+            future.set_exception(error(code, text))
+
+    def on_barrier(self, event: Event) -> None:
+        """Tell the waiter that its barrier has been reached."""
+        future = self._barriers.get(event[1])
+        if future is not None and not future.done():
+            future.set_result(event[5])
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+    def _flush(self) -> None:
+        """Propose what gathered during this turn of the loop, at once."""
+        gathered, self._outbox = self._outbox, []
+        entries = [(proposal_id, entry) for proposal_id, entry, _ in gathered]
+        try:
+            self._plane.propose(entries, max(timeout_ms for _, _, timeout_ms in gathered))
+        except Exception as failure:  # noqa: BLE001 - every waiter learns of it
+            for proposal_id, _ in entries:
+                future = self._waiting.get(proposal_id)
+                if future is not None and not future.done():
+                    future.set_exception(failure)
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def _check_alive(self) -> None:
+        if self.failed.done():
+            raise self.failed.result()
+
+    def _stop(self, index: int, cause: Exception) -> None:
+        message = f"entry {index} of the metadata cannot be applied: {cause}"
+        if isinstance(cause, CommandError) and cause.newer:
+            message += "; start the newer version of the program that wrote it"
+        stopped = error("metadata_stopped", message)
+        stopped.__cause__ = cause
+        emit(40, "metadata", message, index=index)
+        self.failed.set_result(stopped)
+        for future in [*self._waiting.values(), *self._barriers.values()]:
+            if not future.done():
+                future.set_exception(stopped)

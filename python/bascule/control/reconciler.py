@@ -1,0 +1,164 @@
+"""Makes the data plane equal to the state: open, lead, close, delete, publish the view.
+
+One pass at a time, in a thread, because opening blocks; while it runs the newest wanted state waits, so that many
+changes become one pass. A partition that fails to open is tried again with growing pauses and does not hold up the
+others; a pass that fails as a whole is repeated, which is harmless, for each step is idempotent.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from bascule.control.dataplane import DataPlane
+from bascule.control.reconcile import Plan, plan, reopen
+from bascule.control.specs import Defaults, partition_spec, stream_spec
+from bascule.logs import emit
+from bascule.metadata import State
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A partition that could not be opened."""
+
+    next_try_s: float
+    pause_s: float = FIRST_PAUSE_S
+
+
+class Reconciler:
+    """Carries out what the state says. All methods belong to the event loop's thread.
+
+    Attributes:
+        done: the state that has been carried out last; what could not be opened is being tried again.
+    """
+
+    def __init__(self, plane: DataPlane, broker_id: str, defaults: Defaults, start: State) -> None:
+        self.done = start
+        self._plane = plane
+        self._broker_id = broker_id
+        self._defaults = defaults
+        self._wanted = start
+        self._version = 0
+        self._failures: dict[int, _Failure] = {}
+        self._repeat_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Condition()
+
+    def want(self, state: State) -> None:
+        """From now on the data plane is to be as `state` says."""
+        self._wanted = state
+        self._wake.set()
+
+    async def reached(self, index: int) -> None:
+        """Wait until the state after entry `index` has been carried out."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self.done.index >= index)
+
+    async def delete_left_over(self, incarnations: list[int]) -> None:
+        """Delete partitions whose deletion was committed in an earlier life and may not have been carried out."""
+        if incarnations:
+            await asyncio.to_thread(self._plane.delete_partitions, incarnations)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish the pass under way, then do nothing more. Idempotent."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            await self._sleep()
+            if self._stopping:
+                return
+            self._wake.clear()
+            wanted = self._wanted
+            steps = plan(self.done, wanted, self._broker_id)
+            if not await self._carry_out(steps):
+                self._repeat_at = asyncio.get_running_loop().time() + FIRST_PAUSE_S
+                continue
+            self._repeat_at = None
+            self._forget(steps.delete)
+            self._forget(steps.close)
+            async with self._progress:
+                self.done = wanted
+                self._progress.notify_all()
+            await self._retry()
+
+    async def _sleep(self) -> None:
+        """Until something is wanted or a failed partition is due."""
+        times = [item.next_try_s for item in self._failures.values()]
+        due = min(times if self._repeat_at is None else [*times, self._repeat_at], default=None)
+        pause_s = None if due is None else max(0.0, due - asyncio.get_running_loop().time())
+        try:
+            await asyncio.wait_for(self._wake.wait(), pause_s)
+        except TimeoutError:
+            return
+
+    async def _retry(self) -> None:
+        now = asyncio.get_running_loop().time()
+        due = frozenset(item for item, failure in self._failures.items() if failure.next_try_s <= now)
+        if due:
+            steps = reopen(self.done, due, self._broker_id)
+            self._forget(due - {partition.incarnation for _, partition in steps.open})
+            await self._carry_out(steps)
+
+    async def _carry_out(self, steps: Plan) -> bool:
+        """Whether the steps were taken; partitions that failed to open are noted."""
+        if not steps:
+            return True
+        self._version += 1
+        try:
+            failures = await asyncio.to_thread(self._work, steps, self._version)
+        except Exception as failure:  # noqa: BLE001 - the loop must live; the pass is repeated
+            emit(40, "control.reconcile", f"a change could not be carried out and is tried again: {failure}")
+            return False
+        now = asyncio.get_running_loop().time()
+        names = {item.incarnation: (stream, item) for stream, item in steps.open}
+        for incarnation in names.keys() - {item for item, _, _ in failures}:
+            self._failures.pop(incarnation, None)
+        for incarnation, code, sentence in failures:
+            known = self._failures.get(incarnation)
+            pause_s = min(known.pause_s * 2, LONGEST_PAUSE_S) if known else FIRST_PAUSE_S
+            self._failures[incarnation] = _Failure(now + pause_s, pause_s)
+            stream, partition = names[incarnation]
+            emit(
+                40,
+                "control.reconcile",
+                f"a partition could not be opened and is tried again in {pause_s:g} s: {sentence}",
+                code=code,
+                namespace=stream.namespace,
+                stream=stream.name,
+                partition=partition.number,
+            )
+        return True
+
+    def _work(self, steps: Plan, version: int) -> list[tuple[int, str, str]]:
+        """The steps, in a thread. Returns (incarnation, code, sentence) of what failed to open."""
+        failures: list[tuple[int, str, str]] = []
+        if steps.close:
+            self._plane.close_partitions(steps.close)
+        if steps.open:
+            specs = [partition_spec(stream, item, self._defaults) for stream, item in steps.open]
+            failures = self._plane.open(json.dumps(specs).encode())
+        failed = {incarnation for incarnation, _, _ in failures}
+        lead = [(incarnation, epoch) for incarnation, epoch in steps.lead if incarnation not in failed]
+        if lead:
+            self._plane.lead(lead)
+        if steps.streams or steps.removed:
+            changes = {"streams": [stream_spec(item) for item in steps.streams], "removed": [*steps.removed]}
+            self._plane.publish_view(version, json.dumps(changes).encode())
+        if steps.delete:
+            self._plane.delete_partitions(steps.delete)
+        return failures
+
+    def _forget(self, incarnations: "frozenset[int] | tuple[int, ...]") -> None:
+        for incarnation in incarnations:
+            self._failures.pop(incarnation, None)

@@ -1,0 +1,103 @@
+"""Documents for the data plane (`specs/formats/seam.md`), out of the state. Pure.
+
+A setting that the stream leaves open takes the broker's default here, each time its partitions are opened.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bascule.metadata import Partition, Stream
+
+DEFAULT_CLEANER_INTERVAL_MS = 300_000
+DEFAULT_SEGMENT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a stream gets when its creator did not say; 0 = unlimited or never.
+
+    Attributes:
+        retention_age_ms: remove segments older than this.
+        retention_bytes: keep at most this many bytes a partition.
+        retention_messages: keep at most this many records a partition.
+        cleaner_interval_ms: how often retention runs; 0 = 5 minutes.
+        segment_bytes: roll at this size; 0 = 1 GiB.
+        segment_age_ms: roll at this age; None = the age of retention.
+        max_record_bytes: largest record as received.
+        batch_records: records of one batch.
+        batch_bytes: bytes of one batch.
+    """
+
+    retention_age_ms: int = 7 * 86_400_000
+    retention_bytes: int = 0
+    retention_messages: int = 0
+    cleaner_interval_ms: int = DEFAULT_CLEANER_INTERVAL_MS
+    segment_bytes: int = 256 << 20
+    segment_age_ms: int | None = None
+    max_record_bytes: int = 1 << 20
+    batch_records: int = 1024
+    batch_bytes: int = 1 << 20
+
+
+def partition_subject(stream: Stream, number: int) -> str:
+    """The NATS subject that partition `number` listens on; empty = none."""
+    if not stream.subject or number == 0 or stream.settings.partition_by_subject:
+        return stream.subject
+    return f"{stream.subject}.{number}"
+
+
+def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> dict[str, Any]:
+    """What `open` needs to know of one partition."""
+    asked = stream.settings
+    retention_age_ms = _first(asked.retention_age_ms, defaults.retention_age_ms)
+    return {
+        "namespace": stream.namespace,
+        "stream": stream.name,
+        "number": partition.number,
+        "incarnation": partition.incarnation,
+        "subject": partition_subject(stream, partition.number),
+        "base_subject": stream.subject,
+        "queue_group": stream.queue_group,
+        "durability": asked.durability,
+        "codec": asked.codec,
+        "nats_copy": asked.nats_copy,
+        "max_record_bytes": _first(asked.max_record_bytes, defaults.max_record_bytes),
+        "batch_records": defaults.batch_records,
+        "batch_bytes": defaults.batch_bytes,
+        "retention_age_ms": retention_age_ms,
+        "retention_bytes": _first(asked.retention_bytes, defaults.retention_bytes),
+        "retention_messages": _first(asked.retention_messages, defaults.retention_messages),
+        "cleaner_interval_ms": _first(asked.cleaner_interval_ms, defaults.cleaner_interval_ms)
+        or DEFAULT_CLEANER_INTERVAL_MS,
+        "segment_bytes": _first(asked.segment_bytes, defaults.segment_bytes) or DEFAULT_SEGMENT_BYTES,
+        "segment_age_ms": _first(asked.segment_age_ms, _first(defaults.segment_age_ms, retention_age_ms)),
+        "concurrency_control": asked.concurrency_control,
+    }
+
+
+def stream_spec(stream: Stream) -> dict[str, Any]:
+    """What `publish_view` needs to know of one stream."""
+    return {
+        "namespace": stream.namespace,
+        "name": stream.name,
+        "id": stream.id,
+        "subject": stream.subject,
+        "created_ns": stream.created_ns,
+        "partition_by_subject": stream.settings.partition_by_subject,
+        "concurrency_control": stream.settings.concurrency_control,
+        "partitions": [
+            {
+                "number": item.number,
+                "incarnation": item.incarnation,
+                "leader": item.leader,
+                "leader_epoch": item.leader_epoch,
+                "readonly": item.readonly,
+                "paused": item.paused,
+            }
+            for item in stream.partitions
+        ],
+    }
+
+
+def _first(value: int | None, default: int) -> int:
+    return default if value is None else value

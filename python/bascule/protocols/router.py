@@ -1,0 +1,102 @@
+"""Hands each admin request to the handler of its protocol and method, and answers in batches.
+
+A handler's failure ends its request, never another: a `StatusError` is shown as it is, an error of ours by its table,
+anything else is a bug, logged with its trace and shown as INTERNAL without it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from bascule.control.dataplane import DataPlane, Event
+from bascule.errors import BrokerError
+from bascule.protocols.status import Status, StatusError, status_of
+
+_log = logging.getLogger("bascule.protocols")
+
+MAX_IN_FLIGHT = 1024
+"""Admin requests that may wait at a time; more are refused."""
+
+DEFAULT_TIMEOUT_S = 5.0
+"""How long a request may take when its caller set no deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminRequest:
+    """One request.
+
+    Attributes:
+        method: protocol and method, e.g. `liftbridge/CreateStream`.
+        body: the request message as it came.
+        peer: `host:port` of the caller.
+        timeout_s: what is left until the caller's deadline; `DEFAULT_TIMEOUT_S` when it set none.
+    """
+
+    method: str
+    body: bytes
+    peer: str
+    timeout_s: float
+
+
+Handler = Callable[[AdminRequest], Awaitable[bytes]]
+
+
+class Router:
+    """Dispatches `request` events. Belongs to the event loop's thread."""
+
+    def __init__(self, plane: DataPlane, handlers: Mapping[str, Handler]) -> None:
+        self._plane = plane
+        self._handlers = dict(handlers)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: list[tuple[int, int, str, bytes]] = []
+
+    def on_request(self, event: Event) -> None:
+        """Start handling one request; its answer is sent by itself."""
+        _, request_id, method, body, peer, left_ms = event
+        handler = self._handlers.get(method)
+        if handler is None:
+            name = method.rpartition("/")[2]
+            self._reply(request_id, Status.UNIMPLEMENTED, f"method {name} is not known to this broker", b"")
+        elif len(self._tasks) >= MAX_IN_FLIGHT:
+            self._reply(request_id, Status.UNAVAILABLE, f"{MAX_IN_FLIGHT} admin requests wait already", b"")
+        else:
+            request = AdminRequest(method, body, peer, DEFAULT_TIMEOUT_S if left_ms < 0 else left_ms / 1000)
+            task = asyncio.get_running_loop().create_task(self._handle(handler, request, request_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self, drain_s: float) -> None:
+        """Let what is being handled end for `drain_s`, then cancel it; what is in the metadata log may still happen."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _handle(self, handler: Handler, request: AdminRequest, request_id: int) -> None:
+        code, text, body = Status.INTERNAL, "", b""
+        try:
+            body = await handler(request)
+            code = Status.OK
+        except StatusError as failure:
+            code, text = failure.code, failure.message
+        except BrokerError as failure:
+            code, text = status_of(failure), str(failure)
+        except asyncio.CancelledError:
+            code, text = Status.UNAVAILABLE, "the broker is stopping"
+            raise
+        except Exception as bug:  # noqa: BLE001 - one request must not end the broker
+            _log.exception("%s failed: %r", request.method, bug, extra={"fields": {"peer": request.peer}})
+            text = "internal error; the broker's log says more"
+        finally:
+            self._reply(request_id, code, text, body)
+
+    def _reply(self, request_id: int, code: Status, text: str, body: bytes) -> None:
+        if not self._replies:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._replies.append((request_id, int(code), text, body))
+
+    def _flush(self) -> None:
+        replies, self._replies = self._replies, []
+        self._plane.respond(replies)

@@ -1,0 +1,6 @@
+"""A broker as a process or as a part of one: `Broker` to start and stop, `run` for the command line."""
+
+from bascule.server.broker import Broker
+from bascule.server.run import run
+
+__all__ = ["Broker", "run"]

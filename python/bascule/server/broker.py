@@ -1,0 +1,182 @@
+"""One broker in this process: the data plane, the control plane over it, and its nats-server when standalone.
+
+Order of starting: lock the data directory, nats-server, replay the metadata, bind (refusing calls), connect to NATS,
+open every partition, register, serve. Order of stopping: the reverse. NATS need not be there: the broker serves without
+it, says so, and connects when it comes.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from bascule.config import Settings
+from bascule.control import Controller, EventPump, MetadataLog, Reconciler
+from bascule.engine import Engine
+from bascule.errors import BrokerError, error
+from bascule.logs import emit
+from bascule.metadata import State
+from bascule.protocols.liftbridge import LiftbridgeAdmin
+from bascule.protocols.router import Router
+from bascule.server import documents, reports
+from bascule.server.nats_child import NatsChild
+
+REPLAY_S = 600.0
+REGISTER_S = 30.0
+CONNECT_OWN_S, CONNECT_OTHERS_S = 5.0, 0.3
+"""How long readiness waits for NATS: it will come when it is our child, it may not when it is somebody else's."""
+
+ADMIN_DRAIN_S = 1.0
+
+
+class Broker:
+    """A broker. Belongs to the event loop that starts it; start it once.
+
+    Attributes:
+        settings: what it was told.
+        address: `host:port` that clients are told; empty before it is bound.
+        nats_url: the nats-server it started, else the first of those it connects to.
+        ready_seconds: how long `start` took; 0 before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.address = ""
+        self.nats_url = "" if settings.nats.standalone else settings.nats.servers[0]
+        self.ready_seconds = 0.0
+        self._engine: Engine | None = None
+        self._nats: NatsChild | None = None
+        self._pump: EventPump | None = None
+        self._log: MetadataLog | None = None
+        self._reconciler: Reconciler | None = None
+        self._router: Router | None = None
+        self._failed: asyncio.Future[BrokerError] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start everything; returns when it serves. After a failure nothing is left running.
+
+        Raises:
+            StateError: `data_directory_locked`, `…_foreign`, `…_newer`, `…_unusable`, `address_in_use`,
+                `nats_server_missing`, `nats_server_failed`.
+            UsageError: `address_unusable`, `configuration_invalid`.
+            CorruptionError: `metadata_damaged`.
+            UnavailableError: `metadata_stopped`: an entry of the metadata log cannot be applied.
+        """
+        began = time.monotonic()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        self.ready_seconds = time.monotonic() - began
+        emit(20, "server", "ready", address=self.address, nats=self.nats_url, seconds=round(self.ready_seconds, 3))
+
+    async def wait_failed(self) -> BrokerError:
+        """Wait until the broker cannot go on; why."""
+        if self._failed is None:
+            raise error("internal", "the broker has not been started")
+        return await asyncio.shield(self._failed)
+
+    async def stop(self) -> None:
+        """Refuse new calls, let those under way end for `broker.drain_ms`, close everything. Idempotent."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.set_serving(False)
+        if self._router is not None:
+            await self._router.stop(ADMIN_DRAIN_S)
+        if self._reconciler is not None:
+            await self._reconciler.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if engine is not None:
+            await asyncio.to_thread(engine.close, self.settings.broker.drain_ms)
+        if self._pump is not None:
+            self._pump.finish()
+        nats, self._nats = self._nats, None
+        if nats is not None:
+            await asyncio.to_thread(nats.stop)
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+    async def _start(self) -> None:
+        settings = self.settings
+        self._failed = asyncio.get_running_loop().create_future()
+        identity = documents.broker_id(settings)
+        engine = await self._lock(identity)
+        if settings.nats.standalone:
+            self._nats = NatsChild(settings.data_dir.absolute() / "nats", settings.nats)
+            self._nats.start()
+        self._log = log = MetadataLog(engine)
+        log.failed.add_done_callback(lambda done: self._fail(done.result()))
+        self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
+        controller = Controller(engine, log, reconciler, identity)
+        admin = LiftbridgeAdmin(controller, documents.stream_settings(settings))
+        self._router = router = Router(engine, admin.handlers())
+        self._start_pump(engine, log, router)
+        await controller.replay(REPLAY_S)
+        port = await asyncio.to_thread(engine.serve, settings.broker.host, settings.broker.port)
+        host, port = documents.advertised(settings, port)
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await self._connect_nats(engine)
+        reconciler.start()
+        await controller.register_broker(host, port, REGISTER_S)
+        await reconciler.reached(log.state.index)
+        self._spawn(controller.keep_snapshots())
+        engine.set_serving(True)
+
+    async def _lock(self, identity: str) -> Engine:
+        """The data plane, which holds the data directory; also when cancelled meanwhile, so that `stop` lets it go."""
+        document = documents.engine_settings(self.settings, identity)
+        making = asyncio.create_task(asyncio.to_thread(Engine, document))
+        try:
+            await asyncio.shield(making)
+        finally:
+            with contextlib.suppress(BrokerError):
+                self._engine = await making
+        return making.result()
+
+    def _start_pump(self, engine: Engine, log: MetadataLog, router: Router) -> None:
+        handlers = {
+            "request": router.on_request,
+            "committed": log.on_committed,
+            "failed": log.on_failed,
+            "barrier": log.on_barrier,
+            "partition": reports.on_partition,
+            "nats": reports.on_nats,
+            "log": reports.on_log,
+        }
+        self._pump = EventPump(engine, handlers, reports.on_error)
+        self._pump.start()
+
+    async def _connect_nats(self, engine: Engine) -> None:
+        settings, limit_s = self.settings, CONNECT_OTHERS_S
+        servers = list(settings.nats.servers)
+        if self._nats is not None:
+            await self._nats.wait_ready()
+            self.nats_url, limit_s = self._nats.url, CONNECT_OWN_S
+            servers = [self.nats_url]
+        engine.connect_nats(documents.nats_settings(settings.nats, servers, settings.limits.nats_pending_bytes))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while not engine.nats_connected():  # noqa: ASYNC110 - the event is for the log, this is for readiness
+                    await asyncio.sleep(0.002)
+        if not engine.nats_connected():
+            message = "NATS is not there; the broker serves without it and connects when it comes"
+            emit(30, "nats", message, servers=servers)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self._fail(failure if isinstance(failure, BrokerError) else error("internal", repr(failure)))
+
+    def _fail(self, failure: BrokerError) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_result(failure)

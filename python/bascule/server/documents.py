@@ -1,0 +1,93 @@
+"""Settings as the documents and values that the parts of a broker take."""
+
+import json
+import secrets
+import string
+from pathlib import Path
+from typing import Any
+
+from bascule.config import NatsSettings, Settings
+from bascule.control import Defaults
+from bascule.errors import error
+from bascule.metadata import StreamSettings
+
+ID_LENGTH = 22
+_ID_LETTERS = string.ascii_letters + string.digits
+_ANY = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
+MANIFEST = "bascule.json"
+
+
+def broker_id(settings: Settings) -> str:
+    """The configured id, else the one the data directory belongs to, else a new one."""
+    if settings.broker.broker_id:
+        return settings.broker.broker_id
+    try:
+        manifest: Any = json.loads((settings.data_dir / MANIFEST).read_bytes())
+        return str(manifest["broker_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # Nothing there yet, or unreadable: then the data plane refuses the directory and says why.
+        return "".join(secrets.choice(_ID_LETTERS) for _ in range(ID_LENGTH))
+
+
+def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
+    """The document of `Engine` (specs/formats/seam.md)."""
+    return {
+        "data_dir": str(settings.data_dir.absolute()),
+        "cluster_id": settings.broker.cluster_id,
+        "broker_id": identity,
+        "runtime_threads": settings.broker.runtime_threads,
+        "namespace": settings.broker.namespace,
+        "limits": settings.limits.model_dump(),
+    }
+
+
+def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int) -> dict[str, Any]:
+    """The document of `connect_nats`.
+
+    Raises:
+        UsageError: `configuration_invalid`: a secret's file cannot be read.
+    """
+    document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
+    if nats.user is not None:
+        document["user"] = nats.user
+    if nats.password_file is not None:
+        document["password"] = _secret("nats.password_file", nats.password_file)
+    if nats.token_file is not None:
+        document["token"] = _secret("nats.token_file", nats.token_file)
+    return document
+
+
+def defaults(settings: Settings) -> Defaults:
+    """What partitions get whose stream's creator did not say."""
+    streams = settings.streams
+    return Defaults(
+        retention_age_ms=streams.retention_max_age_ms,
+        retention_bytes=streams.retention_max_bytes,
+        retention_messages=streams.retention_max_messages,
+        cleaner_interval_ms=streams.cleaner_interval_ms,
+        segment_bytes=streams.segment_max_bytes,
+        segment_age_ms=streams.segment_max_age_ms,
+        max_record_bytes=streams.max_record_bytes,
+        batch_records=streams.batch_max_messages,
+    )
+
+
+def stream_settings(settings: Settings) -> StreamSettings:
+    """What is recorded with a stream whose creator did not say."""
+    streams = settings.streams
+    return StreamSettings(durability=streams.durability, codec=streams.codec, nats_copy=streams.nats_copy)
+
+
+def advertised(settings: Settings, bound_port: int) -> tuple[str, int]:
+    """Host and port that clients are told."""
+    broker = settings.broker
+    host = broker.advertised_host or ("localhost" if broker.host in _ANY else broker.host)
+    return host, broker.advertised_port or bound_port
+
+
+def _secret(setting: str, file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
+        raise error("configuration_invalid", f"cannot read {setting} {file}: {reason}", {"key": setting}) from failure

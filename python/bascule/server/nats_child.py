@@ -1,0 +1,232 @@
+"""The nats-server of a standalone broker: a child process that is started, watched, and started again.
+
+It dies with the broker, however the broker dies (`nats_launch`). A thread of its own starts it, for the kernel ties its
+life to the thread that did, and lives as long as the broker: it passes on what the server logs, and starts it again on
+the same port, with growing pauses, when it ends. The port stays the same over restarts of the broker too, so that
+publishers find it again; it is kept in `<data>/nats/port`.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from bascule.config import NatsSettings
+from bascule.errors import BrokerError, error
+from bascule.logs import emit
+from bascule.server.nats_binary import find_nats_server
+
+READY_S = 10.0
+"""How long the server may take until it accepts."""
+
+STOP_S = 3.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S = 0.1, 5.0, 10.0
+START_ATTEMPTS = 4
+"""How often an ending before the first readiness is forgiven: the child of a killed broker may still hold the port."""
+
+_LAUNCHER = Path(__file__).with_name("nats_launch.py")
+_LINE = re.compile(r"\[(?P<level>TRC|DBG|INF|WRN|ERR|FTL)\] (?P<text>.*)")
+_LEVELS = {"TRC": 10, "DBG": 10, "INF": 10, "WRN": 30, "ERR": 30, "FTL": 40}
+
+
+class NatsChild:
+    """One supervised nats-server. `start` and `stop` may be called from any thread.
+
+    Attributes:
+        url: where clients reach it; stays the same.
+    """
+
+    def __init__(self, directory: Path, settings: NatsSettings) -> None:
+        self._binary = find_nats_server()
+        self._directory = directory
+        self._settings = settings
+        self._name = f"bascule-{secrets.token_hex(8)}"
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._accepted = threading.Event()
+        self._given_up: BrokerError | None = None
+        self._last_words = ""
+        self._host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host  # noqa: S104
+        self._port, self._port_is_ours = self._choose_port()
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"nats://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, when it runs."""
+        with self._lock:
+            return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it and watch over it from now on. Returns at once.
+
+        Raises:
+            StateError: `data_directory_unusable`: its directory cannot be written.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._write_files()
+        except OSError as failure:
+            message = f"cannot write {self._directory}: {failure.strerror}"
+            raise error("data_directory_unusable", message) from failure
+        self._thread = threading.Thread(target=self._supervise, name="nats-server", daemon=True)
+        self._thread.start()
+
+    async def wait_ready(self) -> None:
+        """Wait until it accepts clients.
+
+        Raises:
+            StateError: `nats_server_failed`, with its last words; `address_in_use` when the given port is taken.
+        """
+        deadline = time.monotonic() + READY_S
+        while not await self._accepts():
+            if self._given_up is not None:
+                raise self._given_up
+            if time.monotonic() > deadline:
+                raise error("nats_server_failed", f"nats-server did not accept clients within {READY_S:g} s")
+            await asyncio.sleep(0.01)
+        self._accepted.set()
+        emit(20, "nats.server", "nats-server accepts", url=self.url, pid=self.pid)
+
+    def stop(self) -> None:
+        """End it. Blocks at most a few seconds; idempotent."""
+        self._stopping.set()
+        with self._lock:
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_S)
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+    def _supervise(self) -> None:
+        pause_s, attempts = FIRST_PAUSE_S, 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            ended = self._run_once()
+            if self._stopping.is_set():
+                return
+            attempts += 1
+            if not self._accepted.is_set() and attempts >= START_ATTEMPTS and not self._another_port():
+                self._given_up = self._failure(ended)
+                return
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began > STEADY_S else pause_s
+            message = f"nats-server ended ({ended}) and is started again in {pause_s:g} s"
+            emit(40 if self._accepted.is_set() else 30, "nats.server", message, last_words=self._last_words)
+            self._stopping.wait(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _run_once(self) -> str:
+        """Run the server until it ends; how it ended."""
+        command = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(self._binary), *self._arguments()]
+        with self._lock:
+            if self._stopping.is_set():
+                return "stopped"
+            try:
+                # A session of its own: Ctrl-C in the terminal must reach the broker first, which stops it in order.
+                self._process = process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as failure:
+                self._last_words = str(failure)
+                return f"it could not be started: {failure}"
+        with process:
+            if process.stderr is not None:
+                for line in process.stderr:
+                    self._pass_on(line.decode(errors="replace").rstrip())
+        code = process.returncode
+        return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+    def _pass_on(self, line: str) -> None:
+        found = _LINE.search(line)
+        text, level = (found["text"], _LEVELS[found["level"]]) if found else (line, 30)
+        if level > 10 and text:
+            self._last_words = text
+        emit(level, "nats.server", text)
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+    def _choose_port(self) -> tuple[int, bool]:
+        """The port, and whether it is ours to change."""
+        if self._settings.port:
+            return self._settings.port, False
+        try:
+            return int((self._directory / "port").read_text()), True
+        except (OSError, ValueError):
+            return _free_port(self._host), True
+
+    def _another_port(self) -> bool:
+        """Take another port when the kept one is used by somebody else; whether that was possible."""
+        if not self._port_is_ours or not _is_taken(self._host, self._port):
+            return False
+        kept, self._port = self._port, _free_port(self._host)
+        self._port_is_ours = False
+        self._write_files()
+        emit(30, "nats.server", f"port {kept}, used before, is taken; publishers have to go to {self.url} from now on")
+        return True
+
+    def _arguments(self) -> list[str]:
+        config = self._settings.config or self._directory / "nats-server.conf"
+        return ["-c", str(config), "-a", self._settings.host, "-p", str(self._port), "--name", self._name]
+
+    def _write_files(self) -> None:
+        pending = max(64 << 20, 4 * self._settings.max_payload)
+        (self._directory / "nats-server.conf").write_text(
+            "# Written by the broker at each start; changes are lost. Set nats.config to use a file of your own.\n"
+            f"max_payload: {self._settings.max_payload}\n"
+            f"max_pending: {pending}\n"
+        )
+        if self._port_is_ours or not self._settings.port:
+            (self._directory / "port").write_text(f"{self._port}\n")
+
+    async def _accepts(self) -> bool:
+        """Whether the server behind the port is ours and greets."""
+        try:
+            async with asyncio.timeout(1.0):
+                reader, writer = await asyncio.open_connection(self._host, self._port)
+                try:
+                    greeting = await reader.readline()
+                finally:
+                    writer.close()
+            return json.loads(greeting.removeprefix(b"INFO ")).get("server_name") == self._name
+        except (OSError, ValueError, TimeoutError):
+            return False
+
+    def _failure(self, ended: str) -> BrokerError:
+        if _is_taken(self._host, self._port):
+            message = f"port {self._port} for the nats-server is in use: set nats.port to another one, or to 0"
+            return error("address_in_use", message)
+        return error("nats_server_failed", f"nats-server does not start ({ended}): {self._last_words}")
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return True
+        return False

@@ -1,0 +1,27 @@
+"""Becomes a nats-server that dies with the process that started it, however that one dies.
+
+Run as a script: `nats_launch.py <pid of the starter> <binary> <argument>…`. It asks the kernel to be killed when the
+thread that started it ends, and then turns into the server, which keeps that wish. Imports as little as it can: it
+stands between a broker and its readiness.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Replace this process by the server."""
+    parent, command = int(sys.argv[1]), sys.argv[2:]
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent:  # it ended before the wish was made
+        sys.exit("the broker has ended already")
+    os.execv(command[0], command)  # noqa: S606 - replacing this process is what it is for
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""A broker for the command line: until a signal, or until it cannot go on."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from bascule.config import Settings
+from bascule.logs import emit
+from bascule.server.broker import Broker
+
+EXIT_OK, EXIT_INTERRUPTED = 0, 130
+
+
+def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None) -> int:
+    """Start a broker and stay. SIGINT and SIGTERM stop it in order, a second one at once; SIGHUP does nothing.
+
+    Args:
+        settings: what it is told; logs are the caller's to configure.
+        on_ready: called once, when it serves.
+
+    Returns:
+        Exit code: 0 when a signal stopped it, 130 when one came before it was ready or a second one while stopping.
+
+    Raises:
+        BrokerError: it could not start (see `Broker.start`), or could not go on.
+    """
+    return asyncio.run(_run(settings, on_ready))
+
+
+async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None) -> int:
+    signals = _Signals()
+    broker = Broker(settings)
+    starting = asyncio.create_task(broker.start())
+    stopped = asyncio.create_task(signals.stop.wait())
+    try:
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            emit(20, "server", "interrupted before it was ready")
+            return EXIT_INTERRUPTED
+        starting.result()
+        if on_ready is not None:
+            on_ready(broker)
+        failing = asyncio.create_task(broker.wait_failed())
+        await asyncio.wait({failing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise failing.result()
+        failing.cancel()
+        emit(20, "server", f"stopping after {signals.name}")
+        return EXIT_OK
+    finally:
+        stopped.cancel()
+        await broker.stop()
+        emit(20, "server", "stopped")
+
+
+class _Signals:
+    """Turns signals into an event; the second one ends the process, for the data is safe at any moment."""
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.name = ""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGHUP, emit, 20, "server", "SIGHUP: nothing to reload")
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self.stop.is_set():
+            emit(30, "server", f"ended at once after a second {number.name}")
+            os._exit(EXIT_INTERRUPTED)
+        self.name = number.name
+        self.stop.set()

@@ -1,0 +1,141 @@
+"""A data plane in memory: keeps what it was told, orders entries, and answers like the real one."""
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bascule.control.dataplane import Event, Position
+
+
+class Disk:
+    """What survives the plane: the metadata log and the partitions' files."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, bytes] = {}
+        self.snapshot: tuple[int, bytes] = (0, b"")
+        self.last = 0
+        self.files: set[int] = set()
+
+
+class FakePlane:
+    """Safe to call from several threads, like the real one. `broken`: codes that opening an incarnation gives."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK)
+        self.events: list[Event] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.replies: dict[int, tuple[int, str, bytes]] = {}
+        self.opened: dict[int, dict[str, Any]] = {}
+        self.led: dict[int, int] = {}
+        self.view: dict[tuple[str, str], dict[str, Any]] = {}
+        self.version = 0
+        self.broken: dict[int, str] = {}
+        self.silent = False
+        self.positions: dict[int, tuple[int, int, int, int, int, int]] = {}
+        self.lock = threading.RLock()
+
+    def push(self, event: Event) -> None:
+        with self.lock:
+            self.events.append(event)
+        os.eventfd_write(self.fd, 1)
+
+    def request(self, request_id: int, method: str, body: bytes, timeout_ms: int = -1) -> None:
+        self.push(("request", request_id, method, body, "127.0.0.1:5", timeout_ms))
+
+    def named(self, name: str) -> list[Any]:
+        return [argument for call, argument in self.calls if call == name]
+
+    # -- the data plane ---------------------------------------------------------------------------------------------
+    def fileno(self) -> int:
+        return self.fd
+
+    def poll(self, max_events: int) -> list[Event]:
+        with self.lock:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.fd)
+            taken, self.events = self.events[:max_events], self.events[max_events:]
+            return taken
+
+    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
+        for request_id, code, text, body in replies:
+            self.replies[request_id] = (code, text, body)
+
+    def metadata_open(self) -> tuple[int, bytes]:
+        index, snapshot = self.disk.snapshot
+        for number in sorted(self.disk.entries):
+            if number > index:
+                self.push(("committed", number, "", self.disk.entries[number], "", 0))
+        return index, snapshot
+
+    def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
+        self.calls.append(("propose", (len(entries), timeout_ms)))
+        if self.silent:
+            return
+        for proposal_id, entry in entries:
+            with self.lock:
+                self.disk.last += 1
+                self.disk.entries[self.disk.last] = entry
+                self.push(("committed", self.disk.last, "", entry, "", proposal_id))
+
+    def read_barrier(self, barrier_id: int) -> None:
+        self.push(("barrier", barrier_id, "", b"", "", self.disk.last))
+
+    def save_snapshot(self, index: int, snapshot: bytes) -> None:
+        self.disk.snapshot = (index, snapshot)
+        self.disk.entries = {number: entry for number, entry in self.disk.entries.items() if number > index}
+
+    def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
+        specs = json.loads(partitions)
+        self.calls.append(("open", [item["incarnation"] for item in specs]))
+        failures: list[tuple[int, str, str]] = []
+        for spec in specs:
+            if spec["incarnation"] in self.broken:
+                failures.append((spec["incarnation"], self.broken[spec["incarnation"]], "no room"))
+            else:
+                self.opened[spec["incarnation"]] = spec
+                self.disk.files.add(spec["incarnation"])
+        return failures
+
+    def lead(self, partitions: Sequence[tuple[int, int]]) -> None:
+        self.calls.append(("lead", list(partitions)))
+        for incarnation, epoch in partitions:
+            assert incarnation in self.opened
+            self.led[incarnation] = epoch
+
+    def close_partitions(self, incarnations: Sequence[int]) -> None:
+        self.calls.append(("close", list(incarnations)))
+        for item in incarnations:
+            self.opened.pop(item, None)
+            self.led.pop(item, None)
+
+    def delete_partitions(self, incarnations: Sequence[int]) -> None:
+        self.calls.append(("delete", list(incarnations)))
+        for item in incarnations:
+            self.opened.pop(item, None)
+            self.led.pop(item, None)
+            self.disk.files.discard(item)
+
+    def publish_view(self, version: int, changes: bytes) -> None:
+        assert version > self.version
+        self.version = version
+        document = json.loads(changes)
+        for spec in document["streams"]:
+            self.view[spec["namespace"], spec["name"]] = spec
+        for namespace, name in document["removed"]:
+            del self.view[namespace, name]
+
+    def status(self, incarnations: Sequence[int]) -> list[Position]:
+        nothing = (0, 0, 0, 0, 0, 0)
+        return [(item, *self.positions.get(item, nothing)) for item in incarnations if item in self.opened]
+
+
+async def until(condition: Callable[[], bool], limit_s: float = 5.0) -> None:
+    """Wait until `condition()` holds."""
+    async with asyncio.timeout(limit_s):
+        while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
+            await asyncio.sleep(0.001)

@@ -1,0 +1,63 @@
+"""A broker's control plane over a data plane in memory."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from bascule.control import Controller, Defaults, EventPump, MetadataLog, Reconciler, StreamRequest
+from bascule.control.dataplane import Event
+from bascule.metadata import State, StreamSettings
+from bascule.protocols.liftbridge import LiftbridgeAdmin
+from bascule.protocols.router import Router
+
+from tests.unit.control.fake_plane import Disk, FakePlane
+
+
+@dataclass
+class Rig:
+    plane: FakePlane
+    log: MetadataLog
+    reconciler: Reconciler
+    controller: Controller
+    errors: list[tuple[Event, Exception]]
+
+
+@asynccontextmanager
+async def running(disk: Disk | None = None, broken: dict[int, str] | None = None) -> AsyncGenerator[Rig]:
+    """Replayed, registered as broker `a`, and following."""
+    plane = FakePlane(disk)
+    plane.broken = broken or {}
+    log = MetadataLog(plane)
+    reconciler = Reconciler(plane, "a", Defaults(), State())
+    controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
+    router = Router(plane, LiftbridgeAdmin(controller, StreamSettings()).handlers())
+    errors: list[tuple[Event, Exception]] = []
+    handlers = {
+        "committed": log.on_committed,
+        "failed": log.on_failed,
+        "barrier": log.on_barrier,
+        "request": router.on_request,
+    }
+    pump = EventPump(plane, handlers, lambda event, error: errors.append((event, error)))
+    pump.start()
+    await controller.replay(5.0)
+    reconciler.start()
+    await controller.register_broker("127.0.0.1", 9292, 5.0)
+    await reconciler.reached(log.state.index)
+    try:
+        yield Rig(plane, log, reconciler, controller, errors)
+    finally:
+        await reconciler.stop()
+        pump.finish()
+
+
+def wish(
+    name: str = "orders",
+    *,
+    subject: str = "orders",
+    partitions: int = 1,
+    replication_factor: int = 1,
+    settings: StreamSettings | None = None,
+) -> StreamRequest:
+    """A request for a stream."""
+    return StreamRequest("default", name, subject, "", partitions, replication_factor, settings or StreamSettings())

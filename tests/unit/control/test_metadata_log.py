@@ -1,0 +1,201 @@
+"""The metadata log and the loop around it, over a data plane in memory."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from bascule.control import MetadataLog, RefusalCode
+from bascule.control.controller import RefusedError
+from bascule.errors import BrokerError, CorruptionError, OutcomeUnknownError, StateError, UnavailableError
+from bascule.metadata import RegisterBroker, digest, encode_command, encode_snapshot
+from bascule.metadata.model import incarnation_of
+
+from tests.unit.control.fake_plane import Disk, FakePlane, until
+from tests.unit.control.rig import Rig, running, wish
+
+
+async def test_a_created_stream_is_open_and_shown_when_the_call_returns(rig: Rig) -> None:
+    await rig.controller.create_stream(wish(partitions=2), 5.0)
+    assert sorted(rig.plane.led) == [incarnation_of(2, 0), incarnation_of(2, 1)]
+    assert ("default", "orders") in rig.plane.view
+
+
+async def test_of_many_creations_of_one_name_exactly_one_succeeds(rig: Rig) -> None:
+    calls = [rig.controller.create_stream(wish(), 5.0) for _ in range(20)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    refused = [item for item in results if isinstance(item, RefusedError)]
+    assert results.count(None) == 1
+    assert {item.refusal.code for item in refused} == {RefusalCode.STREAM_EXISTS}
+    assert len(refused) == 19
+
+
+async def test_what_is_proposed_in_one_turn_goes_in_one_batch(rig: Rig) -> None:
+    before = len(rig.plane.named("propose"))
+    await asyncio.gather(*(rig.controller.create_stream(wish(f"s{n}"), 5.0) for n in range(10)))
+    assert [count for count, _ in rig.plane.named("propose")[before:]] == [10]
+
+
+async def test_a_deleted_stream_is_gone_when_the_call_returns(rig: Rig) -> None:
+    await rig.controller.create_stream(wish(), 5.0)
+    await rig.controller.delete_stream("default", "orders", 5.0)
+    assert not rig.plane.opened
+    assert not rig.plane.view
+    assert not rig.plane.disk.files
+    with pytest.raises(RefusedError):
+        await rig.controller.delete_stream("default", "orders", 5.0)
+
+
+async def test_a_restart_finds_the_same_state_and_opens_everything_at_once() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await first.controller.create_stream(wish("a", partitions=3), 5.0)
+        await first.controller.create_stream(wish("b"), 5.0)
+        expected = first.log.state.streams
+    async with running(disk) as second:
+        assert second.log.state.streams == expected
+        assert [len(item) for item in second.plane.named("open")] == [4]
+        assert set(second.plane.view) == {("default", "a"), ("default", "b")}
+        assert second.log.state.brokers["a"].boot_epoch == second.log.state.index
+
+
+async def test_a_restart_from_a_snapshot_and_its_tail_finds_the_same_state() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await first.controller.create_stream(wish("a"), 5.0)
+        await first.log.save_snapshot(first.reconciler.done)
+        await first.controller.create_stream(wish("b"), 5.0)
+        expected = digest(first.log.state)
+    assert sorted(disk.entries) == [3]
+    plane = FakePlane(disk)
+    index, _ = plane.metadata_open()
+    assert index == 2
+    async with running(disk) as second:
+        assert digest(second.log.state.at(3)) != expected  # the broker registered again
+        assert second.log.state.streams.keys() == {("default", "a"), ("default", "b")}
+
+
+async def test_a_deletion_that_a_crash_interrupted_is_carried_out_by_the_next_life() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await first.controller.create_stream(wish(), 5.0)
+        await first.controller.delete_stream("default", "orders", 5.0)
+    disk.files.add(incarnation_of(2, 0))
+    async with running(disk) as second:
+        assert second.plane.named("delete") == [[incarnation_of(2, 0)]]
+    assert not disk.files
+
+
+async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bascule.control.reconciler.FIRST_PAUSE_S", 0.01)
+    async with running(broken={incarnation_of(2, 0): "disk_full"}) as rig:
+        await rig.controller.create_stream(wish(partitions=2), 5.0)
+        assert sorted(rig.plane.led) == [incarnation_of(2, 1)]
+        assert ("default", "orders") in rig.plane.view
+        rig.plane.broken.clear()
+        await until(lambda: len(rig.plane.led) == 2)
+
+
+async def test_a_proposal_without_an_answer_is_an_unknown_outcome(rig: Rig) -> None:
+    rig.plane.silent = True
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await rig.controller.create_stream(wish(), 0.02)
+    assert caught.value.code == "metadata_timeout"
+
+
+async def test_a_proposal_that_the_log_refuses_fails_with_its_code(rig: Rig) -> None:
+    rig.plane.silent = True
+    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    await until(lambda: len(rig.plane.named("propose")) == 2)
+    rig.plane.push(("failed", 3, "disk_full", b"", "no room for the entry", 0))
+    with pytest.raises(BrokerError, match="no room for the entry") as caught:
+        await call
+    assert caught.value.code == "disk_full"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (b'{"v":1,"type":"merge_streams","body":{}}', "newer version"),
+        (b"garbage", "damaged"),
+    ],
+)
+async def test_an_entry_that_cannot_be_read_stops_the_log_for_good(rig: Rig, entry: bytes, words: str) -> None:
+    rig.plane.push(("committed", 2, "", entry, "", 0))
+    stopped = await asyncio.wait_for(asyncio.shield(rig.log.failed), 5.0)
+    assert stopped.code == "metadata_stopped"
+    assert words in str(stopped)
+    with pytest.raises(UnavailableError):
+        await rig.controller.create_stream(wish(), 5.0)
+    rig.plane.push(("committed", 2, "", encode_command(RegisterBroker("b", "h", 1, 1)), "", 0))
+    await asyncio.sleep(0.02)  # long enough for an event that must change nothing
+    assert rig.log.state.index == 1
+
+
+async def test_a_gap_in_the_entries_stops_the_log_and_fails_who_waits(rig: Rig) -> None:
+    rig.plane.silent = True
+    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    await until(lambda: len(rig.plane.named("propose")) == 2)
+    rig.plane.push(("committed", 4, "", encode_command(RegisterBroker("b", "h", 1, 1)), "", 0))
+    with pytest.raises(UnavailableError, match="entry 4"):
+        await call
+
+
+async def test_an_exception_while_applying_stops_the_log(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def explode(*_: object) -> None:
+        raise KeyError("bug")
+
+    monkeypatch.setattr("bascule.control.metadata_log.apply", explode)
+    with pytest.raises(UnavailableError, match="bug"):
+        await rig.controller.create_stream(wish(), 5.0)
+    assert rig.log.failed.done()
+
+
+async def open_damaged(damage: Callable[[bytes], bytes]) -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        disk.snapshot = (1, damage(encode_snapshot(first.log.state)))
+    await MetadataLog(FakePlane(disk)).open(1.0)
+
+
+async def test_a_damaged_snapshot_is_a_clear_error() -> None:
+    with pytest.raises(CorruptionError, match="checksum"):
+        await open_damaged(lambda good: good[:-1])
+
+
+async def test_a_snapshot_of_a_newer_version_is_a_clear_error() -> None:
+    with pytest.raises(StateError, match="newer") as caught:
+        await open_damaged(lambda good: good.replace(b"metadata 1", b"metadata 2"))
+    assert caught.value.code == "data_directory_newer"
+
+
+async def test_a_snapshot_of_another_index_is_damage() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        disk.snapshot = (7, encode_snapshot(first.log.state))
+    with pytest.raises(CorruptionError, match="entry 7"):
+        await MetadataLog(FakePlane(disk)).open(1.0)
+
+
+async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 3)
+    keeper = asyncio.create_task(rig.controller.keep_snapshots())
+    for name in "abcd":
+        await rig.controller.create_stream(wish(name), 5.0)
+    await until(lambda: rig.plane.disk.snapshot[0] >= 3)
+    keeper.cancel()
+    await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def test_an_event_of_an_unknown_kind_does_not_stop_the_pump(rig: Rig) -> None:
+    rig.plane.push(("surprise", 0, "", b"", "", 0))
+    await rig.controller.create_stream(wish(), 5.0)
+    assert [event[0] for event, _ in rig.errors] == ["surprise"]
+
+
+async def test_more_events_than_one_turn_takes_are_all_handled(rig: Rig) -> None:
+    await asyncio.gather(*(rig.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(600)))
+    assert len(rig.plane.view) == 600

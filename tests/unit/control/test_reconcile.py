@@ -1,0 +1,129 @@
+"""Plans as values, and the documents they carry."""
+
+from dataclasses import replace
+
+from bascule.control.reconcile import plan, reopen
+from bascule.control.specs import Defaults, partition_spec, stream_spec
+from bascule.metadata import (
+    Command,
+    CreateStream,
+    DeleteStream,
+    Placement,
+    RegisterBroker,
+    State,
+    Stream,
+    StreamKey,
+    StreamSettings,
+    apply,
+    initial_state,
+)
+from bascule.metadata.model import incarnation_of
+
+HERE, THERE = Placement(("a",), "a"), Placement(("b",), "b")
+
+
+def after(*commands: Command, start: State | None = None) -> State:
+    state = start or initial_state()
+    for command in commands:
+        state, _ = apply(state, state.index + 1, command)
+    return state
+
+
+def create(name: str, *placements: Placement, settings: StreamSettings | None = None) -> CreateStream:
+    return CreateStream("default", name, f"{name}.in", "group", 5, settings or StreamSettings(), placements)
+
+
+BROKERS = after(RegisterBroker("a", "h", 1, 1), RegisterBroker("b", "h", 1, 1))
+
+
+def with_paused(state: State, name: str, paused: bool) -> State:
+    stream = state.streams[StreamKey("default", name)]
+    partitions = tuple(replace(item, paused=paused) for item in stream.partitions)
+    changed: Stream = replace(stream, partitions=partitions)
+    return replace(state, streams={**state.streams, stream.key: changed})
+
+
+def test_a_new_stream_opens_and_leads_what_is_here_and_shows_all_of_it() -> None:
+    steps = plan(BROKERS, after(create("s", HERE, THERE), start=BROKERS), "a")
+    assert [item.incarnation for _, item in steps.open] == [incarnation_of(3, 0)]
+    assert steps.lead == ((incarnation_of(3, 0), 3),)
+    assert [len(item.partitions) for item in steps.streams] == [2]
+    assert not steps.delete
+
+
+def test_what_did_not_change_is_left_alone() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    assert not plan(state, state.at(9), "a")
+    assert [item.name for item in plan(state, after(create("t", HERE), start=state), "a").streams] == ["t"]
+
+
+def test_a_deleted_stream_leaves_the_view_and_its_files_go() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    steps = plan(state, after(DeleteStream("default", "s", 3), start=state), "a")
+    assert steps.removed == (("default", "s"),)
+    assert steps.delete == (incarnation_of(3, 0),)
+    assert not steps.streams
+
+
+def test_a_recreated_stream_replaces_the_old_one_in_one_plan() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    steps = plan(state, after(DeleteStream("default", "s", 3), create("s", HERE), start=state), "a")
+    assert steps.delete == (incarnation_of(3, 0),)
+    assert [item.incarnation for _, item in steps.open] == [incarnation_of(5, 0)]
+    assert not steps.removed
+
+
+def test_a_paused_partition_is_closed_and_its_files_stay() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    steps = plan(state, with_paused(state, "s", True), "a")
+    assert steps.close == (incarnation_of(3, 0),)
+    assert not steps.open
+    assert not steps.delete
+    resumed = plan(with_paused(state, "s", True), state, "a")
+    assert [item.incarnation for _, item in resumed.open] == [incarnation_of(3, 0)]
+    assert not resumed.close
+
+
+def test_reopening_leaves_out_what_is_not_wanted_any_more() -> None:
+    state = after(create("s", HERE, HERE), start=BROKERS)
+    wanted = frozenset({incarnation_of(3, 1), incarnation_of(99, 0)})
+    steps = reopen(state, wanted, "a")
+    assert [item.incarnation for _, item in steps.open] == [incarnation_of(3, 1)]
+    assert [item.name for item in steps.streams] == ["s"]
+    assert not reopen(BROKERS, wanted, "a")
+
+
+def test_what_a_stream_leaves_open_takes_the_defaults() -> None:
+    state = after(create("s", HERE, HERE), start=BROKERS)
+    stream = state.streams[StreamKey("default", "s")]
+    spec = partition_spec(stream, stream.partitions[1], Defaults(retention_age_ms=7, segment_bytes=0))
+    assert spec["subject"] == "s.in.1"
+    assert spec["base_subject"] == "s.in"
+    assert spec["queue_group"] == "group"
+    assert (spec["retention_age_ms"], spec["segment_age_ms"]) == (7, 7)
+    assert (spec["segment_bytes"], spec["cleaner_interval_ms"]) == (1 << 30, 300_000)
+
+
+def test_an_explicit_zero_is_kept() -> None:
+    asked = StreamSettings(retention_age_ms=0, retention_bytes=0, segment_age_ms=0)
+    state = after(create("s", HERE, settings=asked), start=BROKERS)
+    stream = state.streams[StreamKey("default", "s")]
+    spec = partition_spec(
+        stream, stream.partitions[0], Defaults(retention_age_ms=9, retention_bytes=9, segment_age_ms=9)
+    )
+    assert (spec["retention_age_ms"], spec["retention_bytes"], spec["segment_age_ms"]) == (0, 0, 0)
+
+
+def test_partitions_by_subject_all_listen_on_the_streams_subject() -> None:
+    state = after(create("s", HERE, HERE, settings=StreamSettings(partition_by_subject=True)), start=BROKERS)
+    stream = state.streams[StreamKey("default", "s")]
+    assert {partition_spec(stream, item, Defaults())["subject"] for item in stream.partitions} == {"s.in"}
+
+
+def test_the_view_has_exactly_the_keys_of_the_seam() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    spec = stream_spec(state.streams[StreamKey("default", "s")])
+    assert set(spec) == {
+        "namespace", "name", "id", "subject", "created_ns", "partition_by_subject", "concurrency_control", "partitions",
+    }  # fmt: skip
+    assert set(spec["partitions"][0]) == {"number", "incarnation", "leader", "leader_epoch", "readonly", "paused"}
