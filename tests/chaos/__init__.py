@@ -1,0 +1,1 @@
+"""What if things break?"""
