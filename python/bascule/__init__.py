@@ -1,1 +1,51 @@
-"""Bascule: a durable message log for NATS that speaks Liftbridge and serves every stream as a table."""
+"""Bascule: a durable message log for NATS that speaks Liftbridge and serves every stream as a table.
+
+`connect(url)` and `connect_async(url)` are the way in for programs; `bascule.testing.broker()` starts a real broker for
+their tests. Names are loaded when they are first used, so importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bascule.client import (
+        AsyncClient,
+        AsyncProducer,
+        AsyncSubscription,
+        Batch,
+        Client,
+        Partition,
+        Producer,
+        Receipt,
+        Record,
+        Stream,
+        StreamOptions,
+        Subscription,
+        connect,
+        connect_async,
+    )
+    from bascule.errors import BrokerError
+
+__all__ = [
+    "AsyncClient",
+    "AsyncProducer",
+    "AsyncSubscription",
+    "Batch",
+    "BrokerError",
+    "Client",
+    "Partition",
+    "Producer",
+    "Receipt",
+    "Record",
+    "Stream",
+    "StreamOptions",
+    "Subscription",
+    "connect",
+    "connect_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'bascule' has no attribute {name!r}")
+    return getattr(import_module("bascule.errors" if name == "BrokerError" else "bascule.client"), name)

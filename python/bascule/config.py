@@ -1,31 +1,46 @@
 """Settings of a broker: one model, from flag, then environment, then file, then default.
 
-Sources, strongest first: keyword arguments (flags), environment variables (`BASCULE_…`, `__` between levels), a YAML file,
-defaults. Unknown keys are refused with the nearest known one. Files speak human units ("30s", "64MiB"); code gets integers
-with unit suffixes. The resolved document is immutable.
+Sources, strongest first: keyword arguments (flags), environment variables (`BASCULE_…`, `__` between levels), a YAML
+file, defaults. Unknown keys are refused with the nearest known one. Files speak human units ("30s", "64MiB"); code gets
+integers with unit suffixes. The resolved document is immutable.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bascule.errors import UsageError
 
-__all__ = ["BrokerSettings", "NatsSettings", "Settings", "StreamDefaults", "load"]
+__all__ = [
+    "BrokerSettings",
+    "Layer",
+    "LimitSettings",
+    "LogSettings",
+    "NatsSettings",
+    "Resolved",
+    "Settings",
+    "StreamDefaults",
+    "combine",
+    "known_keys",
+    "load",
+    "resolve",
+]
 
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
+NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
+"""Variables of that prefix that belong to clients, not to the broker."""
 _DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
 _SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
 
 def parse_duration_ms(value: object) -> object:
-    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass through to the checker."""
+    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass on to the checker."""
     if not isinstance(value, str):
         return value
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", value)
@@ -155,12 +170,36 @@ class Settings(_Section):
         return self
 
 
+class Resolved(NamedTuple):
+    """Settings and where each of them came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """Dotted key to origin, of those that are not defaults."""
+
+
+class Layer(NamedTuple):
+    """One source of settings: dotted or nested keys, and what to call it in errors."""
+
+    origin: str
+    values: Mapping[str, object]
+
+
 def load(
     file: Path | None = None,
     flags: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Resolve settings.
+    """The settings alone; see `resolve`."""
+    return resolve(file, flags, environment).settings
+
+
+def resolve(
+    file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Resolved:
+    """Resolve settings from the usual sources.
 
     Args:
         file: YAML file; `None` = none.
@@ -171,36 +210,51 @@ def load(
         UsageError: code `configuration_invalid`; names the key, the value, what is allowed, and where it came from.
     """
     environment = os.environ if environment is None else environment
+    layers: list[Layer] = []
+    if file is not None:
+        layers.append(Layer(str(file), read_yaml(file)))
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_SETTINGS:
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            layers.append(Layer(f"environment variable {name}", {key: scalar(value)}))
+    layers.append(Layer("flag", {key: value for key, value in (flags or {}).items() if value is not None}))
+    return combine(layers)
+
+
+def combine(layers: Iterable[Layer]) -> Resolved:
+    """Resolve settings from layers, the weakest first.
+
+    Raises:
+        UsageError: as `resolve`.
+    """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    if file is not None:
-        _merge(merged, origins, _expand(_read_yaml(file)), str(file))
-    for name, value in environment.items():
-        if name.startswith(ENVIRONMENT_PREFIX):
-            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            _merge(merged, origins, _expand({key: _scalar(value)}), f"environment variable {name}")
-    for key, value in (flags or {}).items():
-        if value is not None:
-            _merge(merged, origins, _expand({key: value}), "flag")
-    return _validate(merged, origins)
-
-
-def _validate(merged: dict[str, Any], origins: dict[str, str]) -> Settings:
+    for layer in layers:
+        _merge(merged, origins, expand(layer.values), layer.origin)
     try:
-        return Settings.model_validate(merged)
+        return Resolved(Settings.model_validate(merged), origins)
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        origin = next((origins[key] for key in (path, path.rpartition(".")[0]) if key in origins), "default")
-        if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(path, known_keys(), n=1, cutoff=0.5)
-            hint = f'; did you mean "{near[0]}"?' if near else ""
-            message = f'unknown setting "{path}" ({origin}){hint}'
-        else:
-            reason = first["msg"].removeprefix("Value error, ")
-            shown = "" if not path else f"{path} = {first['input']!r} ({origin}): "
-            message = f"{shown}{reason[:1].lower()}{reason[1:]}"
-        raise UsageError("configuration_invalid", message, {"key": path}) from None
+        raise _refusal(invalid, origins) from None
+
+
+def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError:
+    """The first thing that is wrong, in one sentence."""
+    first = invalid.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    origin = next((origins[key] for key in (path, path.rpartition(".")[0]) if key in origins), "default")
+    if first["type"] == "extra_forbidden":
+        message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
+    else:
+        reason = first["msg"].removeprefix("Value error, ")
+        shown = "" if not path else f"{path} = {first['input']!r} ({origin}): "
+        message = f"{shown}{reason[:1].lower()}{reason[1:]}"
+    return UsageError("configuration_invalid", message, {"key": path})
+
+
+def nearest(key: str, known: Sequence[str]) -> str:
+    """`; did you mean "…"?` when a known key is near, else nothing."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
@@ -215,9 +269,14 @@ def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]
     return keys
 
 
-def _read_yaml(file: Path) -> dict[str, Any]:
+def read_yaml(file: Path) -> dict[str, object]:
+    """The mapping that a YAML file holds; an empty file is an empty mapping.
+
+    Raises:
+        UsageError: code `configuration_invalid`: unreadable, not YAML, not a mapping.
+    """
     try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document: object = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as failure:
         message = f"cannot read the configuration file {file}: {failure.strerror}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
@@ -229,41 +288,64 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         message = f"{file} must hold a mapping of settings, not {type(document).__name__}"
         raise UsageError("configuration_invalid", message, {"file": str(file)})
-    return document
+    return _named(cast("Mapping[object, object]", document))
 
 
-def _expand(document: Mapping[Any, Any]) -> dict[str, Any]:
-    """Dotted keys become nesting; both may be mixed."""
-    result: dict[str, Any] = {}
+def _named(document: Mapping[object, object]) -> dict[str, object]:
+    """The same with keys as text: YAML allows others."""
+    return {str(key): value for key, value in document.items()}
+
+
+def expand(document: Mapping[str, object]) -> dict[str, object]:
+    """Dotted keys become nesting; both may be mixed.
+
+    Raises:
+        UsageError: code `configuration_invalid`: a key is both a value and a section.
+    """
+    result: dict[str, object] = {}
     for key, value in document.items():
-        *parents, leaf = str(key).split(".")
+        *parents, leaf = key.split(".")
         level = result
         for parent in parents:
-            level = level.setdefault(parent, {})
-            if not isinstance(level, dict):
-                raise UsageError("configuration_invalid", f'"{key}" is both a value and a section', {"key": str(key)})
-        nested = _expand(value) if isinstance(value, Mapping) else value
-        if isinstance(nested, dict) and isinstance(level.get(leaf), dict):
-            level[leaf] = {**level[leaf], **nested}
+            below = level.setdefault(parent, {})
+            if not isinstance(below, dict):
+                raise UsageError("configuration_invalid", f'"{key}" is both a value and a section', {"key": key})
+            level = cast("dict[str, object]", below)
+        if isinstance(value, Mapping):
+            _join(level, leaf, expand(_named(cast("Mapping[object, object]", value))))
         else:
-            level[leaf] = nested
+            level[leaf] = value
     return result
 
 
+def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> None:
+    """Put a section where another part of it may be already."""
+    there = level.get(leaf)
+    if isinstance(there, dict):
+        there = cast("dict[str, object]", there)
+        for key, value in nested.items():
+            if isinstance(value, dict):
+                _join(there, key, cast("dict[str, object]", value))
+            else:
+                there[key] = value
+    else:
+        level[leaf] = nested
+
+
 def _merge(
-    into: dict[str, Any], origins: dict[str, str], layer: Mapping[str, Any], origin: str, prefix: str = ""
+    into: dict[str, Any], origins: dict[str, str], layer: Mapping[str, object], origin: str, prefix: str = ""
 ) -> None:
     for key, value in layer.items():
         path = f"{prefix}{key}"
         if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
             into.setdefault(key, {})
-            _merge(into[key], origins, value, origin, f"{path}.")
+            _merge(into[key], origins, cast("dict[str, object]", value), origin, f"{path}.")
         else:
             into[key] = value
             origins[path] = origin
 
 
-def _scalar(text: str) -> object:
+def scalar(text: str) -> object:
     """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
     try:
         return yaml.safe_load(text)

@@ -15,7 +15,7 @@ Codes, retry classes and their mapping to gRPC, HTTP and exit codes stand in `sp
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bascule._error_codes import CODES
 
@@ -124,9 +124,10 @@ def error(code: str, message: str = "", details: Mapping[str, Any] | None = None
 
 def from_native(native: BaseException) -> BrokerError:
     """The exception for a failure of the data plane, whose `args` are (code, sentence, JSON details)."""
-    code, message, details = (*native.args, "", "", "")[:3]
+    code, message, details = (str(part) for part in (*native.args, "", "", "")[:3])
     try:
-        fields = json.loads(details) if details else {}
+        fields: object = json.loads(details) if details else {}
     except ValueError:
-        fields = {"details": str(details)}
-    return error(str(code), str(message), fields if isinstance(fields, dict) else {"details": fields})
+        fields = details
+    named = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {"details": fields}
+    return error(code, message, named)

@@ -1,0 +1,86 @@
+"""The `bascule` command: its sub-commands, and how every failure ends.
+
+Data goes to standard output, everything else to standard error. A failure that a user can cause is one line, never a
+traceback. Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 conflict, 7 outcome unknown,
+130 interrupted.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as distribution_version
+from typing import Final
+
+import typer
+
+from bascule.cli import benchmark, configuration, serve, stream, traffic
+from bascule.cli.options import Output
+from bascule.cli.output import OutputFormat, render
+from bascule.cli.results import Version
+from bascule.errors import BrokerError
+
+__all__ = ["app", "end_with", "main"]
+
+FAILURE: Final = 1
+INTERRUPTED: Final = 130
+
+app: Final = typer.Typer(
+    name="bascule",
+    help="A durable message log for NATS that speaks Liftbridge and serves every stream as a table.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.add_typer(stream.app, name="stream")
+app.command("produce")(traffic.produce)
+app.command("consume")(traffic.consume)
+app.command("bench")(benchmark.bench)
+app.add_typer(configuration.app, name="config")
+
+
+@app.command()
+def version(output: Output = OutputFormat.TABLE) -> None:
+    """Show the versions of the package, its data plane and Python.
+
+    Examples:
+        bascule version
+
+        bascule version --output json
+    """
+    render(Version.of_this_process(distribution_version("bascule")), output)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
+    return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule")
+
+
+def end_with(command: Callable[[], object], program: str) -> int:
+    """Run `command` and turn however it ends into an exit code and at most one line on standard error."""
+    sentence = ""
+    try:
+        result = command()
+        sys.stdout.flush()
+        code = result if isinstance(result, int) else 0
+    except BrokerError as failure:
+        sentence, code = str(failure), failure.exit_code
+    except typer.TyperException as failure:
+        sentence, code = failure.format_message(), failure.exit_code
+    except typer.Abort:
+        sentence, code = "nothing was done", FAILURE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has seen enough; nothing may be flushed into the broken pipe at exit
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILURE
+    except OSError as failure:
+        name = "" if failure.filename is None else f"{failure.filename}: "
+        sentence, code = f"{name}{failure.strerror or failure}", FAILURE
+    if sentence:
+        sys.stderr.write(f"{program}: {' '.join(sentence.split())}\n")
+    return code

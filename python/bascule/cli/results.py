@@ -1,0 +1,155 @@
+"""What commands find out. One type for each kind of answer; `bascule.cli.output` prints them."""
+
+import platform
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from bascule import engine
+from bascule.client import Record, Stream
+
+__all__ = ["BenchResult", "Message", "Produced", "Setting", "StreamChange", "StreamRow", "StreamView", "Version"]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Versions of what is installed."""
+
+    bascule: str
+    data_plane: str
+    build: str
+    python: str
+    platform: str
+
+    @classmethod
+    def of_this_process(cls, package: str) -> Self:
+        """The versions in use here."""
+        python = platform.python_version()
+        return cls(package, engine.__version__, engine.BUILD_PROFILE, python, f"{sys.platform} {platform.machine()}")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """One stream of `stream list`."""
+
+    name: str
+    subject: str
+    partitions: int
+    records: int
+    """Committed records ever written; those that retention removed are counted too."""
+    created: str
+
+    @classmethod
+    def of(cls, stream: Stream) -> Self:
+        """A row of a stream."""
+        records = sum(partition.high_watermark for partition in stream.partitions)
+        created = stream.created.isoformat(timespec="seconds")
+        return cls(stream.name, stream.subject, len(stream.partitions), records, created)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition of `stream show`."""
+
+    number: int
+    leader: str
+    in_sync: tuple[str, ...]
+    high_watermark: int
+    log_end_offset: int
+    paused: bool
+    readonly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """The answer of `stream show`."""
+
+    name: str
+    subject: str
+    created: str
+    partitions: tuple[PartitionRow, ...]
+
+    @classmethod
+    def of(cls, stream: Stream) -> Self:
+        """A view of a stream."""
+        rows = tuple(
+            PartitionRow(
+                partition.number,
+                partition.leader,
+                partition.in_sync,
+                partition.high_watermark,
+                partition.log_end_offset,
+                partition.paused,
+                partition.readonly,
+            )
+            for partition in stream.partitions
+        )
+        return cls(stream.name, stream.subject, stream.created.isoformat(timespec="seconds"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamChange:
+    """What happened, or with `--dry-run` would happen, to a stream."""
+
+    action: str
+    name: str
+    subject: str
+    partitions: int
+    records: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """The answer of `produce`."""
+
+    stream: str
+    partition: int
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One record of `consume`."""
+
+    offset: int
+    time: str
+    key: bytes | None
+    value: bytes
+    subject: str
+    headers: dict[str, bytes]
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """A record with its time as text: UTC, microseconds."""
+        seconds, nanoseconds = divmod(record.timestamp_ns, 1_000_000_000)
+        time = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        key, value = record.key, record.value
+        return cls(record.offset, f"{time}.{nanoseconds // 1000:06}Z", key, value, record.subject, record.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of `config show`."""
+
+    key: str
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchResult:
+    """One measurement of `bench`."""
+
+    path: str
+    records: int
+    bytes_each: int
+    seconds: float
+    records_per_second: int
+    mib_per_second: float
+    p50_ms: float | None
+    p99_ms: float | None

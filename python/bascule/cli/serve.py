@@ -1,0 +1,108 @@
+"""`bascule serve`: settings from flags, environment and file, then a broker until a signal."""
+
+# ruff: noqa: PLR0913 (a command has its options as parameters)
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bascule import config, logs
+from bascule.cli.options import ConfigFile
+from bascule.config import Settings
+
+if TYPE_CHECKING:
+    from bascule.server import Broker
+
+__all__ = ["run_broker", "serve", "write_ready_file"]
+
+DataDirectory = Annotated[Path | None, typer.Option("--data-dir", "-d", help="Where everything durable lies.")]
+Servers = Annotated[list[str] | None, typer.Option("--nats", help="URL of a NATS server; repeatable.")]
+ReadyFile = Annotated[
+    Path | None, typer.Option("--ready-file", help="Written when ready: JSON with addresses and process id.")
+]
+
+
+def serve(
+    *,
+    standalone: Annotated[bool, typer.Option("--standalone", help="Start and supervise a nats-server too.")] = False,
+    data_dir: DataDirectory = None,
+    host: Annotated[str | None, typer.Option(help="Bind address.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Bind port; 0 = a free one.")] = None,
+    nats: Servers = None,
+    config_file: ConfigFile = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    ready_file: ReadyFile = None,
+) -> int:
+    """Start a broker and stay until SIGINT or SIGTERM.
+
+    Examples:
+        bascule serve --standalone --data-dir ./data
+
+        bascule serve --nats nats://10.0.0.5:4222 --host 0.0.0.0 --config broker.yaml
+    """
+    flags: dict[str, object] = {
+        "nats.standalone": standalone or None,
+        "nats.servers": nats or None,
+        "data_dir": data_dir,
+        "broker.host": host,
+        "broker.port": port,
+        "log.level": log_level,
+        "log.format": log_format,
+    }
+    return run_broker(config.load(config_file, flags), ready_file)
+
+
+def run_broker(settings: Settings, ready_file: Path | None = None) -> int:
+    """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
+
+    Raises:
+        BrokerError: it could not start.
+    """
+    from bascule import server  # noqa: PLC0415 (only this command needs the broker's own code)
+
+    logs.configure(settings.log.level, settings.log.format)
+
+    def on_ready(broker: "Broker") -> None:
+        if ready_file is not None:
+            write_ready_file(ready_file, broker.address, broker.nats_url, broker.ready_seconds)
+        if sys.stdout.isatty():
+            sys.stdout.write("\n".join(_greeting(broker.address, broker.nats_url, broker.ready_seconds)))
+            sys.stdout.flush()
+
+    return server.run(settings, on_ready)
+
+
+def _greeting(address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:
+    url = f"liftbridge://{address}"
+    return (
+        f"bascule is ready after {ready_seconds:.2f} s; stop it with Ctrl-C",
+        f"  Liftbridge, Arrow Flight  {address}",
+        f"  NATS                      {nats_url}",
+        "",
+        "Three commands to try in another terminal:",
+        f"  bascule stream create hello --subject 'hello.>' --url {url}",
+        f"  echo 'first light' | bascule produce hello --url {url}",
+        f"  bascule consume hello --start earliest --count 1 --url {url}",
+        "",
+    )
+
+
+def write_ready_file(path: Path, address: str, nats_url: str, ready_seconds: float) -> None:
+    """Write the file whole or not at all: readers never see a part of it."""
+    document = {
+        "address": address,
+        "nats_url": nats_url,
+        "pid": os.getpid(),
+        "ready_seconds": round(ready_seconds, 3),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        file.write(json.dumps(document) + "\n")
+    Path(file.name).replace(path)

@@ -1,0 +1,88 @@
+"""Where to connect to: `liftbridge://host[:port][,host[:port]…]`, and the two ways in."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from bascule.client.aio import AsyncClient
+from bascule.client.link import Link
+from bascule.client.sync import Client
+from bascule.errors import UsageError
+
+__all__ = ["addresses", "connect", "connect_async"]
+
+DEFAULT_PORT: Final = 9292
+SCHEMES: Final = ("bascule", "liftbridge")
+MOST_PORT: Final = 65535
+
+
+def connect(
+    url: str, *, timeout: float = 10.0, reconnect: float = 30.0, max_in_flight: int = 16_384, name: str = "python"
+) -> Client:
+    """A connected client; close it, or use it as a context manager.
+
+    Args:
+        url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; port 9292 when left
+            out. Both schemes speak the Liftbridge protocol.
+        timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
+        reconnect: seconds that a subscription tries to come back after its broker went away.
+        max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
+        name: begins the user agent that the broker sees.
+
+    Raises:
+        UsageError: code `invalid_argument`: the URL.
+        UnavailableError: no broker answered within `timeout`.
+    """
+    client = Client(_link(url, max_in_flight, name), timeout=timeout, reconnect=reconnect)
+    try:
+        client.open()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def connect_async(
+    url: str, *, timeout: float = 10.0, reconnect: float = 30.0, max_in_flight: int = 16_384, name: str = "python"
+) -> AsyncClient:
+    """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
+    arguments and errors are those of `connect`.
+    """
+    return AsyncClient(Client(_link(url, max_in_flight, name), timeout=timeout, reconnect=reconnect))
+
+
+def _link(url: str, max_in_flight: int, name: str) -> Link:
+    if max_in_flight < 1:
+        raise UsageError("invalid_argument", f"max_in_flight is 1 or more, not {max_in_flight}")
+    return Link(addresses(url), {"max_in_flight": max_in_flight, "client_id": name})
+
+
+def addresses(url: str) -> list[str]:
+    """The `host:port` of a URL, in its order.
+
+    Raises:
+        UsageError: code `invalid_argument`, naming the part that is wrong.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        known = " or ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise _refusal(url, f"it begins with {known}, e.g. liftbridge://127.0.0.1:{DEFAULT_PORT}")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise _refusal(url, "nothing follows the addresses")
+    if "@" in parts.netloc:
+        raise _refusal(url, "credentials do not belong into a URL")
+    return [_address(url, part.strip()) for part in parts.netloc.split(",")]
+
+
+def _address(url: str, part: str) -> str:
+    host, colon, port = part.rpartition(":") if not part.endswith("]") else (part, "", "")
+    if not colon:
+        host, port = part, str(DEFAULT_PORT)
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= MOST_PORT:
+        raise _refusal(url, f'"{part}" is not host or host:port')
+    return f"{host}:{int(port)}"
+
+
+def _refusal(url: str, reason: str) -> UsageError:
+    return UsageError("invalid_argument", f'"{url}" is not the URL of a broker: {reason}', {"url": url})

@@ -1,0 +1,292 @@
+"""The client for asyncio: the same methods as the synchronous one, awaited. The native core waits in threads of the
+client's own, so nothing here blocks the event loop and nothing is awaited per record.
+
+What each method promises is written once, at the method of the same name in `bascule.client.sync`. Cancelling: a
+publish that was cancelled may have happened; a cancelled `next_batch` loses nothing, the next one gives its records.
+"""
+
+# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
+
+# ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from bascule.client.batch import Batch
+from bascule.client.producer import Producer
+from bascule.client.requests import StreamOptions
+from bascule.client.subscription import Subscription
+from bascule.client.sync import Client
+from bascule.client.types import Ack, Partition, Receipt, Record, Start, Stop, Stream
+from bascule.errors import BrokerError
+
+__all__ = ["AsyncClient", "AsyncProducer", "AsyncSubscription"]
+
+T = TypeVar("T")
+
+CALLS: Final = 8
+"""Calls of one client that may wait at the same time; further ones queue."""
+
+
+class AsyncClient:
+    """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
+
+    def __init__(self, client: Client) -> None:
+        """Use `bascule.connect_async`."""
+        self._client: Final = client
+        self._threads: Final = ThreadPoolExecutor(CALLS, "bascule-client")
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def reconnects(self) -> int:
+        """As `Client.reconnects`."""
+        return self._client.reconnects
+
+    async def open(self) -> None:
+        """As `Client.open`."""
+        await self._call(self._client.open)
+
+    async def close(self) -> None:
+        """As `Client.close`."""
+        self._client.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def create_stream(
+        self,
+        name: str,
+        subject: str | None = None,
+        *,
+        options: StreamOptions | None = None,
+        exist_ok: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """As `Client.create_stream`."""
+        client = self._client
+        await self._call(client.create_stream, name, subject, options=options, exist_ok=exist_ok, timeout=timeout)
+
+    async def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
+        """As `Client.delete_stream`."""
+        await self._call(self._client.delete_stream, name, missing_ok=missing_ok, timeout=timeout)
+
+    async def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
+        """As `Client.list_streams`."""
+        return await self._call(self._client.list_streams, timeout=timeout)
+
+    async def get_stream(self, name: str, *, timeout: float | None = None) -> Stream:
+        """As `Client.get_stream`."""
+        return await self._call(self._client.get_stream, name, timeout=timeout)
+
+    async def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
+        """As `Client.get_partition`."""
+        return await self._call(self._client.get_partition, stream, partition, timeout=timeout)
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: dict[str, bytes] | None = None,
+        partition: int = 0,
+        ack: Ack = "leader",
+        timeout: float | None = None,
+    ) -> Receipt:
+        """As `Client.publish`."""
+        return await self._call(
+            self._client.publish,
+            stream,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            ack=ack,
+            timeout=timeout,
+        )
+
+    async def publish_many(
+        self,
+        stream: str,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[dict[str, bytes] | None] | None = None,
+        partition: int = 0,
+        ack: Ack = "leader",
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """As `Client.publish_many`."""
+        return await self._call(
+            self._client.publish_many,
+            stream,
+            values,
+            keys=keys,
+            headers=headers,
+            partition=partition,
+            ack=ack,
+            timeout=timeout,
+        )
+
+    def producer(
+        self,
+        stream: str,
+        *,
+        partition: int = 0,
+        ack: Ack = "leader",
+        batch_records: int = 4096,
+        timeout: float | None = None,
+    ) -> "AsyncProducer":
+        """As `Client.producer`."""
+        inner = self._client.producer(
+            stream, partition=partition, ack=ack, batch_records=batch_records, timeout=timeout
+        )
+        return AsyncProducer(inner, self._threads)
+
+    def subscribe(
+        self,
+        stream: str,
+        *,
+        partition: int = 0,
+        start: Start = "earliest",
+        stop: Stop = None,
+        resume: bool = False,
+        batch_records: int = 8192,
+    ) -> "AsyncSubscription":
+        """As `Client.subscribe`."""
+        return AsyncSubscription(
+            self._client.subscribe(
+                stream, partition=partition, start=start, stop=stop, resume=resume, batch_records=batch_records
+            )
+        )
+
+    async def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        return await asyncio.wrap_future(self._threads.submit(function, *arguments, **named))
+
+
+class AsyncProducer:
+    """As `Producer`."""
+
+    def __init__(self, producer: Producer, threads: ThreadPoolExecutor) -> None:
+        """Use `AsyncClient.producer`."""
+        self._producer: Final = producer
+        self._threads: Final = threads
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except BrokerError as second:
+            if failure is None:
+                raise
+            failure.add_note(f"and what the producer still held could not be published: {second}")
+
+    @property
+    def published(self) -> int:
+        """As `Producer.published`."""
+        return self._producer.published
+
+    async def send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> None:
+        """As `Producer.send`; waits only when a batch is full."""
+        if self._producer.take(value, key=key, headers=headers):
+            await self.flush()
+
+    async def flush(self) -> list[Receipt]:
+        """As `Producer.flush`."""
+        return await asyncio.wrap_future(self._threads.submit(self._producer.flush))
+
+    async def close(self) -> None:
+        """As `Producer.close`."""
+        await asyncio.wrap_future(self._threads.submit(self._producer.close))
+
+
+class AsyncSubscription:
+    """As `Subscription`: `async with` opens and closes it, `async for` gives batches."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        """Use `AsyncClient.subscribe`."""
+        self._subscription: Final = subscription
+        # a thread of its own: it waits for as long as the subscription lasts
+        self._thread: Final = ThreadPoolExecutor(1, "bascule-subscription")
+        self._waiting: Future[Batch | None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        while not self._subscription.ended:
+            batch = await self.next_batch()
+            if batch is not None:
+                yield batch
+
+    @property
+    def position(self) -> Start:
+        """As `Subscription.position`."""
+        return self._subscription.position
+
+    @property
+    def ended(self) -> bool:
+        """As `Subscription.ended`."""
+        return self._subscription.ended
+
+    @property
+    def reconnects(self) -> int:
+        """As `Subscription.reconnects`."""
+        return self._subscription.reconnects
+
+    async def records(self) -> AsyncIterator[Record]:
+        """As `Subscription.records`."""
+        async for batch in self:
+            for record in batch:
+                yield record
+
+    async def open(self) -> None:
+        """As `Subscription.open`."""
+        await asyncio.wrap_future(self._thread.submit(self._subscription.open))
+
+    async def next_batch(self, timeout: float | None = None) -> Batch | None:
+        """As `Subscription.next_batch`."""
+        if self._waiting is None:
+            self._waiting = self._thread.submit(self._subscription.next_batch, timeout)
+        # a cancelled wait goes on in its thread, and the next call gets what it brings
+        try:
+            batch = await asyncio.shield(asyncio.wrap_future(self._waiting))
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._waiting = None
+            raise
+        self._waiting = None
+        return batch
+
+    async def close(self) -> None:
+        """As `Subscription.close`."""
+        self._subscription.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)

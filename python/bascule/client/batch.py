@@ -1,0 +1,79 @@
+"""A batch of records as it came from the broker, in columns."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final
+
+from bascule import engine
+from bascule.client.types import Record
+from bascule.errors import UsageError
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """n ≥ 1 records of one partition, ascending by offset. Immutable; safe to share between threads.
+
+    Anything that speaks the Arrow PyCapsule interface (pyarrow, polars, duckdb, …) takes a batch without copying it:
+    `pyarrow.record_batch(batch)`. Columns: offset, timestamp, key, value, subject, headers.
+    """
+
+    __slots__ = ("_native", "partition", "stream")
+
+    def __init__(self, native: engine.RecordBatch, stream: str, partition: int) -> None:
+        """Wrap what the native core gave."""
+        self._native: Final = native
+        self.stream: Final = stream
+        self.partition: Final = partition
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(
+            Record,
+            self.offsets,
+            self._native.timestamps(),
+            self._native.keys(),
+            self._native.values(),
+            self._native.subjects(),
+            self._native.headers(),
+        )
+
+    def __repr__(self) -> str:
+        offsets = self.offsets
+        return f"<Batch of {self.stream}/{self.partition}: {len(self)} records, offsets {offsets[0]} to {offsets[-1]}>"
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        return self._native.__arrow_c_array__(requested_schema)
+
+    @property
+    def offsets(self) -> list[int]:
+        """Offset of each record, ascending."""
+        return self._native.offsets()
+
+    @property
+    def values(self) -> list[bytes]:
+        """Value of each record."""
+        return self._native.values()
+
+    @property
+    def keys(self) -> list[bytes | None]:
+        """Key of each record."""
+        return self._native.keys()
+
+    def to_arrow(self) -> Any:
+        """The same as a `pyarrow.RecordBatch`; nothing is copied.
+
+        Raises:
+            UsageError: code `unimplemented`: pyarrow is not installed.
+        """
+        try:
+            pyarrow = import_module("pyarrow")
+        except ImportError as missing:
+            raise UsageError("unimplemented", "to_arrow needs pyarrow: pip install 'bascule[arrow]'") from missing
+        return pyarrow.record_batch(self)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The same as dictionaries with the fields of `Record`."""
+        return [record._asdict() for record in self]

@@ -1,0 +1,65 @@
+"""What the client's methods take and give. Offsets are inclusive where one record is meant; ranges are half-open."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["Ack", "Partition", "Receipt", "Record", "Start", "Stop", "Stream"]
+
+Ack: TypeAlias = Literal["leader", "all", "none"]
+"""When a publish counts as done: stored by the leader, stored by every in-sync replica, or sent."""
+
+Start: TypeAlias = Literal["earliest", "latest", "new"] | int | datetime
+"""Where reading begins: the first readable record, the newest one, only what comes from now on, an offset, or the first
+record at or after a time (one without a time zone is local time).
+"""
+
+Stop: TypeAlias = Literal["latest"] | int | datetime | None
+"""Where reading ends: behind what is stored now, before an offset, before a time, or never (`None`)."""
+
+
+class Receipt(NamedTuple):
+    """Where a published record lies."""
+
+    offset: int
+    """−1 when no acknowledgement was asked for."""
+    timestamp_ns: int
+    """When the broker received it, nanoseconds since 1970; 0 when no acknowledgement was asked for."""
+
+
+class Record(NamedTuple):
+    """One stored record."""
+
+    offset: int
+    timestamp_ns: int
+    key: bytes | None
+    value: bytes
+    subject: str
+    """The NATS subject it arrived on."""
+    headers: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition as the broker that answered knows it."""
+
+    number: int
+    leader: str
+    replicas: tuple[str, ...]
+    in_sync: tuple[str, ...]
+    high_watermark: int
+    """Offset behind the last committed record; 0 = none."""
+    log_end_offset: int
+    """Offset that the next record gets."""
+    paused: bool
+    readonly: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream and its partitions, by number."""
+
+    name: str
+    subject: str
+    created: datetime
+    partitions: tuple[Partition, ...]
