@@ -9,6 +9,7 @@
 //! | 1 | gRPC: 0, not compressed |
 //! | 4 | gRPC: length of the message, big-endian |
 //! | `0x12`, varint, n | `FlightData.data_header`: the Arrow IPC message head |
+//! | `0x1A`, varint, n | `FlightData.app_metadata` |
 //! | `0xC2 0x3E`, varint, n | `FlightData.data_body`: the Arrow IPC message body |
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -47,26 +48,33 @@ impl FrameEncoder {
         // The encoder writes the schema before the first batch; our schema message is `first`, so that one is let go.
         encoder.encode(&RecordBatch::new_empty(schema.clone()))?;
         let head = FlightData::from(SchemaAsIpc::new(schema, &options)).data_header;
-        let mut first = message_head(head.len(), 0);
-        put_header(&mut first, &head);
+        let mut first = message_head(head.len(), 0, 0);
+        put_field(&mut first, &[0x12], head.len());
+        first.put_slice(&head);
         Ok((Self { encoder }, first.freeze()))
     }
 
-    /// The chunks of the message that holds `batch`; their concatenation is the framed message. Large column buffers are
-    /// shared with the batch, not copied.
+    /// The chunks of the message that holds `batch` and `app_metadata`; their concatenation is the framed message. Large
+    /// column buffers are shared with the batch, not copied.
     ///
     /// # Errors
     /// When the batch does not fit the schema given to [`FrameEncoder::new`].
-    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>, ArrowError> {
+    pub fn encode(
+        &mut self,
+        batch: &RecordBatch,
+        app_metadata: &[u8],
+    ) -> Result<Vec<Bytes>, ArrowError> {
         let buffers = self.encoder.encode(batch)?;
         let total: usize = buffers.iter().map(Buffer::len).sum();
         let mut buffers = buffers.into_iter();
         let head = message_metadata(&mut buffers)?;
         let body = total - PREFIX_BYTES - head.len();
-        let mut small = message_head(head.len(), body);
-        put_header(&mut small, &head);
-        small.put_slice(&[0xC2, 0x3E]);
-        put_varint(&mut small, body);
+        let mut small = message_head(head.len(), app_metadata.len(), body);
+        put_field(&mut small, &[0x12], head.len());
+        small.put_slice(&head);
+        put_field(&mut small, &[0x1A], app_metadata.len());
+        small.put_slice(app_metadata);
+        put_field(&mut small, &[0xC2, 0x3E], body);
         let mut chunks = Vec::with_capacity(8);
         for buffer in buffers {
             if buffer.len() < SMALL_BYTES {
@@ -122,24 +130,25 @@ fn message_metadata(buffers: &mut std::vec::IntoIter<Buffer>) -> Result<Vec<u8>,
     }
 }
 
-/// gRPC's five bytes for a `FlightData` with this much head and body, in a buffer with room for the rest.
-fn message_head(head: usize, body: usize) -> BytesMut {
-    let body_field = if body == 0 {
-        0
-    } else {
-        2 + varint_bytes(body) + body
-    };
-    let length = 1 + varint_bytes(head) + head + body_field;
-    let mut out = BytesMut::with_capacity(5 + 16 + head + SMALL_BYTES);
+/// gRPC's five bytes for a `FlightData` with this much head, metadata (0 = no field) and body (0 = no field), in a buffer
+/// with room for the rest.
+fn message_head(head: usize, metadata: usize, body: usize) -> BytesMut {
+    let field = |tag: usize, n: usize| tag + varint_bytes(n) + n;
+    let metadata_field = if metadata == 0 { 0 } else { field(1, metadata) };
+    let body_field = if body == 0 { 0 } else { field(2, body) };
+    let length = field(1, head) + metadata_field + body_field;
+    let mut out = BytesMut::with_capacity(32 + head + metadata + SMALL_BYTES);
     out.put_u8(0);
     out.put_u32(length as u32);
     out
 }
 
-fn put_header(out: &mut BytesMut, head: &[u8]) {
-    out.put_u8(0x12);
-    put_varint(out, head.len());
-    out.put_slice(head);
+/// Tag and length of a field; nothing when it is empty.
+fn put_field(out: &mut BytesMut, tag: &[u8], length: usize) {
+    if length > 0 {
+        out.put_slice(tag);
+        put_varint(out, length);
+    }
 }
 
 fn put_varint(out: &mut BytesMut, mut n: usize) {
@@ -211,7 +220,9 @@ mod tests {
         ];
         let mut messages = vec![Ok(message(&[first]))];
         for batch in &batches {
-            messages.push(Ok(message(&encoder.encode(batch).unwrap())));
+            let message = message(&encoder.encode(batch, b"next").unwrap());
+            assert_eq!(message.app_metadata, "next");
+            messages.push(Ok(message));
         }
         let decoded: Vec<RecordBatch> =
             FlightRecordBatchStream::new_from_flight_data(futures_util::stream::iter(messages))
@@ -226,7 +237,7 @@ mod tests {
         let (mut encoder, _) = FrameEncoder::new(&schema()).unwrap();
         let batch = batch(5000, 100);
         let values = batch.column(1).to_data().buffers()[1].as_ptr();
-        let chunks = encoder.encode(&batch).unwrap();
+        let chunks = encoder.encode(&batch, b"").unwrap();
         assert!(chunks.iter().any(|chunk| chunk.as_ptr() == values));
     }
 

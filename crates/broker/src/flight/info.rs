@@ -1,6 +1,6 @@
 //! `ListFlights`, `GetFlightInfo`, `GetSchema`: streams as tables.
 use super::frame::schema_bytes;
-use super::refusal::{internal, invalid, refuse};
+use super::refusal::{internal, invalid, read_failed};
 use super::request::{End, ScanTicket, Selection, Start, parse};
 use super::{range, resolve};
 use crate::partition::Partition;
@@ -8,13 +8,12 @@ use crate::shared::{Shared, SharedRef};
 use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView, View};
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket};
-use bascule_log::ReadError;
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::subject::SubjectFilter;
 use bytes::Bytes;
 use serde_json::json;
 use std::sync::Arc;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// Streams whose name begins with this are the broker's own; they are listed only when asked for by that prefix.
 const INTERNAL_PREFIX: &str = "__";
@@ -195,18 +194,8 @@ fn endpoint(
 ) -> Result<Planned, Status> {
     let reader = handle.reader();
     let what = resolve::label(stream, partition.number);
-    let planned =
-        range::resolve(&reader, selection.start, selection.end).map_err(|error| match error {
-            ReadError::OutOfRange { .. } | ReadError::Damaged { .. } | ReadError::Closed => {
-                super::refusal::read_failed(&what, &error)
-            }
-            error => refuse(
-                Code::Unavailable,
-                "storage_failed",
-                format!("planning {what} failed: {error}"),
-                json!({}),
-            ),
-        })?;
+    let planned = range::resolve(&reader, selection.start, selection.end)
+        .map_err(|error| read_failed(&what, &error))?;
     let ticket = ScanTicket {
         namespace: stream.namespace.clone(),
         stream: stream.name.clone(),

@@ -18,24 +18,37 @@ use tonic::Status;
 /// Longest wait that may be asked for, ms.
 pub const MAX_WAIT_MS: u64 = 60_000;
 
-/// Answers the action with one JSON document. Cancel-safe.
+/// Answers the action: one document for one request, a list for a list. Cancel-safe.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE; `DATA_LOSS` when a looked-up time lies in a damaged range.
+/// `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range.
 pub async fn answer(shared: &SharedRef, body: &[u8]) -> Result<Vec<u8>, Status> {
-    let request: OffsetsRequest = parse("offsets request", body).map_err(invalid)?;
-    check_wait(request.wait_ms)?;
-    let stream = load(shared, &request)?;
-    let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
-    if request.wait_ms > 0 {
-        wait(shared, &stream, &request, deadline).await?;
+    let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    let requests: Vec<OffsetsRequest> = if is_list {
+        parse("list of offsets requests", body).map_err(invalid)?
+    } else {
+        vec![parse("offsets request", body).map_err(invalid)?]
+    };
+    for request in &requests {
+        check_wait(request.wait_ms)?;
     }
-    // Looked up again: the wait may have ended with a stream that was deleted, or that grew.
-    let stream = load(shared, &request)?;
-    let times = look_up(shared, &stream, &request.times).await?;
-    Ok(document(shared, &stream, &request, &times)?
-        .to_string()
-        .into_bytes())
+    let wait_ms = requests.iter().map(|request| request.wait_ms).max();
+    if let Some(wait_ms) = wait_ms.filter(|wait_ms| *wait_ms > 0) {
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        wait(shared, &requests, deadline).await?;
+    }
+    // Streams are looked up again: the wait may have ended with one that was deleted, or that grew.
+    let mut documents = Vec::with_capacity(requests.len());
+    for request in &requests {
+        let stream = load(shared, request)?;
+        let times = look_up(shared, &stream, &request.times).await?;
+        documents.push(document(shared, &stream, request, &times)?);
+    }
+    let answer = match documents.pop() {
+        Some(document) if !is_list => document,
+        last => documents.into_iter().chain(last).collect(),
+    };
+    Ok(answer.to_string().into_bytes())
 }
 
 /// Refuses waits that are too long.
@@ -56,17 +69,19 @@ fn load(shared: &Shared, request: &OffsetsRequest) -> Result<Arc<StreamView>, St
 /// Waits until a high watermark is beyond what the caller has, a partition closes, or the deadline passes.
 async fn wait(
     shared: &Shared,
-    stream: &StreamView,
-    request: &OffsetsRequest,
+    requests: &[OffsetsRequest],
     deadline: Instant,
 ) -> Result<(), Status> {
     let mut watches = Vec::new();
-    for partition in resolve::partitions(stream, request.partitions.as_deref())? {
-        let handle = resolve::handle(shared, stream, partition, None)?;
-        let Some(known) = request.beyond.get(&partition.number).copied() else {
-            return Ok(());
-        };
-        watches.push((handle.watch(), known));
+    for request in requests {
+        let stream = load(shared, request)?;
+        for partition in resolve::partitions(&stream, request.partitions.as_deref())? {
+            let handle = resolve::handle(shared, &stream, partition, None)?;
+            let Some(known) = request.beyond.get(&partition.number).copied() else {
+                return Ok(());
+            };
+            watches.push((handle.watch(), known));
+        }
     }
     if watches.is_empty() {
         return Ok(());

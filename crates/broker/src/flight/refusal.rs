@@ -1,7 +1,7 @@
 //! What a client is told: gRPC statuses with one sentence each, and the values in JSON details.
 //!
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
-//! client need not read sentences.
+//! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::partition::{AppendError, EndReason};
 use bascule_log::ReadError;
 use bytes::Bytes;
@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 /// A status with details: `details` is a JSON object without `code`.
+#[allow(clippy::needless_pass_by_value)] // callers format a sentence for this
 pub fn refuse(grpc: Code, code: &str, message: String, mut details: Value) -> Status {
     if let Some(object) = details.as_object_mut() {
         object.insert("code".to_owned(), Value::from(code));
     }
+    let message = format!("{message} [{code}]");
     Status::with_details(grpc, message, Bytes::from(details.to_string()))
 }
 

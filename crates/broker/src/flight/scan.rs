@@ -196,9 +196,10 @@ impl Scan {
         let Some(batch) = gathered else {
             return Ok(Step::Scanned);
         };
+        let metadata = format!("{{\"next\":{}}}", self.next);
         let chunks = self
             .encoder
-            .encode(&batch)
+            .encode(&batch, metadata.as_bytes())
             .map_err(|error| internal(error.to_string()))?;
         let bytes: usize = chunks.iter().map(Bytes::len).sum();
         self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
