@@ -103,11 +103,8 @@ impl SegmentFile {
         }
         let (file, rounds) = (Arc::clone(self), Arc::clone(rounds));
         preparer.submit(Box::new(move || {
-            if let Err(error) = file.zero_to(target)
-                && !matches!(error, Error::Full { .. })
-            {
-                rounds.fail(&error);
-            }
+            file.zero_to(target)
+                .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
             file.busy.store(false, Ordering::Relaxed);
         }));
     }
@@ -130,15 +127,10 @@ impl SegmentFile {
             return Ok(false);
         }
         let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
-        match self.target.file.write_all_at(zeros, from) {
-            Ok(()) => {}
-            Err(error) if crate::disk::is_full(&error) => {
-                return Err(Error::Full {
-                    path: self.target.path.clone(),
-                });
-            }
-            Err(error) => return Err(Error::io("write", &self.target.path, error)),
-        }
+        self.target
+            .file
+            .write_all_at(zeros, from)
+            .map_err(|source| Error::io("write", &self.target.path, source))?;
         self.zeroed_to.store(from + chunk as u64, Ordering::Release);
         Ok(true)
     }

@@ -65,6 +65,7 @@ impl CheckpointFile {
             .truncate(false)
             .open(&path)
             .map_err(|source| Error::io("open", &path, source))?;
+        reserve(&file).map_err(|source| Error::io("write", &path, source))?;
         let newest = [0, SLOT_DISTANCE]
             .into_iter()
             .filter_map(|position| read_slot(&file, position, identity))
@@ -103,6 +104,16 @@ impl CheckpointFile {
         self.last = Some(checkpoint);
         Ok(())
     }
+}
+
+/// Gives both slots their blocks, so that a full disk does not keep a checkpoint from being written.
+fn reserve(file: &File) -> std::io::Result<()> {
+    let whole = SLOT_DISTANCE + SLOT_BYTES as u64;
+    let len = file.metadata()?.len();
+    if len < whole {
+        file.write_all_at(&vec![0; (whole - len) as usize], len)?;
+    }
+    Ok(())
 }
 
 fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8> {

@@ -9,7 +9,7 @@
 //! After a failed sync the directory is failed for good (promise P14): the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
 use crate::Error;
-use crate::disk::{SyncFile, sync_directory};
+use crate::disk::{SyncFile, is_passing};
 use crate::worker::{Door, Worker, join};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,7 +65,7 @@ pub(crate) struct SyncRequest {
     /// One more.
     pub also: Option<Arc<SyncFile>>,
     /// A directory to sync after the files.
-    pub directory: Option<Arc<Path>>,
+    pub directory: Option<Arc<SyncFile>>,
     /// Called on the committer's thread.
     pub answer: Answer,
 }
@@ -152,6 +152,13 @@ impl Coordinator {
             .map(|failure| failure.to_error().to_string())
     }
 
+    /// The first failure as an error for the one who asks.
+    pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        self.rounds
+            .failure()
+            .map_or(Ok(()), |failure| Err(failure.to_error()))
+    }
+
     /// The committer's side.
     pub(crate) fn rounds(&self) -> &Arc<Rounds> {
         &self.rounds
@@ -228,6 +235,13 @@ impl Rounds {
         });
     }
 
+    /// As [`Rounds::fail`], unless the error is a lack of space or descriptors.
+    pub fn fail_unless_passing(&self, error: &Error) {
+        if !is_passing(error) {
+            self.fail(error);
+        }
+    }
+
     fn run(&self) {
         let mut requests = Vec::new();
         while self.take(&mut requests) {
@@ -286,13 +300,11 @@ fn sync_all(round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
     } else {
         sync_parallel(&files)?;
     }
-    let mut directories: Vec<&Path> = requests
+    requests
         .iter()
         .filter_map(|request| request.directory.as_deref())
-        .collect();
-    directories.sort_unstable();
-    directories.dedup();
-    directories.into_iter().try_for_each(sync_directory)?;
+        .filter(|directory| directory.first_in(round))
+        .try_for_each(SyncFile::sync_names)?;
     Ok(files.len())
 }
 

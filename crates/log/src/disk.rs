@@ -37,6 +37,29 @@ impl SyncFile {
         rustix::fs::fdatasync(&self.file)
             .map_err(|errno| Error::io("sync", &self.path, errno.into()))
     }
+
+    /// Syncs a directory: all of it, since a name added to it is not data to every filesystem.
+    pub fn sync_names(&self) -> Result<(), Error> {
+        rustix::fs::fsync(&self.file).map_err(|errno| Error::io("sync", &self.path, errno.into()))
+    }
+}
+
+/// Whether the error passes by itself once the machine has space or descriptors again, and nothing was lost by it.
+/// A failed sync never passes, whatever its reason: what it should have written may be gone from the page cache.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Full { .. } => true,
+        Error::Io {
+            operation, source, ..
+        } => *operation != "sync" && (is_full(source) || is_out_of_descriptors(source)),
+        _ => false,
+    }
+}
+
+/// Opens a directory, so that the coordinator can sync it.
+pub(crate) fn open_directory(path: &Path) -> Result<Arc<SyncFile>, Error> {
+    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    Ok(SyncFile::new(path.to_path_buf(), file))
 }
 
 /// Whether the error means that no space or quota is left.
@@ -57,9 +80,7 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|source| Error::io("sync", path, source))
+    open_directory(path)?.sync_names()
 }
 
 /// Replaces a small file as a whole: temporary, sync, rename, sync of the directory. Blocks.
@@ -68,8 +89,9 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let file =
         File::create(&temporary).map_err(|source| Error::io("create", &temporary, source))?;
     file.write_all_at(bytes, 0)
-        .and_then(|()| file.sync_data())
         .map_err(|source| Error::io("write", &temporary, source))?;
+    file.sync_data()
+        .map_err(|source| Error::io("sync", &temporary, source))?;
     fs::rename(&temporary, path).map_err(|source| Error::io("rename", &temporary, source))?;
     path.parent().map_or(Ok(()), sync_directory)
 }
@@ -119,4 +141,32 @@ pub(crate) fn wall_clock_ns() -> i64 {
         .map_or(0, |elapsed| {
             i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_passes_but_never_for_a_sync() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let too_many = || rustix::io::Errno::MFILE.into();
+        let path = Path::new("x");
+        assert!(is_passing(&Error::io("write", path, full())));
+        assert!(is_passing(&Error::io("open", path, too_many())));
+        assert!(!is_passing(&Error::io("sync", path, full())));
+        assert!(!is_passing(&Error::io(
+            "write",
+            path,
+            rustix::io::Errno::IO.into()
+        )));
+    }
+
+    #[test]
+    fn marked_names_carry_their_time() {
+        let marked = deleted_name(Path::new("/a/00000000000000000001.seg"), 77);
+        assert_eq!(deleted_at(&marked), Some(77));
+        assert_eq!(deleted_at(Path::new("/a/00000000000000000001.seg")), None);
+        assert_eq!(deleted_at(Path::new("/a/x.deleted-later")), None);
+    }
 }

@@ -71,7 +71,7 @@ impl Log {
         leader_epoch: u64,
         now_ns: i64,
     ) -> Result<Appended, Error> {
-        self.check_usable()?;
+        self.coordinator.check_usable()?;
         if leader_epoch < self.epochs.last() {
             return Err(Error::StaleEpoch {
                 path: self.directory.to_path_buf(),
@@ -110,7 +110,7 @@ impl Log {
         if begins_epoch {
             self.epochs
                 .begin(header.leader_epoch, header.base_offset)
-                .inspect_err(|error| self.fail_unless_full(error))?;
+                .inspect_err(|error| self.coordinator.rounds().fail_unless_passing(error))?;
         }
         let position = self.active.end();
         if let Err(source) = self.file.write(bytes, position) {
@@ -168,19 +168,6 @@ impl Log {
         }
     }
 
-    pub(crate) fn fail_unless_full(&self, error: &Error) {
-        if !matches!(error, Error::Full { .. }) {
-            self.coordinator.rounds().fail(error);
-        }
-    }
-
-    pub(crate) fn check_usable(&self) -> Result<(), Error> {
-        self.coordinator
-            .rounds()
-            .failure()
-            .map_or(Ok(()), |failure| Err(failure.to_error()))
-    }
-
     /// Asks for durability of everything appended so far; never blocks. In class `memory` the callback runs at once on this thread.
     ///
     /// In class `disk` it runs on the coordinator's thread, also when nothing was left to sync; callbacks of one log run
@@ -188,7 +175,12 @@ impl Log {
     pub fn commit(&mut self, done: Committed) {
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory {
-            done(self.check_usable().map(|()| end).map_err(Arc::new));
+            done(
+                self.coordinator
+                    .check_usable()
+                    .map(|()| end)
+                    .map_err(Arc::new),
+            );
             return;
         }
         let dirty = self.shared.durable_end() < end;

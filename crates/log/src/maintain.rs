@@ -4,7 +4,7 @@
 use crate::ahead::{FIRST_ZEROS, SegmentFile};
 use crate::checkpoint::Checkpoint;
 use crate::coordinator::SyncRequest;
-use crate::disk;
+use crate::disk::{self, SyncFile};
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
@@ -74,13 +74,13 @@ impl Log {
             last_timestamp: self.shared.last_timestamp(),
             epoch: self.epochs.last(),
         };
-        let (segment, file) = match create_segment(&self.directory, preamble, &self.options) {
+        let created = disk::open_directory(&self.directory).and_then(|directory| {
+            let (segment, file) = create_segment(&self.directory, preamble, &self.options)?;
+            Ok((directory, segment, file))
+        });
+        let (directory, segment, file) = match created {
             Ok(created) => created,
-            Err(Error::Io { source, .. })
-                if disk::is_full(&source) || disk::is_out_of_descriptors(&source) =>
-            {
-                return Ok(());
-            }
+            Err(error) if disk::is_passing(&error) => return Ok(()),
             Err(error) => {
                 self.coordinator.rounds().fail(&error);
                 return Err(error);
@@ -97,20 +97,20 @@ impl Log {
         let mut segments = self.shared.segments().as_ref().clone();
         segments.push(segment);
         self.shared.set_segments(segments);
-        self.sync_roll(&sealed_file);
+        self.sync_roll(&sealed_file, directory);
         self.describe_sealed(sealed);
         Ok(())
     }
 
     /// The sealed file, the new one and its name become durable before any later commit is answered.
-    fn sync_roll(&mut self, sealed: &Arc<SegmentFile>) {
+    fn sync_roll(&self, sealed: &Arc<SegmentFile>, directory: Arc<SyncFile>) {
         let (shared, preparer) = (Arc::clone(&self.shared), self.preparer.clone());
         let write_checkpoint = self.checkpoint_job();
         let end = self.active.base_offset;
         self.coordinator.rounds().submit(SyncRequest {
             file: Some(Arc::clone(sealed.target())),
             also: Some(Arc::clone(self.file.target())),
-            directory: Some(Arc::clone(&self.directory)),
+            directory: Some(directory),
             answer: Box::new(move |result| {
                 if result.is_ok() {
                     shared.raise_durable_end(end);
@@ -121,15 +121,19 @@ impl Log {
     }
 
     /// Has the sealed segment's index and the producers at the start of the new one written. Both can be rebuilt, so a
-    /// failure to write them only costs time at the next open; half a file does not pass its checksum.
+    /// lack of space only costs time at the next open; half a file does not pass its checksum.
     fn describe_sealed(&self, sealed: Arc<Segment>) {
         let (chain, epoch, identity) = (self.chain, self.epochs.last(), self.shared.identity);
         let producers = self.producers.to_bytes(identity, self.active.base_offset);
         let producers_path = self.directory.join("producers");
+        let rounds = Arc::clone(self.coordinator.rounds());
         self.preparer.submit(Box::new(move || {
             let bytes = index::to_bytes(identity, &sealed.summary(chain, epoch), sealed.index());
-            let _ = fs::write(sealed.path().with_extension("idx"), bytes);
-            let _ = disk::replace(&producers_path, &producers);
+            let path = sealed.path().with_extension("idx");
+            fs::write(&path, bytes)
+                .map_err(|source| Error::io("write", &path, source))
+                .and_then(|()| disk::replace(&producers_path, &producers))
+                .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
     }
 
@@ -139,7 +143,7 @@ impl Log {
     /// # Errors
     /// [`Error::Failed`] when the directory has failed.
     pub fn checkpoint(&mut self) -> Result<(), Error> {
-        self.check_usable()?;
+        self.coordinator.check_usable()?;
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
             let shared = Arc::clone(&self.shared);
@@ -170,9 +174,8 @@ impl Log {
             if shared.is_closed() {
                 return;
             }
-            if let Err(error) = checkpoint.lock().write(current(&shared, false)) {
-                rounds.fail(&error);
-            }
+            let result = checkpoint.lock().write(current(&shared, false));
+            result.unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         })
     }
 
@@ -182,8 +185,8 @@ impl Log {
     /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. Either way the log is closed, and the next
     /// open recovers it.
     pub fn close(self) -> Result<(), Error> {
-        self.check_usable()?;
-        self.settle_preparer();
+        self.coordinator.check_usable()?;
+        self.settle();
         let end = self.active.end();
         self.file
             .finish(end)
@@ -215,21 +218,31 @@ impl Log {
     /// [`Error::Io`]; then the log is closed but still there.
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
-        self.settle_preparer();
+        self.settle();
         let marked = disk::deleted_name(&self.directory, disk::wall_clock_ns());
         fs::rename(&self.directory, &marked)
             .map_err(|source| Error::io("rename", &self.directory, source))?;
         self.directory.parent().map_or(Ok(()), disk::sync_directory)
     }
 
-    /// Waits until the preparer has done what this log asked for.
-    fn settle_preparer(&self) {
+    /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the preparer.
+    fn settle(&self) {
         let (done, settled) = mpsc::channel();
+        let last = done.clone();
+        self.coordinator.rounds().submit(SyncRequest {
+            file: None,
+            also: None,
+            directory: None,
+            // The receiver waits below; here and for the preparer.
+            answer: Box::new(move |_| {
+                let _ = done.send(());
+            }),
+        });
+        // An error means that no thread is left to do anything.
+        let _ = settled.recv();
         self.preparer.submit(Box::new(move || {
-            // The receiver waits below.
-            let _ = done.send(());
+            let _ = last.send(());
         }));
-        // An error means that the job was dropped because no thread is left: nothing more will be done.
         let _ = settled.recv();
     }
 }

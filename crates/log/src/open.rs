@@ -53,6 +53,7 @@ impl Log {
         options: LogOptions,
         coordinator: &Arc<Coordinator>,
     ) -> Result<Self, Error> {
+        coordinator.check_usable()?;
         let options = options.bounded();
         fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
         if disk::list(directory)?
@@ -86,7 +87,7 @@ impl Log {
             producers: Producers::default(),
             checkpoint,
         };
-        parts.into_log(options, coordinator)
+        Ok(parts.into_log(options, coordinator))
     }
 
     /// Opens and recovers (§3.1): cut at the first failure at or above the durable point, sync the cut, then go on;
@@ -102,6 +103,7 @@ impl Log {
         options: LogOptions,
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Recovery), Error> {
+        coordinator.check_usable()?;
         let options = options.bounded();
         let mut sources = find_sources(directory)?;
         sources
@@ -128,7 +130,9 @@ impl Log {
         )?;
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
-            create_segment(directory, first_preamble(identity, base), &options)?;
+            let (_, file) = create_segment(directory, first_preamble(identity, base), &options)?;
+            file.target().sync()?;
+            disk::sync_directory(directory)?;
             sources = find_sources(directory)?;
         }
         let recovered = Recovered::scan(directory, identity, sources, last, &options)?;
@@ -161,7 +165,7 @@ impl Log {
             producers: recovered.producers,
             checkpoint,
         };
-        Ok((parts.into_log(options, coordinator)?, recovered.report))
+        Ok((parts.into_log(options, coordinator), recovered.report))
     }
 }
 
@@ -177,8 +181,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Result<Log, Error> {
-        let log = Log {
+    fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Log {
+        Log {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: Arc::new(self.shared),
             coordinator: Arc::clone(coordinator),
@@ -191,9 +195,7 @@ impl Parts {
             epochs_dirty: false,
             producers: self.producers,
             checkpoint: Arc::new(Mutex::new(self.checkpoint)),
-        };
-        log.check_usable()?;
-        Ok(log)
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
 //!
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
-//! they were sealed.
+//! they were sealed. The durable point is never below the log start: offsets that were removed are not used again.
 use crate::ahead::SegmentFile;
 use crate::checkpoint::Checkpoint;
 use crate::disk::{self, SyncFile};
@@ -110,7 +110,7 @@ impl Recovered {
             directory,
             identity,
             options,
-            checkpoint.map_or(last_base, |known| known.durable),
+            checkpoint.map_or(last_base, |known| known.durable.max(known.log_start)),
         );
         walk.load_derived(first_offset);
         let mut segments = Vec::with_capacity(sources.len());

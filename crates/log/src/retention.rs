@@ -24,7 +24,7 @@ impl Log {
     /// # Errors
     /// [`Error::Failed`] when the directory has failed; [`Error::Io`] when rolling failed, and then the log refuses writes.
     pub fn maintain(&mut self, retention: &Retention, now_ns: i64) -> Result<u64, Error> {
-        self.check_usable()?;
+        self.coordinator.check_usable()?;
         if self.roll_due(now_ns) {
             self.roll(now_ns)?;
             return Ok(self.shared.log_start());
@@ -65,9 +65,8 @@ impl Log {
                 }
                 sweep_segments(&shared.directory, now_ns)
             };
-            if let Err(error) = work() {
-                rounds.fail(&error);
-            }
+            // Without space or descriptors the files stay where they are; the next open finishes their removal.
+            work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
     }
 

@@ -294,3 +294,72 @@ fn a_deleted_log_is_swept_after_its_grace() {
     assert_eq!(Log::sweep_deleted(home.root.path(), 0, now).unwrap(), 1);
     assert_eq!(std::fs::read_dir(home.root.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_log_is_deleted_or_closed_while_its_rolls_are_being_synced() {
+    let home = Home::new();
+    for round in 0..20 {
+        let mut log = home.create(small(300));
+        for i in 0..10 {
+            log.append(batch(&[0; 200], i), 1, 0).unwrap();
+        }
+        log.commit(Box::new(|_| {}));
+        if round % 2 == 0 {
+            log.close().unwrap();
+            let (reopened, recovery) = home.open(small(300));
+            assert!(recovery.clean, "round {round}");
+            log = reopened;
+        }
+        log.delete().unwrap();
+        assert_eq!(home.coordinator.failure(), None);
+    }
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_completed_by_the_next_open() {
+    let home = Home::new();
+    drop(home.create(LogOptions::default()));
+    std::fs::write(&home.segments()[0], b"").unwrap();
+    let (mut log, recovery) = home.open(LogOptions::default());
+    assert_eq!((log.reader().log_end(), recovery.damaged), (0, vec![]));
+    fill(&mut log, numbered(2));
+    drop(log);
+    let (log, _) = home.open(LogOptions::default());
+    assert_eq!(log.reader().log_end(), 2);
+}
+
+#[test]
+fn many_logs_commit_in_one_round() {
+    let home = Home::new();
+    let create = |i: u64| {
+        let identity = Identity {
+            incarnation: i,
+            partition: 0,
+        };
+        Log::create(
+            &home.root.path().join(i.to_string()),
+            identity,
+            small(1 << 20),
+            &home.coordinator,
+        )
+        .unwrap()
+    };
+    let mut logs: Vec<Log> = (0..30).map(create).collect();
+    let before = home.coordinator.statistics();
+    let (done, answers) = std::sync::mpsc::channel();
+    for log in &mut logs {
+        log.append(batch(b"v", 1), 1, 0).unwrap();
+        for _ in 0..3 {
+            let done = done.clone();
+            log.commit(Box::new(move |end| done.send(end.unwrap()).unwrap()));
+        }
+    }
+    assert!(answers.iter().take(90).all(|end| end == 1));
+    let after = home.coordinator.statistics();
+    assert_eq!(after.requests - before.requests, 90);
+    assert!(
+        after.files - before.files <= 120,
+        "each file at most once a round"
+    );
+    assert!(logs.iter().all(|log| log.reader().durable_end() == 1));
+}
