@@ -5,9 +5,11 @@ mod nats_support;
 use bascule_broker::nats::NatsCopy;
 use bascule_broker::partition::IncomingRecord;
 use bascule_wire::envelope::{Recognised, recognise};
+use bascule_wire::liftbridge::publish::PublishFields;
 use bytes::Bytes;
 use nats_support::{
-    NatsServer, Stream, TestBroker, TestPartition, listen, next, nothing, round_trip, until, values,
+    NatsServer, Stream, TestBroker, TestPartition, envelope, fields, listen, next, nothing,
+    round_trip, until, values,
 };
 
 fn record(value: &'static str) -> IncomingRecord {
@@ -231,4 +233,60 @@ async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_unti
         base += 1_000_000;
     }
     assert_eq!(statistics.nats_copies_dropped.get(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_only_the_log_holds_are_copied_from_there() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let broker = TestBroker::connected("b1", &server).await;
+    let own = broker.partition(&Stream::new("own", "foo", 1)).await;
+    let client = server.client().await;
+    // 3,000 records with key and header, stored but not copied.
+    for i in 0..3_000 {
+        let value: &'static str = Box::leak(i.to_string().into_boxed_str());
+        let headers = [("h", &b"1"[..])];
+        let publish = PublishFields {
+            key: b"k",
+            headers: &headers,
+            ..fields(value)
+        };
+        client.publish("foo", envelope(&publish)).await.unwrap();
+    }
+    own.holds(3_000).await;
+
+    let nats = &broker.shared.nats;
+    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 0, 2_000);
+    let statistics = &broker.shared.statistics;
+    until("nobody wants them", || {
+        statistics.nats_copies_skipped.get() == 1_999
+    })
+    .await;
+
+    let beside = broker.partition(&Stream::new("beside", "foo", 2)).await;
+    let mut plain = listen(&client, "foo").await;
+    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 500, 2_000);
+    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 2_900, 200);
+    for offset in 500..2_500 {
+        let message = next(&mut plain).await;
+        let origin = message.headers.unwrap();
+        let origin = origin.get("Bascule-Origin").unwrap().as_str();
+        assert_eq!(origin, format!("cluster/1/0/{offset}"));
+        let Recognised::Publish(publish) = recognise(&message.payload) else {
+            panic!("an envelope")
+        };
+        assert_eq!(publish.value, offset.to_string());
+        assert_eq!((&publish.key[..], publish.headers.len()), (&b"k"[..], 1));
+    }
+    let records = beside.holds(2_100).await;
+    assert_eq!(
+        (&records[0].value[..], &records[2_000].value[..]),
+        (&b"500"[..], &b"2900"[..])
+    );
+    assert_eq!(records[0].headers, [("h".into(), b"1".to_vec())]);
+    until("those that are not there are counted", || {
+        statistics.nats_copies_dropped.get() == 100
+    })
+    .await;
 }

@@ -1,14 +1,14 @@
 //! The copies of one partition on their way out.
-use super::copies::{CopyJob, probe_name};
+use super::copies::probe_name;
+use super::copy_format::{EncodedCopy, as_received, put_copy};
+use super::copy_job::CopyJob;
 use super::feed::{Feed, Group};
 use super::interest::{Answer, Interest, Step};
-use super::origin::ORIGIN_HEADER;
 use super::router::Router;
 use super::session::Session;
 use super::settings::NatsCopy;
 use crate::partition::{IncomingRecord, Partition};
-use async_nats::{Client, HeaderMap, Subject};
-use bascule_wire::liftbridge::publish::{PublishFields, put_envelope_publish};
+use async_nats::{Client, Subject};
 use bascule_wire::subject::{SubjectFilter, is_publish_subject};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -18,12 +18,8 @@ use std::time::Instant;
 
 /// Copies are encoded in buffers of about this size.
 const ENCODE_BYTES: usize = 128 << 10;
-/// Records that are handed to a local listener at once.
-const LOCAL_GROUP: usize = 1024;
-/// Ack policy NONE.
-const POLICY_NONE: i32 = 2;
-/// Whoever stores a copy takes it at any offset.
-const ANY_OFFSET: i64 = -1;
+/// Records that are looked at at once, and handed to a local listener at once.
+const CHUNK_RECORDS: usize = 1024;
 
 /// See the module.
 pub(super) struct Channel {
@@ -52,7 +48,7 @@ pub(super) struct Copies {
 
 impl Copies {
     fn left(&self) -> u64 {
-        self.job.records.len().saturating_sub(self.start) as u64
+        self.job.count().saturating_sub(self.start) as u64
     }
 }
 
@@ -118,27 +114,36 @@ impl Channel {
     }
 
     /// Hands the copies to this broker's other listeners.
-    pub(super) fn feed_local(&mut self, session: &Arc<Session>, router: &Router, job: &CopyJob) {
+    pub(super) async fn feed_local(
+        &mut self,
+        session: &Arc<Session>,
+        router: &Router,
+        job: &CopyJob,
+    ) {
         let incarnation = self.partition.identity().incarnation;
-        if job.is_addressed {
-            for record in &job.records {
+        if let (Some(subject), None) = (&self.subject, &self.listeners) {
+            self.listeners = Some(router.listeners(subject, incarnation));
+        }
+        let listeners = self.listeners.as_deref().unwrap_or_default();
+        if listeners.is_empty() && !job.is_addressed {
+            return;
+        }
+        for chunk in chunks(0..job.count()) {
+            let records = job.records(chunk).await;
+            if !job.is_addressed {
+                if let Some(subject) = &self.subject {
+                    push_to(session, listeners, subject, job.mode, &records);
+                }
+                continue;
+            }
+            for record in records.iter() {
                 let Some(subject) = self.subject_of(record) else {
                     continue;
                 };
                 let listeners = router.listeners(&subject, incarnation);
-                push_to(
-                    session,
-                    &listeners,
-                    &subject,
-                    job.mode,
-                    std::slice::from_ref(record),
-                );
+                let record = std::slice::from_ref(record);
+                push_to(session, &listeners, &subject, job.mode, record);
             }
-        } else if let Some(subject) = &self.subject {
-            let listeners = self
-                .listeners
-                .get_or_insert_with(|| router.listeners(subject, incarnation));
-            push_to(session, listeners, subject, job.mode, &job.records);
         }
     }
 
@@ -159,7 +164,7 @@ impl Channel {
                     .await;
                 start += 1;
             }
-            self.publish(session, client, &job, start..job.records.len(), None)
+            self.publish(session, client, &job, start..job.count(), None)
                 .await;
         }
     }
@@ -190,7 +195,7 @@ impl Channel {
         session: &Session,
         client: &Client,
         job: &CopyJob,
-        mut range: Range<usize>,
+        range: Range<usize>,
         token: Option<u64>,
     ) {
         let statistics = &session.shared.statistics;
@@ -199,48 +204,56 @@ impl Channel {
         let reply = probe.map(|(token, inbox)| {
             Subject::from(format!("{inbox}.{}", probe_name(incarnation, token)))
         });
-        while !range.is_empty() {
+        for chunk in chunks(range) {
+            let records = job.records(chunk.clone()).await;
+            let mut dropped = (chunk.len() - records.len()) as u64;
             let mut sent = 0;
-            let copies = self.encode(job, &mut range);
-            let total = copies.len() as u64;
-            for copy in copies {
-                // A copy that is too large for NATS, or that finds the connection closed, is dropped.
-                sent += u64::from(copy.send(client, reply.as_ref()).await.is_ok());
+            let mut rest = &records[..];
+            while !rest.is_empty() {
+                let first = job.base_offset + (chunk.start + records.len() - rest.len()) as u64;
+                for copy in self.encode(job.mode, first, &mut rest) {
+                    // One that is too large for NATS, or that finds the connection closed, is dropped.
+                    match copy.send(client, reply.as_ref()).await {
+                        Ok(()) => sent += 1,
+                        Err(_) => dropped += 1,
+                    }
+                }
             }
             statistics.nats_copies_sent.add(sent);
-            statistics.nats_copies_dropped.add(total - sent);
+            statistics.nats_copies_dropped.add(dropped);
         }
     }
 
-    /// Encodes records from the start of the range, which it moves, until a buffer is full.
-    fn encode(&self, job: &CopyJob, range: &mut Range<usize>) -> Vec<EncodedCopy> {
+    /// Encodes records, which it takes off the start of `records`, until a buffer is full. `first`: offset of the first.
+    fn encode(
+        &self,
+        mode: NatsCopy,
+        first: u64,
+        records: &mut &[IncomingRecord],
+    ) -> Vec<EncodedCopy> {
+        let stream = &self.partition.identity().stream;
         let mut buffer = Vec::new();
-        let mut ends = Vec::with_capacity(range.len());
-        while buffer.len() < ENCODE_BYTES {
-            let Some(index) = range.next() else { break };
-            let Some(record) = job.records.get(index) else {
-                continue;
-            };
-            let Some(subject) = self.subject_of(record) else {
-                continue;
-            };
-            put_copy(
-                &mut buffer,
-                job.mode,
-                &self.partition.identity().stream,
-                &subject,
-                record,
-            );
-            ends.push((subject, job.base_offset + index as u64, buffer.len()));
+        let mut ends = Vec::with_capacity(records.len());
+        let mut offset = first;
+        while buffer.len() < ENCODE_BYTES
+            && let Some((record, rest)) = records.split_first()
+        {
+            if let Some(subject) = self.subject_of(record) {
+                put_copy(&mut buffer, mode, stream, &subject, record);
+                ends.push((subject, offset, buffer.len()));
+            }
+            offset += 1;
+            *records = rest;
         }
         let buffer = Bytes::from(buffer);
         let mut start = 0;
         let slice = |(subject, offset, end)| {
             let payload = buffer.slice(start..end);
             start = end;
+            let origin = format!("{}{offset}", self.origin);
             EncodedCopy {
                 subject,
-                origin: format!("{}{offset}", self.origin),
+                origin,
                 payload,
             }
         };
@@ -266,76 +279,15 @@ impl Channel {
     }
 }
 
-struct EncodedCopy {
-    subject: Subject,
-    origin: String,
-    payload: Bytes,
+/// A range in pieces of at most [`CHUNK_RECORDS`].
+fn chunks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range
+        .step_by(CHUNK_RECORDS)
+        .map(move |start| start..end.min(start + CHUNK_RECORDS))
 }
 
-impl EncodedCopy {
-    async fn send(
-        self,
-        client: &Client,
-        reply: Option<&Subject>,
-    ) -> Result<(), async_nats::PublishError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ORIGIN_HEADER, self.origin);
-        match reply {
-            Some(reply) => {
-                client
-                    .publish_with_reply_and_headers(
-                        self.subject,
-                        reply.clone(),
-                        headers,
-                        self.payload,
-                    )
-                    .await
-            }
-            None => {
-                client
-                    .publish_with_headers(self.subject, headers, self.payload)
-                    .await
-            }
-        }
-    }
-}
-
-fn put_copy(
-    out: &mut Vec<u8>,
-    mode: NatsCopy,
-    stream: &str,
-    subject: &str,
-    record: &IncomingRecord,
-) {
-    let value = record.value.as_deref().unwrap_or_default();
-    if mode == NatsCopy::Value {
-        out.extend_from_slice(value);
-        return;
-    }
-    // Names were checked when the record came in.
-    let headers: Vec<_> = record
-        .headers
-        .iter()
-        .map(|(name, value)| {
-            (
-                std::str::from_utf8(name).unwrap_or_default(),
-                value.as_ref(),
-            )
-        })
-        .collect();
-    let fields = PublishFields {
-        key: &record.key,
-        value,
-        stream,
-        headers: &headers,
-        ack_policy: POLICY_NONE,
-        expected_offset: ANY_OFFSET,
-        ..PublishFields::default()
-    };
-    put_envelope_publish(out, subject, &fields);
-}
-
-/// What a listener would have stored of the copies, had they come through NATS.
+/// Gives listeners what they would have received of the copies of 1 to [`CHUNK_RECORDS`] records.
 fn push_to(
     session: &Arc<Session>,
     listeners: &[Arc<Feed>],
@@ -343,57 +295,27 @@ fn push_to(
     mode: NatsCopy,
     records: &[IncomingRecord],
 ) {
-    if listeners.is_empty() {
+    if listeners.is_empty() || records.is_empty() {
         return;
     }
     let subject = Bytes::copy_from_slice(subject.as_bytes());
-    for records in records.chunks(LOCAL_GROUP) {
-        let records: Vec<_> = records
-            .iter()
-            .map(|record| as_received(record, mode, &subject))
-            .collect();
-        let bytes = records
-            .iter()
-            .map(|record| record.received_bytes as usize)
-            .sum();
-        for listener in listeners {
-            listener.push(
-                session,
-                Group {
-                    records: records.clone(),
-                    acks: Vec::new(),
-                    bytes,
-                },
-            );
-        }
-    }
-}
-
-fn as_received(record: &IncomingRecord, mode: NatsCopy, subject: &Bytes) -> IncomingRecord {
-    let value = record.value.clone().unwrap_or_default();
-    let is_envelope = mode == NatsCopy::Envelope;
-    let headers = if is_envelope {
-        record.headers.clone()
-    } else {
-        Vec::new()
-    };
-    let header_bytes: usize = headers
+    let received = records
         .iter()
-        .map(|(name, value)| name.len() + value.len())
+        .map(|record| as_received(record, mode, &subject));
+    let records: Vec<_> = received.collect();
+    let bytes = records
+        .iter()
+        .map(|record| record.received_bytes as usize)
         .sum();
-    IncomingRecord {
-        key: if is_envelope {
-            record.key.clone()
-        } else {
-            Bytes::new()
-        },
-        received_bytes: u32::try_from(value.len() + record.key.len() + header_bytes)
-            .unwrap_or(u32::MAX),
-        value: Some(value),
-        headers,
-        subject: subject.clone(),
-        reply: Bytes::new(),
-        id: 0,
-        expected_offset: if is_envelope { ANY_OFFSET } else { 0 },
+    for listener in listeners {
+        let acks = Vec::new();
+        listener.push(
+            session,
+            Group {
+                records: records.clone(),
+                acks,
+                bytes,
+            },
+        );
     }
 }

@@ -4,12 +4,10 @@
 //! connection has no echo; NATS gets a copy only while somebody else listens ([`super::interest`]), which it is asked with
 //! the first copy of a wave. Copies of one partition go out in offset order. A copy never gets a copy.
 use super::channel::{Channel, Copies};
+use super::copy_job::CopyJob;
 use super::interest::Step;
 use super::router::Router;
-use super::session::{Session, Taken};
-use super::settings::NatsCopy;
-use crate::partition::{IncomingRecord, Partition};
-use bascule_wire::subject::has_wildcard;
+use super::session::Session;
 use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -17,63 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// What a waiting record costs beside its bytes.
-const RECORD_OVERHEAD: usize = 256;
 /// Jobs taken at once.
 const WAVE: usize = 256;
 /// When nothing is planned.
 const IDLE: Duration = Duration::from_hours(1);
-
-/// Copies of one append.
-pub(super) struct CopyJob {
-    pub(super) partition: Partition,
-    pub(super) mode: NatsCopy,
-    pub(super) base_offset: u64,
-    pub(super) records: Vec<IncomingRecord>,
-    /// Whether any record names a subject of its own.
-    pub(super) is_addressed: bool,
-    _taken: Taken,
-}
-
-/// See [`super::NatsLink::try_copy`].
-pub(super) fn offer(
-    session: &Session,
-    partition: &Partition,
-    mode: NatsCopy,
-    base_offset: u64,
-    records: &[IncomingRecord],
-) {
-    let subject = &partition.identity().subject;
-    let is_addressed = records.iter().any(|record| !record.subject.is_empty());
-    if mode == NatsCopy::None
-        || records.is_empty()
-        || subject.is_empty()
-        || (has_wildcard(subject) && !is_addressed)
-    {
-        return;
-    }
-    let bytes = records
-        .iter()
-        .map(|record| {
-            RECORD_OVERHEAD + record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
-        })
-        .sum();
-    let job = session.copying.try_take(bytes).map(|taken| CopyJob {
-        partition: partition.clone(),
-        mode,
-        base_offset,
-        records: records.to_vec(),
-        is_addressed,
-        _taken: taken,
-    });
-    if job.is_none_or(|job| session.copies.send(job).is_err()) {
-        session
-            .shared
-            .statistics
-            .nats_copies_dropped
-            .add(records.len() as u64);
-    }
-}
 
 /// Sends copies until the session closes, then those that are still queued.
 pub(super) async fn run(
@@ -131,7 +76,7 @@ impl Copier {
                 .channels
                 .entry(incarnation)
                 .or_insert_with(|| Channel::new(&job.partition, cluster));
-            channel.feed_local(&self.session, &self.router, &job);
+            channel.feed_local(&self.session, &self.router, &job).await;
             channel.waiting.push_back(Copies { job, start: 0 });
             if touched.last() != Some(&incarnation) {
                 touched.push(incarnation);

@@ -28,7 +28,7 @@ pub(super) async fn drain(session: Arc<Session>, route: Arc<Route>, mut subscrib
     while tokio::task::unconstrained(collect(&mut subscriber, &mut messages)).await {
         deliver(&session, &route, &mut messages);
         groups += 1;
-        if groups % GROUPS_AT_ONCE == 0 {
+        if groups.is_multiple_of(GROUPS_AT_ONCE) {
             tokio::task::yield_now().await;
         }
     }

@@ -1,5 +1,5 @@
 //! The facade that everyone else holds.
-use super::copies;
+use super::copy_job;
 use super::router::Router;
 use super::session::Session;
 use super::settings::{NatsCopy, NatsSettings};
@@ -84,7 +84,21 @@ impl NatsLink {
         records: &[IncomingRecord],
     ) {
         if let Some(session) = self.0.session.load().as_ref() {
-            copies::offer(session, partition, mode, base_offset, records);
+            copy_job::offer(session, partition, mode, base_offset, records);
+        }
+    }
+
+    /// [`NatsLink::try_copy`] for `count` committed records that only the log holds (prebuilt batches): they are read from
+    /// there when somebody listens, and not at all otherwise.
+    pub fn try_copy_stored(
+        &self,
+        partition: &Partition,
+        mode: NatsCopy,
+        base_offset: u64,
+        count: u32,
+    ) {
+        if let Some(session) = self.0.session.load().as_ref() {
+            copy_job::offer_stored(session, partition, mode, base_offset, count);
         }
     }
 

@@ -6,13 +6,15 @@
 //!   subscriptions with a queue group, so NATS keeps choosing the member, and everything else that is published.
 //! * `router`, `ingest`, `feed`: from a subscription through groups of records into the partitions that listen on it.
 //! * `acks`: after commit, to the ack inbox of enveloped publishes. Never to a message's reply subject.
-//! * `copies`, `interest`: after commit of direct publishes, to whoever listens on the subject.
+//! * `copies`, `channel`, `interest` (and `copy_job`, `copy_format`): after commit of direct publishes, to whoever listens on the subject.
 //!
 //! Nothing here blocks a committer: every queue is bounded, and what does not fit is dropped and counted.
 mod acks;
 mod channel;
 mod connection;
 mod copies;
+mod copy_format;
+mod copy_job;
 mod feed;
 mod ingest;
 mod interest;

@@ -1,7 +1,8 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
 use super::acks::{self, AckJob};
 use super::connection::{Connection, Role, Watch};
-use super::copies::{self, CopyJob};
+use super::copies;
+use super::copy_job::CopyJob;
 use super::report::Reporter;
 use super::router::Router;
 use super::settings::NatsSettings;

@@ -10,11 +10,13 @@
     missing_docs
 )]
 
+use arc_swap::ArcSwap;
 use async_nats::{Message, Subscriber};
 use bascule_broker::events::Events;
 use bascule_broker::nats::{NatsLink, NatsSettings};
 use bascule_broker::partition::{Partition, PartitionSpec};
 use bascule_broker::shared::{Limits, Shared, SharedRef};
+use bascule_broker::statistics::Statistics;
 use bascule_log::{Coordinator, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};
@@ -146,10 +148,10 @@ impl TestBroker {
             broker_id: broker_id.into(),
             namespace: "bascule".into(),
             limits,
-            view: Default::default(),
+            view: ArcSwap::default(),
             events: Events::new(1024).unwrap(),
             nats: NatsLink::default(),
-            statistics: Default::default(),
+            statistics: Statistics::default(),
             serving: true.into(),
             inflight: Arc::new(Semaphore::new(limits.inflight_bytes)),
             open_subscriptions: 0.into(),

@@ -1,0 +1,173 @@
+//! Copies of one append while they wait: the records as they came in, or only where they are stored.
+use super::session::{Session, Taken};
+use super::settings::NatsCopy;
+use crate::partition::{IncomingRecord, Partition};
+use bascule_log::{LogReader, ReadMode};
+use bascule_record::{Batch, Batches};
+use bascule_wire::subject::has_wildcard;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What a waiting record costs beside its bytes.
+const RECORD_OVERHEAD: usize = 256;
+/// Read from the log at once; at least one batch.
+const READ_BYTES: usize = 256 << 10;
+
+/// Copies of one append.
+pub(super) struct CopyJob {
+    pub(super) partition: Partition,
+    pub(super) mode: NatsCopy,
+    pub(super) base_offset: u64,
+    source: Source,
+    /// Whether records may name subjects of their own that count.
+    pub(super) is_addressed: bool,
+    _taken: Taken,
+}
+
+enum Source {
+    Given(Vec<IncomingRecord>),
+    /// So many, in the log.
+    Stored(usize),
+}
+
+/// See [`super::NatsLink::try_copy`].
+pub(super) fn offer(
+    session: &Session,
+    partition: &Partition,
+    mode: NatsCopy,
+    base_offset: u64,
+    records: &[IncomingRecord],
+) {
+    let is_addressed = records.iter().any(|record| !record.subject.is_empty());
+    let is_wild = has_wildcard(&partition.identity().subject);
+    if records.is_empty() || (is_wild && !is_addressed) {
+        return;
+    }
+    let bytes = records
+        .iter()
+        .map(|record| {
+            RECORD_OVERHEAD + record.key.len() + record.value.as_ref().map_or(0, Bytes::len)
+        })
+        .sum();
+    queue(session, partition, mode, records.len(), bytes, |taken| {
+        CopyJob {
+            partition: partition.clone(),
+            mode,
+            base_offset,
+            source: Source::Given(records.to_vec()),
+            is_addressed,
+            _taken: taken,
+        }
+    });
+}
+
+/// See [`super::NatsLink::try_copy_stored`].
+pub(super) fn offer_stored(
+    session: &Session,
+    partition: &Partition,
+    mode: NatsCopy,
+    base_offset: u64,
+    count: u32,
+) {
+    let count = count as usize;
+    queue(session, partition, mode, count, RECORD_OVERHEAD, |taken| {
+        CopyJob {
+            partition: partition.clone(),
+            mode,
+            base_offset,
+            source: Source::Stored(count),
+            is_addressed: has_wildcard(&partition.identity().subject),
+            _taken: taken,
+        }
+    });
+}
+
+fn queue(
+    session: &Session,
+    partition: &Partition,
+    mode: NatsCopy,
+    count: usize,
+    bytes: usize,
+    job: impl FnOnce(Taken) -> CopyJob,
+) {
+    if mode == NatsCopy::None || count == 0 || partition.identity().subject.is_empty() {
+        return;
+    }
+    let job = session.copying.try_take(bytes).map(job);
+    if job.is_none_or(|job| session.copies.send(job).is_err()) {
+        let statistics = &session.shared.statistics;
+        statistics.nats_copies_dropped.add(count as u64);
+    }
+}
+
+impl CopyJob {
+    /// How many records it is about.
+    pub(super) fn count(&self) -> usize {
+        match &self.source {
+            Source::Given(records) => records.len(),
+            Source::Stored(count) => *count,
+        }
+    }
+
+    /// Some of its records, by index; fewer, from the start of the range, when the others cannot be read any more.
+    pub(super) async fn records(&self, range: Range<usize>) -> Cow<'_, [IncomingRecord]> {
+        match &self.source {
+            Source::Given(records) => Cow::Borrowed(records.get(range).unwrap_or_default()),
+            Source::Stored(_) => {
+                let offsets =
+                    self.base_offset + range.start as u64..self.base_offset + range.end as u64;
+                let reader = self.partition.reader();
+                // Reading may wait for the disk.
+                let read = tokio::task::spawn_blocking(move || read(&reader, offsets)).await;
+                Cow::Owned(read.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Records with exactly these offsets, up to the first that is missing or cannot be read.
+fn read(reader: &LogReader, offsets: Range<u64>) -> Vec<IncomingRecord> {
+    let mut records = Vec::new();
+    let mut next = offsets.start;
+    let mut cursor = reader.cursor(offsets.start);
+    while next < offsets.end {
+        // Copies are best effort: who reads the stream itself is told what is wrong with it.
+        let Ok(Some(bytes)) = cursor.next(offsets.end, READ_BYTES, ReadMode::Blocking) else {
+            break;
+        };
+        for bytes in Batches::new(bytes) {
+            let Ok(batch) = bytes.and_then(|bytes| Batch::read(&bytes)) else {
+                return records;
+            };
+            for i in batch.seek(next)..batch.len() {
+                if next == offsets.end || batch.offset(i) != next {
+                    return records;
+                }
+                records.push(record(&batch, i));
+                next += 1;
+            }
+        }
+    }
+    records
+}
+
+fn record(batch: &Batch, i: usize) -> IncomingRecord {
+    let slice = |bytes: &[u8]| batch.payload().slice_ref(bytes);
+    let text = |header: &[u8]| std::str::from_utf8(header).is_ok();
+    IncomingRecord {
+        key: batch.key(i).map(slice).unwrap_or_default(),
+        value: batch.value(i).map(slice),
+        // Others have no name that an envelope could say.
+        headers: batch
+            .headers(i)
+            .filter(|header| text(header.key))
+            .map(|header| (slice(header.key), slice(header.value)))
+            .collect(),
+        subject: batch
+            .subject(i)
+            .map(|subject| slice(subject.as_bytes()))
+            .unwrap_or_default(),
+        ..IncomingRecord::default()
+    }
+}
