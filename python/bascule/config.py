@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from bascule.errors import UsageError
 
@@ -35,6 +35,8 @@ __all__ = [
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
 """Variables of that prefix that belong to clients, not to the broker."""
+SECRETS: Final = frozenset({"nats.password"})
+"""Settings whose value is never shown."""
 _DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
 _SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
@@ -77,6 +79,9 @@ class NatsSettings(_Section):
         default=("nats://127.0.0.1:4222",), description="URLs of existing servers; unused when standalone"
     )
     user: str | None = Field(default=None, description="user name")
+    password: SecretStr | None = Field(
+        default=None, description="password, for Liftbridge configurations that hold it; better is password_file"
+    )
     password_file: Path | None = Field(default=None, description="file that holds the password")
     token_file: Path | None = Field(default=None, description="file that holds a token")
     host: str = Field(default="127.0.0.1", description="bind address of the standalone server")
@@ -167,6 +172,8 @@ class Settings(_Section):
     def _cross_check(self) -> Self:
         if not self.nats.standalone and not self.nats.servers:
             raise ValueError("nats.servers is empty and nats.standalone is false: name a server or set standalone")
+        if self.nats.password is not None and self.nats.password_file is not None:
+            raise ValueError("nats.password and nats.password_file are both set: keep the file")
         return self
 
 
@@ -246,7 +253,8 @@ def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError
         message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
     else:
         reason = first["msg"].removeprefix("Value error, ")
-        shown = "" if not path else f"{path} = {first['input']!r} ({origin}): "
+        given = "…" if path in SECRETS else repr(first["input"])
+        shown = "" if not path else f"{path} = {given} ({origin}): "
         message = f"{shown}{reason[:1].lower()}{reason[1:]}"
     return UsageError("configuration_invalid", message, {"key": path})
 

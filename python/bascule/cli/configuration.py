@@ -8,7 +8,7 @@ import typer
 
 from bascule import config
 from bascule.cli.options import ConfigFile, Output
-from bascule.cli.output import OutputFormat, plain, render
+from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
 
 __all__ = ["app"]
@@ -31,15 +31,15 @@ def show(
         bascule config show --config broker.yaml --origin
     """
     resolved = config.resolve(config_file)
-    values = dict(_leaves(resolved.settings.model_dump(), ""))
+    values = dict(_leaves(resolved.settings.model_dump(mode="json"), ""))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
     if origin:
         render(rows, output)
     elif output in {OutputFormat.JSON, OutputFormat.YAML}:
         # nested, so that it can be a configuration file
-        render(plain(resolved.settings.model_dump()), output)
+        render(resolved.settings.model_dump(mode="json"), output)
     else:
-        render([{"key": row.key, "value": plain(row.value)} for row in rows], output)
+        render([{"key": row.key, "value": row.value} for row in rows], output)
 
 
 @app.command()

@@ -50,6 +50,8 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int) ->
     document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
     if nats.user is not None:
         document["user"] = nats.user
+    if nats.password is not None:
+        document["password"] = nats.password.get_secret_value()
     if nats.password_file is not None:
         document["password"] = _secret("nats.password_file", nats.password_file)
     if nats.token_file is not None:

@@ -1,0 +1,95 @@
+"""The `liftbridge` command: a Liftbridge broker's flags and configuration, answered by our broker.
+
+Single-dash spellings of long names are accepted, as Liftbridge does.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NoReturn
+
+from bascule.cli.app import end_with
+from bascule.cli.liftbridge_config import translate
+from bascule.cli.serve import run_broker
+from bascule.errors import UsageError
+
+__all__ = ["main", "parse"]
+
+_TEXT: Final = (
+    (("--server-id", "--id"), "clustering.server.id", "ID", "id of this broker"),
+    (("--namespace", "--ns"), "clustering.namespace", "NS", "prefix of internal NATS subjects"),
+    (("--embedded-nats-config", "--nc"), "nats.embedded.config", "FILE", "nats-server configuration; implies -e"),
+    (("--data-dir", "-d"), "data.dir", "DIR", "where everything durable lies"),
+    (("--port", "-p"), "port", "N", "port to bind, unless the key listen names one"),
+    (("--tls-cert",), "tls.cert", "FILE", "certificate"),
+    (("--tls-key",), "tls.key", "FILE", "private key"),
+    (("--level", "-l"), "logging.level", "LEVEL", "debug, info, warn or error"),
+)
+_LISTS: Final = (
+    (("--nats-servers", "-n"), "nats.servers", "URL[,URL]", "NATS servers; repeatable"),
+    (("--raft-bootstrap-peers",), "clustering.raft.bootstrap.peers", "ID", "ids of the first brokers; repeatable"),
+)
+_SWITCHES: Final = (
+    (("--embedded-nats", "-e"), "nats.embedded", "start and supervise a nats-server"),
+    (("--raft-bootstrap-seed",), "clustering.raft.bootstrap.seed", "begin a new cluster"),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError("invalid_argument", message)
+
+
+def _with_single_dash(names: Sequence[str]) -> list[str]:
+    return [*names, *(name[1:] for name in names if name.startswith("--"))]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="liftbridge",
+        description="A Liftbridge broker. Its configuration keys are read from the file and LIFTBRIDGE_ variables.",
+        epilog="Examples: liftbridge -embedded-nats -data-dir ./data -raft-bootstrap-seed; liftbridge -c broker.yaml",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        *_with_single_dash(["--config", "-c"]), dest="file", metavar="FILE", type=Path, help="YAML file"
+    )
+    for names, key, shown, text in _TEXT:
+        parser.add_argument(*_with_single_dash(names), dest=key, metavar=shown, help=text)
+    for names, key, shown, text in _LISTS:
+        parser.add_argument(*_with_single_dash(names), dest=key, metavar=shown, action="append", help=text)
+    for names, key, text in _SWITCHES:
+        parser.add_argument(*_with_single_dash(names), dest=key, action="store_true", default=None, help=text)
+    shown = f"liftbridge (bascule {version('bascule')})"
+    parser.add_argument("--version", "-version", "-v", action="version", version=shown)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> tuple[Path | None, dict[str, object]]:
+    """The configuration file and the flags, by Liftbridge key.
+
+    Raises:
+        UsageError: code `invalid_argument`: an unknown flag, or one without its value.
+    """
+    found = vars(_parser().parse_args(arguments))
+    file = found.pop("file")
+    return file, {key: value for key, value in found.items() if value is not None}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
+    return end_with(lambda: _serve(sys.argv[1:] if arguments is None else arguments), "liftbridge")
+
+
+def _serve(arguments: Sequence[str]) -> int:
+    try:
+        file, flags = parse(arguments)
+    except SystemExit as ended:  # --help and --version have been printed
+        return int(ended.code or 0)
+    translated = translate(file, os.environ, flags)
+    for note in translated.notes:
+        sys.stderr.write(f"liftbridge: {note}\n")
+    return run_broker(translated.settings)

@@ -1,0 +1,137 @@
+"""From a Liftbridge configuration (file, `LIFTBRIDGE_…` variables, flags) to our settings.
+
+Precedence: flag, environment, file, default. Keys are case-insensitive; dots and nesting are the same at every level;
+unknown keys are fatal.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from bascule import config
+from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge_values import Address
+from bascule.config import Layer, Settings
+from bascule.errors import UsageError
+
+__all__ = ["Translated", "translate"]
+
+PREFIX: Final = "LIFTBRIDGE_"
+NOT_KEYS: Final = frozenset({"LIFTBRIDGE_ENCRYPTION_KEY"})
+DEFAULT_PORT: Final = 9292
+EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it is told nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """Our settings, and what a person should know about the way there."""
+
+    settings: Settings
+    notes: Sequence[str]
+
+
+@dataclass(slots=True)
+class _Given:
+    """Parsed values by Liftbridge key, with where each came from."""
+
+    values: dict[str, object] = field(default_factory=dict[str, object])
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, object]) -> Translated:
+    """Resolve everything.
+
+    Args:
+        file: a Liftbridge configuration; `None` = none.
+        environment: variables of the process.
+        flags: Liftbridge keys to values.
+
+    Raises:
+        UsageError: code `configuration_invalid`; names the key, the value and where it came from.
+    """
+    given = _Given()
+    if file is not None:
+        _take(given, _flatten(_read(file)), str(file))
+    for name, value in environment.items():
+        if name.startswith(PREFIX) and name not in NOT_KEYS:
+            key = name.removeprefix(PREFIX).lower().replace("_", ".")
+            if key in KEYS:
+                _take(given, [(key, config.scalar(value))], f"environment variable {name}")
+            else:
+                given.notes.append(f"environment variable {name} is no setting and was not used")
+    _take(given, list(flags.items()), "flag")
+    layers = [Layer("Liftbridge default", _defaults(given)), *_settings(given), Layer("addresses", _addresses(given))]
+    return Translated(config.combine(layers).settings, given.notes)
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        return config.read_yaml(file)
+    except UsageError as failure:
+        message = f"Failed to load configuration file: {failure}"
+        raise UsageError("configuration_invalid", message, failure.details) from None
+
+
+def _flatten(
+    document: Mapping[object, object] | Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Dotted keys in lower case. A key may be a value and a section at once (`nats.embedded`)."""
+    for name, value in document.items():
+        key = f"{prefix}{name}".lower()
+        if isinstance(value, Mapping):
+            yield from _flatten(cast("Mapping[object, object]", value), f"{key}.")
+        else:
+            yield key, value
+
+
+def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str) -> None:
+    for key, value in items:
+        known = KEYS.get(key)
+        if known is None:
+            message = f'Unknown configuration setting "{key}" ({origin}){config.nearest(key, list(KEYS))}'
+            raise UsageError("configuration_invalid", message, {"key": key})
+        try:
+            parsed = known.parse(value)
+        except ValueError as wrong:
+            shown = "…" if key == "nats.password" else value
+            message = f'Invalid {key} setting "{shown}" ({origin}): {wrong}'
+            raise UsageError("configuration_invalid", message, {"key": key}) from None
+        if known.reason and parsed not in known.same:
+            raise UsageError("configuration_invalid", f"{key} ({origin}) is refused: {known.reason}", {"key": key})
+        if known.idle:
+            given.notes.append(f"{key} ({origin}) has no effect: {known.idle}")
+        given.values[key] = parsed
+        given.origins[key] = origin
+
+
+def _settings(given: _Given) -> Iterator[Layer]:
+    for key, value in given.values.items():
+        setting = KEYS[key].setting
+        if setting:
+            yield Layer(f"{key}, {given.origins[key]}", {setting: value})
+    if "nats.embedded.config" in given.values:
+        yield Layer(f"nats.embedded.config, {given.origins['nats.embedded.config']}", {"nats.standalone": True})
+
+
+def _defaults(given: _Given) -> dict[str, object]:
+    namespace = given.values.get("clustering.namespace", config.BrokerSettings().namespace)
+    return {"data_dir": f"/tmp/liftbridge/{namespace}", "log.format": "text"}  # noqa: S108 (Liftbridge's own default)
+
+
+def _addresses(given: _Given) -> dict[str, object]:
+    """Bind: `listen`, else `host`:`port`, else every interface. Advertised: `host`:`port`, else `listen`, else
+    localhost; an advertised port of 0 becomes the bound one.
+    """
+    listen = cast("Address | None", given.values.get("listen"))
+    host = cast("str | None", given.values.get("host"))
+    port = cast("int", given.values.get("port", DEFAULT_PORT))
+    bind = listen or Address(host or EVERY_INTERFACE, port)
+    shown = Address(host, port) if host else listen or Address("localhost", port)
+    return {
+        "broker.host": bind.host,
+        "broker.port": bind.port,
+        "broker.advertised_host": shown.host,
+        "broker.advertised_port": shown.port,
+    }

@@ -1,0 +1,133 @@
+"""The keys of a Liftbridge configuration and what becomes of each: a setting of ours, accepted without effect, or
+refused with the reason. None is ever dropped silently.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bascule.cli.liftbridge_values import (
+    address,
+    boolean,
+    duration_ms,
+    integer,
+    level,
+    names,
+    port,
+    segment_age_ms,
+    text,
+)
+
+__all__ = ["KEYS", "Key", "Parser"]
+
+Parser = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key.
+
+    Attributes:
+        parse: takes the value as given.
+        setting: our dotted key; empty = none, or resolved from several keys together.
+        same: values that say what this broker does anyway; accepted.
+        reason: why any other value is refused; empty = nothing is refused.
+        idle: what to tell when it is accepted and changes nothing; empty = it does change something.
+    """
+
+    parse: Parser
+    setting: str = ""
+    same: tuple[object, ...] = ()
+    reason: str = ""
+    idle: str = ""
+
+
+def _sets(setting: str, parse: Parser) -> Key:
+    return Key(parse, setting=setting)
+
+
+def _refused(parse: Parser, reason: str, *same: object) -> Key:
+    return Key(parse, same=same, reason=reason)
+
+
+def _idle(parse: Parser, told: str) -> Key:
+    return Key(parse, idle=told)
+
+
+_TLS: Final = "TLS is not there yet: listen on loopback, or put a TLS proxy in front"
+_NATS_TLS: Final = "TLS towards NATS is set in the server's URL: tls://host:port with a certificate the system trusts"
+_AUTHZ: Final = "authorization is not there yet"
+_COMPACTION: Final = "compaction is not there yet"
+_PAUSE: Final = "pausing by itself is not there yet"
+_ACTIVITY: Final = "the activity stream is not there yet"
+_CURSORS: Final = "cursors are not there yet"
+_GROUPS: Final = "consumer groups are not there yet"
+_CLUSTER: Final = "clusters are not there yet: this broker runs alone"
+_ALONE: Final = "a broker that runs alone has no use for it"
+_NO_RAFT: Final = "this broker does not keep its metadata in Raft snapshots of its own kind"
+
+KEYS: Final[dict[str, Key]] = {
+    "listen": Key(address),
+    "host": Key(text),
+    "port": Key(port),
+    "data.dir": _sets("data_dir", text),
+    "metadata.cache.max.age": _idle(duration_ms, "metadata is never cached"),
+    "logging.level": _sets("log.level", level),
+    "logging.recovery": _idle(boolean, "recovery logs one line for each partition"),
+    "logging.raft": _idle(boolean, "there is no Raft log"),
+    "logging.nats": _idle(boolean, "nats-server logs to a file in the data directory"),
+    "batch.max.messages": _sets("streams.batch_max_messages", integer),
+    "batch.max.time": _refused(duration_ms, "batches never wait: what has arrived during a sync joins the next", 0),
+    "tls.key": _refused(text, _TLS),
+    "tls.cert": _refused(text, _TLS),
+    "tls.client.auth.enabled": _refused(boolean, _TLS, False),
+    "tls.client.auth.ca": _refused(text, _TLS),
+    "tls.client.authz.enabled": _refused(boolean, _AUTHZ, False),
+    "tls.client.authz.model": _refused(text, _AUTHZ),
+    "tls.client.authz.policy": _refused(text, _AUTHZ),
+    "nats.servers": _sets("nats.servers", names),
+    "nats.user": _sets("nats.user", text),
+    "nats.password": _sets("nats.password", text),
+    "nats.tls.cert": _refused(text, _NATS_TLS),
+    "nats.tls.key": _refused(text, _NATS_TLS),
+    "nats.tls.ca": _refused(text, _NATS_TLS),
+    "nats.embedded": _sets("nats.standalone", boolean),
+    "nats.embedded.config": _sets("nats.config", text),
+    "streams.retention.max.bytes": _sets("streams.retention_max_bytes", integer),
+    "streams.retention.max.messages": _sets("streams.retention_max_messages", integer),
+    "streams.retention.max.age": _sets("streams.retention_max_age_ms", duration_ms),
+    "streams.cleaner.interval": _sets("streams.cleaner_interval_ms", duration_ms),
+    "streams.segment.max.bytes": _sets("streams.segment_max_bytes", integer),
+    "streams.segment.max.age": _sets("streams.segment_max_age_ms", segment_age_ms),
+    "streams.compact.enabled": _refused(boolean, _COMPACTION, False),
+    "streams.compact.max.goroutines": _refused(integer, _COMPACTION, 0, 10),
+    "streams.auto.pause.time": _refused(duration_ms, _PAUSE, 0),
+    "streams.auto.pause.disable.if.subscribers": _refused(boolean, _PAUSE, False),
+    "streams.concurrency.control": _refused(boolean, "it can be asked for when a stream is created", False),
+    "streams.encryption": _refused(boolean, "encryption is not there yet", False),
+    "clustering.server.id": _sets("broker.broker_id", text),
+    "clustering.namespace": _sets("broker.namespace", text),
+    "clustering.raft.snapshot.retain": _idle(integer, _NO_RAFT),
+    "clustering.raft.snapshot.threshold": _idle(integer, _NO_RAFT),
+    "clustering.raft.cache.size": _idle(integer, _NO_RAFT),
+    "clustering.raft.bootstrap.seed": _idle(boolean, ""),
+    "clustering.raft.bootstrap.peers": _refused(names, _CLUSTER),
+    "clustering.raft.max.quorum.size": _idle(integer, _ALONE),
+    "clustering.replica.max.lag.time": _idle(duration_ms, _ALONE),
+    "clustering.replica.max.leader.timeout": _idle(duration_ms, _ALONE),
+    "clustering.replica.max.idle.wait": _idle(duration_ms, _ALONE),
+    "clustering.replica.fetch.timeout": _idle(duration_ms, _ALONE),
+    "clustering.min.insync.replicas": _refused(integer, _CLUSTER, 0, 1),
+    "clustering.replication.max.bytes": _sets("streams.max_record_bytes", integer),
+    "activity.stream.enabled": _refused(boolean, _ACTIVITY, False),
+    "activity.stream.publish.timeout": _refused(duration_ms, _ACTIVITY),
+    "activity.stream.publish.ack.policy": _refused(text, _ACTIVITY),
+    "cursors.stream.partitions": _refused(integer, _CURSORS, 0),
+    "cursors.stream.replication.factor": _refused(integer, _CURSORS),
+    "cursors.stream.auto.pause.time": _refused(duration_ms, _CURSORS),
+    "groups.consumer.timeout": _refused(duration_ms, _GROUPS),
+    "groups.coordinator.timeout": _refused(duration_ms, _GROUPS),
+    "telemetry.enabled": _idle(boolean, ""),
+    "telemetry.interval.seconds": _idle(integer, ""),
+}
+"""Every key that Liftbridge knows, in the order of its documentation."""

@@ -1,0 +1,119 @@
+"""Values of a Liftbridge configuration: durations, sizes, booleans, addresses. Each parser takes what YAML, a flag or a
+variable gave and raises `ValueError` with what is allowed.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = [
+    "Address",
+    "address",
+    "boolean",
+    "duration_ms",
+    "integer",
+    "level",
+    "names",
+    "port",
+    "segment_age_ms",
+    "text",
+]
+
+_UNITS_MS: Final = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
+_TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_TRUE: Final = frozenset({"1", "t", "true"})
+_FALSE: Final = frozenset({"0", "f", "false"})
+_LEVELS: Final = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
+MOST_PORT: Final = 65535
+SHORTEST_SEGMENT_MS: Final = 1000
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+
+def text(value: object) -> str:
+    """Text; numbers are taken as written."""
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("text is wanted")
+
+
+def integer(value: object) -> int:
+    """A whole number, quoted or not."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
+        return int(value)
+    raise ValueError("a whole number is wanted")
+
+
+def boolean(value: object) -> bool:
+    """True or false, quoted or not."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in _TRUE | _FALSE:
+        return word in _TRUE
+    raise ValueError("true or false is wanted")
+
+
+def duration_ms(value: object) -> int:
+    """Milliseconds, rounded up, from numbers with units (`1h30m`, `500ms`) or a bare number of nanoseconds."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str):
+        word = value.strip()
+        if re.fullmatch(r"\d+", word):
+            return -(-int(word) // 1_000_000)
+        terms = _TERM.findall(word)
+        if terms and "".join(number + unit for number, unit in terms) == word:
+            total = sum(float(number) * _UNITS_MS[unit] for number, unit in terms)
+            return -(-round(total * 1_000_000) // 1_000_000)
+    raise ValueError('a duration is wanted, e.g. "500ms", "15s", "5m", "168h"; a bare number is nanoseconds')
+
+
+def segment_age_ms(value: object) -> int:
+    """A duration of at least a second; 0 = never."""
+    age = duration_ms(value)
+    if 0 < age < SHORTEST_SEGMENT_MS:
+        raise ValueError("at least 1s is wanted, or 0")
+    return age
+
+
+def port(value: object) -> int:
+    """A port; 0 = a free one."""
+    number = integer(value)
+    if not 0 <= number <= MOST_PORT:
+        raise ValueError(f"a port from 0 to {MOST_PORT} is wanted")
+    return number
+
+
+def names(value: object) -> tuple[str, ...]:
+    """A list, or one text with commas; blanks are trimmed."""
+    items: list[str] = [str(item) for item in value] if isinstance(value, (list, tuple)) else text(value).split(",")  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    found = tuple(part.strip() for item in items for part in item.split(",") if part.strip())
+    if not found:
+        raise ValueError("at least one is wanted")
+    return found
+
+
+def level(value: object) -> str:
+    """Our word for a log level."""
+    word = str(value).lower()
+    if word not in _LEVELS:
+        raise ValueError("debug, info, warn or error is wanted")
+    return _LEVELS[word]
+
+
+def address(value: object) -> Address:
+    """`host:port`, both given."""
+    word = str(value).strip()
+    host, colon, number = word.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        raise ValueError("host:port is wanted; for a port alone use the key port")
+    if not host:
+        raise ValueError("it names no host: write host:port, or use the key port")
+    return Address(host.strip("[]"), port(number))
