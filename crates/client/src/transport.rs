@@ -13,6 +13,8 @@ use tower::Service;
 /// HTTP/2 windows, bytes.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
+/// Largest HTTP/2 frame accepted, bytes: chunks of frames come whole.
+const FRAME: u32 = 256 << 10;
 /// An idle connection is probed this often, and given up when no answer comes.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -48,6 +50,7 @@ impl Transport {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .http2_keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .max_frame_size(FRAME)
             .tcp_nodelay(true);
         let channel = tokio::time::timeout(timeout, endpoint.connect()).await;
         let channel = channel
