@@ -233,8 +233,12 @@ impl Log {
         self.epochs.entries()
     }
 
-    /// Changes settings that may change while open. The size limit counts from the next append on.
+    /// Changes settings that may change while open. The size limit counts from the next append on. Blocks when the
+    /// durability class changes, until the syncs asked for under the old one are done.
     pub fn set_options(&mut self, options: LogOptions) {
+        if options.durability != self.options.durability {
+            self.settle();
+        }
         self.options = options.bounded();
     }
 }

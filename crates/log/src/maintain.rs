@@ -104,6 +104,11 @@ impl Log {
 
     /// The sealed file, the new one and its name become durable before any later commit is answered.
     fn sync_roll(&self, sealed: &Arc<SegmentFile>, directory: Arc<SyncFile>) {
+        if self.options.durability == Durability::Memory {
+            let files = vec![Arc::clone(sealed.target()), Arc::clone(self.file.target())];
+            self.sync_lazily(files, Some(directory), self.active.base_offset);
+            return;
+        }
         let (shared, preparer) = (Arc::clone(&self.shared), self.preparer.clone());
         let write_checkpoint = self.checkpoint_job();
         let end = self.active.base_offset;
@@ -118,6 +123,20 @@ impl Log {
                 }
             }),
         });
+    }
+
+    /// Class `memory`: nobody waits for the sync, and it may have a whole segment to write. So the preparer does it, and
+    /// the acks of other partitions do not wait behind it.
+    fn sync_lazily(&self, files: Vec<Arc<SyncFile>>, directory: Option<Arc<SyncFile>>, end: u64) {
+        let shared = Arc::clone(&self.shared);
+        let rounds = Arc::clone(self.coordinator.rounds());
+        self.preparer.submit(Box::new(move || {
+            let synced = files.iter().try_for_each(|file| file.sync());
+            match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
+                Ok(()) => shared.raise_durable_end(end),
+                Err(error) => rounds.fail(&error),
+            }
+        }));
     }
 
     /// Has the sealed segment's index and the producers at the start of the new one written. Both can be rebuilt, so a
@@ -138,7 +157,7 @@ impl Log {
     }
 
     /// Writes the checkpoint (high watermark, log start, durable point). Never on the path of an ack: the preparer does
-    /// it, after the return. In class `memory` it also has the data synced, and the next checkpoint tells of it.
+    /// it, after the return. In class `memory` it has the data synced first.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed.
@@ -146,18 +165,11 @@ impl Log {
         self.coordinator.check_usable()?;
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
-            let shared = Arc::clone(&self.shared);
-            let epochs_dirty = std::mem::take(&mut self.epochs_dirty);
-            self.coordinator.rounds().submit(SyncRequest {
-                file: Some(Arc::clone(self.file.target())),
-                also: epochs_dirty.then(|| Arc::clone(self.epochs.target())),
-                directory: None,
-                answer: Box::new(move |result| {
-                    if result.is_ok() {
-                        shared.raise_durable_end(end);
-                    }
-                }),
-            });
+            let mut files = vec![Arc::clone(self.file.target())];
+            if std::mem::take(&mut self.epochs_dirty) {
+                files.push(Arc::clone(self.epochs.target()));
+            }
+            self.sync_lazily(files, None, end);
         }
         self.preparer.submit(self.checkpoint_job());
         Ok(())
@@ -226,7 +238,7 @@ impl Log {
     }
 
     /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the preparer.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let (done, settled) = mpsc::channel();
         let last = done.clone();
         self.coordinator.rounds().submit(SyncRequest {

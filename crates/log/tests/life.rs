@@ -363,3 +363,19 @@ fn many_logs_commit_in_one_round() {
     );
     assert!(logs.iter().all(|log| log.reader().durable_end() == 1));
 }
+
+#[test]
+fn the_durability_class_may_change_while_open() {
+    let home = Home::new();
+    let mut log = home.create(memory(500));
+    fill(&mut log, numbered(20));
+    log.set_options(small(500));
+    fill(&mut log, numbered(20));
+    assert_eq!(log.reader().durable_end(), 40);
+    log.set_options(memory(500));
+    fill(&mut log, numbered(5));
+    log.close().unwrap();
+    let (log, recovery) = home.open(small(500));
+    assert!(recovery.clean);
+    assert_eq!(read_from(&log.reader(), 0).unwrap().len(), 45);
+}
