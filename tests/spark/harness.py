@@ -16,7 +16,7 @@ BROKER = "b1"
 class Streams:
     """One broker's engine with streams made by hand."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, **limits: int) -> None:
         self.engine = Engine(
             {
                 "data_dir": str(data_dir),
@@ -24,7 +24,7 @@ class Streams:
                 "broker_id": BROKER,
                 "runtime_threads": 2,
                 "namespace": "tests",
-                "limits": {},
+                "limits": limits,
             }
         )
         self.port = self.engine.serve("127.0.0.1", 0)

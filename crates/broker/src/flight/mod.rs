@@ -4,11 +4,12 @@
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on blocking threads, so that a large scan does not delay other calls.
-//! * `put`: batched, optionally idempotent append. `info`, `offsets`: planning.
+//! * `put` ← `intake`: batched, optionally idempotent append. `info`, `offsets`: planning.
 mod body;
 mod frame;
 mod get;
 mod info;
+mod intake;
 mod offsets;
 mod put;
 mod range;

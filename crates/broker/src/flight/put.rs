@@ -5,7 +5,7 @@
 //! is the number of results that the caller has not read.
 use super::refusal::{append_failed, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
-use super::resolve;
+use super::{intake, resolve};
 use crate::partition::{Append, AppendError, Committed, Partition, Payload};
 use crate::shared::SharedRef;
 use arrow_array::RecordBatch;
@@ -16,7 +16,7 @@ use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, SealedBatch};
 use bascule_wire::flight::ingest::{IngestTarget, ingest};
 use bytes::Bytes;
-use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -160,7 +160,12 @@ async fn pump(
     messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     results: mpsc::Sender<Pending>,
 ) {
-    let mut decoder = FlightDataDecoder::new(messages.map(|m| m.map_err(FlightError::from)));
+    let checked = messages.map(|message| {
+        let message = message?;
+        intake::check(&message)?;
+        Ok::<_, Status>(message)
+    });
+    let mut decoder = FlightDataDecoder::new(checked.map_err(FlightError::from));
     while let Some(decoded) = decoder.next().await {
         let appended = match decoded {
             Ok(decoded) => match decoded.payload {

@@ -1,0 +1,31 @@
+"""One Spark session for all tests of this folder; a fresh broker engine for each test."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bascule.spark
+import pytest
+from harness import Streams
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    config: dict[str, str | int | bool] = {
+        "spark.ui.enabled": False,
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.memory": "1g",
+    }
+    session = bascule.spark.session("tests", master="local[2]", config=config)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

@@ -1,0 +1,53 @@
+import json
+from itertools import permutations
+
+import pytest
+from bascule.errors import StateError
+from bascule.spark.offsets import Mark, from_document, ranges, to_document
+from bascule.spark.planning import Packing, Range
+
+PACKING = Packing(slots=2)
+MARKS = {("b", 0): Mark(9, 0, 3), ("a", 10): Mark(7, 5, 6), ("a", 2): Mark(6, 0, 118)}
+GOLDEN = (
+    '{"namespace": "default", "packing": {"maxPartitions": 0, "maxRecords": 0, "minPartitions": 0, "slots": 2}, '
+    '"streams": {"a": {"10": {"first": 5, "incarnation": 7, "next": 6}, '
+    '"2": {"first": 0, "incarnation": 6, "next": 118}}, '
+    '"b": {"0": {"first": 0, "incarnation": 9, "next": 3}}}, "version": 1}'
+)
+
+
+def test_the_text_is_the_golden_one_whatever_the_order_of_insertion() -> None:
+    for items in permutations(MARKS.items()):
+        assert json.dumps(to_document("default", dict(items), PACKING)) == GOLDEN
+    assert json.dumps(json.loads(GOLDEN), sort_keys=True) == GOLDEN
+
+
+def test_documents_are_read_as_they_were_written() -> None:
+    assert from_document(json.loads(GOLDEN), "default") == (MARKS, PACKING)
+
+
+def test_a_partition_that_appeared_is_read_from_where_it_was_first_seen() -> None:
+    start = {("a", 0): Mark(1, 0, 10)}
+    end = {("a", 0): Mark(1, 0, 10), ("a", 1): Mark(2, 4, 9), ("a", 2): Mark(3, 7, 7)}
+    assert ranges(start, end) == [Range("a", 1, 4, 9, 2)]
+
+
+def test_a_stream_that_was_created_again_is_refused() -> None:
+    with pytest.raises(StateError, match="deleted and created again") as refusal:
+        ranges({("a", 0): Mark(1, 0, 10)}, {("a", 0): Mark(5, 0, 12)})
+    assert refusal.value.code == "incarnation_changed"
+    assert refusal.value.details == {"stream": "a", "partition": 0, "expected": 1, "actual": 5}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"version": 2, "namespace": "default"},
+        {"version": 1, "namespace": "other"},
+        {"version": 1, "namespace": "default", "streams": []},
+        {"version": 1, "namespace": "default", "streams": {"a": {"x": {}}}, "packing": {}},
+    ],
+)
+def test_foreign_documents_are_refused(document: dict[str, object]) -> None:
+    with pytest.raises(StateError):
+        from_document(document, "default")

@@ -1,0 +1,101 @@
+import pytest
+from bascule.errors import UsageError
+from bascule.spark.columns import DEFAULT
+from bascule.spark.options import OPTIONS, parse_bytes, parse_duration_ms, parse_options
+from bascule.spark.positions import EARLIEST, LATEST, Position
+
+
+def test_defaults_read_everything_from_the_start() -> None:
+    options = parse_options({"stream": "orders"})
+    assert options.address == "grpc://127.0.0.1:9292"
+    assert options.columns == DEFAULT
+    assert options.starting.of("orders", 3) == EARLIEST
+    assert options.ending.of("orders", 3) == LATEST
+    assert (options.on_data_loss, options.no_match, options.long_poll_ms) == ("fail", "latest", 500)
+
+
+def test_every_option_is_known_in_lower_case() -> None:
+    values = {"columns": "value", "assign": '{"s": [0]}', "address": "h:1"}
+    for name in OPTIONS:
+        if name not in {"stream", "streamPattern", "assign"}:
+            given = {"assign": values["assign"], name.lower(): values.get(name, "1")}
+            try:
+                parse_options(given)
+            except UsageError as refusal:
+                assert "there is no option" not in str(refusal), name  # noqa: PT017 - a bad value is another sentence
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"stream": "s", "colums": "value"}, r"there is no option 'colums' \(did you mean columns\?\)"),
+        ({"stream": "s", "startingoffset": "latest"}, r"did you mean startingOffsets\?"),
+        ({}, "exactly one of the options stream, streamPattern and assign chooses what is read: none is given"),
+        ({"stream": "s", "assign": "{}"}, "stream and assign are given"),
+        ({"stream": "s", "columns": "value,vaule"}, r"there is no column 'vaule' \(did you mean value\?\)"),
+        ({"stream": "s", "columns": "value,value"}, "names value twice"),
+        ({"stream": "s", "columns": " , "}, "names no column"),
+        ({"stream": "s", "address": "localhost"}, "must be host:port"),
+        ({"stream": "s", "address": "http://h:1"}, "must be host:port"),
+        ({"stream": "s", "onDataLoss": "skp"}, r"must be one of fail, skip \(did you mean skip\?\)"),
+        ({"stream": "s", "startingOffsets": "soon"}, "must be one of earliest, latest, -N, or JSON"),
+        ({"stream": "s", "startingOffsets": '{"s": {"0": -3}}'}, "-3 is neither an offset"),
+        ({"stream": "s", "startingOffsets": '{"s": {"x": 3}}'}, "'x' of stream s is no partition number"),
+        ({"stream": "s", "startingOffsets": "{"}, "is not valid JSON"),
+        ({"stream": "s", "endingOffsets": "earliest"}, "must be one of latest, or JSON"),
+        ({"stream": "s", "startingTimestamp": "yesterday"}, "neither an ISO 8601 time nor ms since 1970"),
+        ({"stream": "s", "maxOffsetsPerTrigger": "0"}, "must be a number at least 1"),
+        ({"stream": "s", "longPollMs": "60001"}, "must be a number from 0 to 60000"),
+        ({"stream": "s", "maxBytesPerTrigger": "1 parsec"}, "must be a number"),
+        (
+            {"stream": "s", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "9 is above maxOffsetsPerTrigger 8",
+        ),
+        ({"stream": "s", "minPartitions": "9", "maxPartitions": "8"}, "9 is above maxPartitions 8"),
+        ({"streamPattern": "("}, "is no regular expression"),
+        ({"assign": '{"s": ["0"]}'}, "must have a list of partition numbers"),
+        ({"stream": "[1]"}, "must name one stream or several"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_value_and_a_remedy(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        parse_options(given)
+
+
+def test_streams_are_chosen_in_three_ways() -> None:
+    assert parse_options({"stream": "a, b"}).selection.streams == ("a", "b")
+    assert parse_options({"stream": '["a,b"]'}).selection.streams == ("a,b",)
+    assert parse_options({"streamPattern": "o.*"}).selection.pattern == "o.*"
+    assert parse_options({"assign": '{"a": [2, 0, 2]}'}).selection.assigned == {"a": (0, 2)}
+
+
+def test_positions_may_be_partial_and_times_go_first() -> None:
+    offsets = '{"s": {"0": 5, "1": -1, "2": -2, "3": "latest"}, "t": 7}'
+    starting = parse_options({"stream": "s,t", "startingOffsets": offsets}).starting
+    found = [starting.of("s", n) for n in range(5)]
+    assert found == [Position("offset", 5), LATEST, EARLIEST, LATEST, EARLIEST]
+    assert starting.of("t", 4) == Position("offset", 7)
+    timed = parse_options({"stream": "s", "startingOffsets": "latest", "startingTimestamp": "1700000000123"})
+    assert timed.starting.of("s", 0) == Position("time", 1_700_000_000_123_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("1970-01-01T00:00:01", 10**9),
+        ("1970-01-01T01:00:00.000001+01:00", 1000),
+        ("1969-12-31T23:59:59Z", -(10**9)),
+        ("-5", -5_000_000),
+    ],
+)
+def test_times_are_utc_unless_they_say_otherwise(text: str, nanos: int) -> None:
+    assert parse_options({"stream": "s", "endingTimestamp": text}).ending.default == Position("time", nanos)
+
+
+def test_last_records_are_negative_numbers() -> None:
+    assert parse_options({"stream": "s", "startingOffsets": "-100"}).starting.default == Position("last", 100)
+
+
+def test_units_are_understood() -> None:
+    assert [parse_duration_ms(text) for text in ("5", "5ms", "2 s", "15m", "1h")] == [5, 5, 2000, 900_000, 3_600_000]
+    assert [parse_bytes(text) for text in ("5", "1k", "64MiB", "10mb")] == [5, 1024, 64 << 20, 10_000_000]
