@@ -156,6 +156,7 @@ impl Events {
     }
 
     /// A line for the log: one per change of state, never per message. `level` 10, 20, 30, 40.
+    #[allow(clippy::needless_pass_by_value)] // callers make the fields on the spot
     pub fn log(&self, level: u64, target: &str, message: String, fields: serde_json::Value) {
         self.push(Event {
             kind: "log",
@@ -171,7 +172,7 @@ impl Events {
     /// Cancel-safe: a dropped future forgets the request.
     ///
     /// # Errors
-    /// What Python answered; DEADLINE_EXCEEDED (4) or UNAVAILABLE (14) when nobody did.
+    /// What Python answered; `DEADLINE_EXCEEDED` (4) or UNAVAILABLE (14) when nobody did.
     pub async fn request(
         &self,
         name: &str,

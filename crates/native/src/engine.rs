@@ -47,7 +47,7 @@ impl Engine {
 }
 
 fn raised(error: EngineError) -> PyErr {
-    NativeError::new_err((error.code, error.text, "{}"))
+    NativeError::new_err((error.code, error.text, error.details.to_string()))
 }
 
 fn document<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> PyResult<T> {

@@ -1,5 +1,6 @@
 //! The data directory: one broker at a time, one owner for ever, a known format.
 use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,29 @@ pub struct DirectoryError {
     pub code: &'static str,
     /// One sentence with the path, what is wrong and what to do.
     pub text: String,
+    /// Values of the sentence by name: an object.
+    pub details: Value,
+}
+
+/// Where the partitions of the data directory `data` are.
+pub(super) fn partitions(data: &Path) -> PathBuf {
+    data.join("partitions")
+}
+
+/// Marks the files of a partition that is not open as deleted, as `Log::delete` does for one that is: renamed to
+/// `<name>.deleted-<ns>`, the parent synced. False when there are none.
+///
+/// # Errors
+/// The operating system's; the files are still there.
+pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Result<bool> {
+    let parent = partitions(data);
+    let name = incarnation.to_string();
+    let marked = parent.join(format!("{name}.deleted-{}", now_ns.max(0)));
+    match fs::rename(parent.join(name), marked) {
+        Ok(()) => File::open(parent)?.sync_all().map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// A locked data directory. Unlocked when dropped, or when the process ends however it ends.
@@ -40,7 +64,7 @@ impl DataDirectory {
     /// [`DirectoryError`]: locked, foreign, newer or unusable.
     pub fn open(path: &Path, cluster_id: &str, broker_id: &str) -> Result<Self, DirectoryError> {
         let unusable = |error: io::Error| unusable(path, &error);
-        fs::create_dir_all(path.join("partitions")).map_err(unusable)?;
+        fs::create_dir_all(partitions(path)).map_err(unusable)?;
         let lock = lock(path)?;
         let directory = Self {
             path: path.to_owned(),
@@ -66,11 +90,6 @@ impl DataDirectory {
         &self.path
     }
 
-    /// Where the partitions are.
-    pub fn partitions(&self) -> PathBuf {
-        self.path.join("partitions")
-    }
-
     fn check(&self, bytes: &[u8], cluster_id: &str, broker_id: &str) -> Result<(), DirectoryError> {
         let path = self.path.display();
         let format = serde_json::from_slice::<serde_json::Value>(bytes)
@@ -80,19 +99,15 @@ impl DataDirectory {
             let text = format!(
                 "{path} has format {newer}, this version knows up to {FORMAT}: run the newer version on it"
             );
-            return Err(DirectoryError {
-                code: "data_directory_newer",
-                text,
-            });
+            let details = json!({"path": self.path, "format": newer, "known": FORMAT});
+            return Err(refused("data_directory_newer", text, details));
         }
         let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else {
             let text = format!(
                 "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
             );
-            return Err(DirectoryError {
-                code: "data_directory_unusable",
-                text,
-            });
+            let details = json!({"path": self.path});
+            return Err(refused("data_directory_unusable", text, details));
         };
         for (what, owner, ours) in [
             ("cluster", &manifest.cluster_id, cluster_id),
@@ -102,10 +117,9 @@ impl DataDirectory {
                 let text = format!(
                     "{path} belongs to {what} {owner:?}, this is {what} {ours:?}: use another directory or that id"
                 );
-                return Err(DirectoryError {
-                    code: "data_directory_foreign",
-                    text,
-                });
+                let details =
+                    json!({"path": self.path, "what": what, "owner": owner, "ours": ours});
+                return Err(refused("data_directory_foreign", text, details));
             }
         }
         Ok(())
@@ -142,10 +156,8 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
             "{} is used by another broker (process {owner}): stop it or use another directory",
             path.display()
         );
-        return Err(DirectoryError {
-            code: "data_directory_locked",
-            text,
-        });
+        let details = json!({"path": path, "process": owner.parse::<u32>().ok()});
+        return Err(refused("data_directory_locked", text, details));
     }
     file.set_len(0)
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
@@ -158,9 +170,14 @@ fn unusable(path: &Path, error: &io::Error) -> DirectoryError {
         "{} cannot be used as a data directory: {error}",
         path.display()
     );
+    refused("data_directory_unusable", text, json!({"path": path}))
+}
+
+fn refused(code: &'static str, text: String, details: Value) -> DirectoryError {
     DirectoryError {
-        code: "data_directory_unusable",
+        code,
         text,
+        details,
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -36,11 +36,17 @@ impl Serving {
         }
     }
 
-    /// Waits for the calls to end, at most `limit`, then ends them.
-    pub async fn finish(mut self, limit: Duration) {
-        if tokio::time::timeout(limit, &mut self.task).await.is_err() {
-            self.task.abort();
+    /// Waits for the calls to end, at most until `limit`.
+    pub async fn wait(&mut self, limit: Instant) {
+        if !self.task.is_finished() {
+            // Too late is what `abort` is for.
+            let _ = tokio::time::timeout_at(limit.into(), &mut self.task).await;
         }
+    }
+
+    /// Ends the calls that are left.
+    pub fn abort(&self) {
+        self.task.abort();
     }
 }
 
@@ -118,15 +124,14 @@ fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
 }
 
 fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
+    let details = serde_json::json!({"host": host, "port": port});
     if error.kind() == std::io::ErrorKind::AddrInUse {
         let text =
             format!("{host}:{port} is in use: stop what listens there or choose another port");
-        return EngineError::new("address_in_use", text);
+        return EngineError::new("address_in_use", text).with(details);
     }
-    EngineError::new(
-        "address_unusable",
-        format!("cannot listen on {host}:{port}: {error}"),
-    )
+    let text = format!("cannot listen on {host}:{port}: {error}");
+    EngineError::new("address_unusable", text).with(details)
 }
 
 /// A connection that holds its place.

@@ -22,6 +22,7 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the handle tells the task, in order.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // the large one is the common one, and a box would cost each append an allocation
 pub(super) enum Message {
     Append(Queued),
     Lead(u64),
@@ -216,7 +217,7 @@ impl Task {
             Err(error) => error.to_string(),
         };
         self.partition
-            .report("failed", format!("it did not close cleanly: {failure}"));
+            .report("failed", &format!("it did not close cleanly: {failure}"));
     }
 
     /// Waits until every commit asked for was settled: callbacks of one log run in the order of their requests.

@@ -1,14 +1,18 @@
 //! A partition through its handle, on a real log.
+use super::commit::now_ns;
 use super::*;
 use crate::events::Event;
+use crate::shared::SharedRef;
 use crate::shared::{Limits, Shared};
 use bascule_log::ReadMode;
+use bascule_log::{Coordinator, Log, Recovery};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
 };
 use bytes::Bytes;
 use futures_util::FutureExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;

@@ -218,8 +218,7 @@ impl Writer {
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
                 if std::mem::take(&mut self.full) {
-                    self.partition
-                        .report("writable", "there is space again".into());
+                    self.partition.report("writable", "there is space again");
                 }
                 Ok(appended)
             }
@@ -236,7 +235,7 @@ impl Writer {
         match error {
             Error::Full { .. } => {
                 if !std::mem::replace(&mut self.full, true) {
-                    self.partition.report("full", error.to_string());
+                    self.partition.report("full", &error.to_string());
                 }
                 AppendError::Full
             }

@@ -1,0 +1,279 @@
+//! The engine: its start, its parts, its end.
+use super::serve::{self, Serving};
+use super::{DataDirectory, EngineError, EngineSettings, directory};
+use crate::metadata::{MetadataLog, Proposal};
+use crate::nats::NatsSettings;
+use crate::partition::{EndReason, Partition, now_ns};
+use crate::shared::{Shared, SharedRef};
+use bascule_log::{Coordinator, Log};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+/// How long calls may end by themselves before partitions are closed.
+const CALLS_FIRST: Duration = Duration::from_secs(1);
+/// Bounds of the pause between two looks for files to remove.
+const SWEEP_SHORTEST: Duration = Duration::from_millis(100);
+const SWEEP_LONGEST: Duration = Duration::from_mins(1);
+
+/// The data plane of one broker.
+#[derive(Debug)]
+pub struct Engine {
+    pub(super) shared: SharedRef,
+    pub(super) data: PathBuf,
+    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) admin: Mutex<()>,
+    pub(super) state: Mutex<State>,
+    /// Whose threads these are.
+    process: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Locked until the engine is closed.
+    directory: Option<DataDirectory>,
+    runtime: Option<Arc<Runtime>>,
+    pub(super) partitions: HashMap<u64, Partition>,
+    metadata: Option<Arc<MetadataLog>>,
+    serving: Option<Serving>,
+}
+
+impl Engine {
+    /// Locks and checks the data directory, removes what deleted streams left, starts the runtime.
+    ///
+    /// # Errors
+    /// `data_directory_…`; `internal` when the system gives no threads or descriptors.
+    pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
+        let internal = |error: std::io::Error| {
+            EngineError::new("internal", format!("cannot start the runtime: {error}"))
+        };
+        let directory = DataDirectory::open(
+            &settings.data_dir,
+            &settings.cluster_id,
+            &settings.broker_id,
+        )?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(settings.runtime_threads.max(1))
+            .thread_name("bascule-io")
+            .enable_all()
+            .build()
+            .map_err(internal)?;
+        let shared = Shared::new(
+            &settings.cluster_id,
+            &settings.broker_id,
+            &settings.namespace,
+            settings.limits,
+        );
+        let shared = Arc::new(shared.map_err(internal)?);
+        runtime.spawn(sweep(
+            shared.clone(),
+            directory::partitions(directory.path()),
+        ));
+        Ok(Self {
+            shared,
+            data: directory.path().to_owned(),
+            coordinator: Coordinator::start(),
+            admin: Mutex::new(()),
+            state: Mutex::new(State {
+                directory: Some(directory),
+                runtime: Some(Arc::new(runtime)),
+                ..State::default()
+            }),
+            process: std::process::id(),
+        })
+    }
+
+    /// What the servers see.
+    pub fn shared(&self) -> &SharedRef {
+        &self.shared
+    }
+
+    pub(super) fn runtime(&self) -> Result<Arc<Runtime>, EngineError> {
+        self.state
+            .lock()
+            .runtime
+            .clone()
+            .ok_or_else(|| EngineError::new("closed", "the engine is closed"))
+    }
+
+    /// Binds and serves gRPC; port 0 = any free one. Returns the bound port.
+    ///
+    /// # Errors
+    /// `address_in_use`, `address_unusable`, `closed`.
+    pub fn serve(&self, host: &str, port: u16) -> Result<u16, EngineError> {
+        let runtime = self.runtime()?;
+        let _inside = runtime.enter();
+        let (serving, bound) = serve::serve(&self.shared, host, port)?;
+        self.state.lock().serving = Some(serving);
+        Ok(bound)
+    }
+
+    /// What health answers; false also refuses new calls.
+    pub fn set_serving(&self, serving: bool) {
+        self.shared.serving.store(serving, Ordering::Release);
+    }
+
+    /// Starts connecting to NATS.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn connect_nats(&self, settings: NatsSettings) -> Result<(), EngineError> {
+        let runtime = self.runtime()?;
+        let _inside = runtime.enter();
+        self.shared.nats.connect(&self.shared, settings);
+        Ok(())
+    }
+
+    /// Opens the metadata log: index and state of the newest snapshot; later entries come as events. Blocks.
+    ///
+    /// # Errors
+    /// `metadata_damaged`, `disk_full`, `storage_failed`, `closed`.
+    pub fn metadata_open(&self) -> Result<(u64, Vec<u8>), EngineError> {
+        let _one = self.admin.lock();
+        self.runtime()?;
+        if self.state.lock().metadata.is_some() {
+            let text = "the metadata log is open already";
+            return Err(EngineError::new("invalid_argument", text));
+        }
+        let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.coordinator)?;
+        self.state.lock().metadata = Some(Arc::new(log));
+        Ok((index, state))
+    }
+
+    fn metadata(&self) -> Result<Arc<MetadataLog>, EngineError> {
+        let metadata = self.state.lock().metadata.clone();
+        metadata.ok_or_else(|| EngineError::new("metadata_stopped", "the metadata log is not open"))
+    }
+
+    /// Appends entries to the metadata log; outcomes come as events.
+    ///
+    /// # Errors
+    /// `metadata_stopped`, `closed`.
+    pub fn propose(&self, proposals: Vec<Proposal>, timeout: Duration) -> Result<(), EngineError> {
+        let (metadata, runtime) = (self.metadata()?, self.runtime()?);
+        let _inside = runtime.enter();
+        metadata.propose(proposals, timeout);
+        Ok(())
+    }
+
+    /// Queues a `barrier` event behind everything committed.
+    ///
+    /// # Errors
+    /// `metadata_stopped`.
+    pub fn read_barrier(&self, id: u64) -> Result<(), EngineError> {
+        self.metadata()?.read_barrier(id);
+        Ok(())
+    }
+
+    /// Stores a snapshot. Blocks.
+    ///
+    /// # Errors
+    /// `metadata_damaged`, `disk_full`, `storage_failed`, `metadata_stopped`.
+    pub fn save_snapshot(&self, index: u64, state: &[u8]) -> Result<(), EngineError> {
+        Ok(self.metadata()?.save_snapshot(index, state)?)
+    }
+
+    /// Counters and gauges as JSON.
+    pub fn statistics(&self) -> serde_json::Value {
+        let mut values = self.shared.statistics.to_json();
+        let sync = self.coordinator.statistics();
+        let free = self.shared.inflight.available_permits();
+        if let Some(values) = values.as_object_mut() {
+            values.insert("events_dropped".into(), self.shared.events.dropped().into());
+            values.insert(
+                "inflight_bytes".into(),
+                (self.shared.limits.inflight_bytes.saturating_sub(free)).into(),
+            );
+            values.insert("sync_rounds".into(), sync.rounds.into());
+            values.insert("sync_files".into(), sync.files.into());
+            values.insert("sync_nanos".into(), sync.nanos.into());
+            values.insert("sync_longest_nanos".into(), sync.longest_nanos.into());
+        }
+        values
+    }
+
+    /// Stops accepting, lets calls end by themselves, closes every partition and the metadata log cleanly, ends the calls
+    /// that are left after `drain`, stops the runtime and unlocks the directory. Idempotent.
+    pub fn close(&self, drain: Duration) {
+        let _one = self.admin.lock();
+        let State {
+            directory,
+            runtime,
+            partitions,
+            metadata,
+            serving,
+        } = std::mem::take(&mut *self.state.lock());
+        let Some(runtime) = runtime else { return };
+        self.set_serving(false);
+        let partitions: Vec<_> = partitions.into_values().collect();
+        runtime.block_on(self.drain(&partitions, serving, Instant::now() + drain));
+        if let Some(Err(error)) = metadata.map(|metadata| metadata.close()) {
+            let text = error.to_string();
+            self.shared
+                .events
+                .log(40, "metadata", text, serde_json::json!({}));
+        }
+        self.shared.events.close();
+        // The view holds the partitions, and they what the view is in.
+        self.shared.view.store(Arc::default());
+        if let Some(runtime) = Arc::into_inner(runtime) {
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+        drop(directory);
+    }
+
+    async fn drain(&self, partitions: &[Partition], mut serving: Option<Serving>, end: Instant) {
+        for partition in partitions {
+            self.shared.nats.unlead(partition.identity().incarnation);
+        }
+        // Unary calls and publishers see that the broker stops and end. Tailing readers end with their partition.
+        if let Some(serving) = &mut serving {
+            serving.stop_accepting();
+            serving.wait(end.min(Instant::now() + CALLS_FIRST)).await;
+        }
+        self.close_all(partitions, EndReason::Closed).await;
+        // After the partitions: their acks and copies go out first.
+        self.shared.nats.close().await;
+        if let Some(mut serving) = serving {
+            serving.wait(end).await;
+            serving.abort();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if std::process::id() == self.process {
+            return self.close(Duration::ZERO);
+        }
+        // A forked child: the threads to wait for are the parent's, so whatever waits for them on drop is leaked.
+        std::mem::forget(std::mem::take(self.state.get_mut()));
+        std::mem::forget(self.coordinator.clone());
+        std::mem::forget(self.shared.clone());
+    }
+}
+
+/// Removes what deleted partitions left, once their grace period is over, until the runtime ends.
+async fn sweep(shared: SharedRef, partitions: PathBuf) {
+    let grace_ms = shared.limits.grace_ms;
+    let grace = i64::try_from(grace_ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX);
+    let pause = Duration::from_millis(grace_ms).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
+    loop {
+        let partitions = partitions.clone();
+        let swept = tokio::task::spawn_blocking(move || {
+            Log::sweep_deleted(&partitions, grace, now_ns()).map_err(|error| error.to_string())
+        });
+        if let Ok(Err(error)) = swept.await {
+            let text = format!("files of deleted partitions could not be removed: {error}");
+            shared
+                .events
+                .log(30, "storage", text, serde_json::json!({}));
+        }
+        tokio::time::sleep(pause).await;
+    }
+}

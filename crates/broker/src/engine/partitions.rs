@@ -1,0 +1,160 @@
+//! The engine's partitions and the view of them.
+use super::error::open_code;
+use super::{Engine, EngineError, ViewChanges, directory};
+use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
+use crate::view::View;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Partitions opened at once.
+const OPENERS: usize = 4;
+
+impl Engine {
+    /// Opens or creates partitions, several at once; one that is open gets the new settings. Returns those that failed:
+    /// (incarnation, code, sentence). Blocks for recovery.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn open(
+        &self,
+        specs: Vec<PartitionSpec>,
+    ) -> Result<Vec<(u64, &'static str, String)>, EngineError> {
+        let _one = self.admin.lock();
+        let runtime = self.runtime()?;
+        let work = Mutex::new(specs.into_iter());
+        let failures = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..OPENERS {
+                scope.spawn(|| {
+                    let _inside = runtime.enter();
+                    while let Some(spec) = { work.lock().next() } {
+                        let incarnation = spec.incarnation;
+                        if let Err(error) = self.open_one(spec) {
+                            let code = open_code(&error);
+                            failures.lock().push((incarnation, code, error.to_string()));
+                        }
+                    }
+                });
+            }
+        });
+        Ok(failures.into_inner())
+    }
+
+    fn open_one(&self, spec: PartitionSpec) -> Result<(), bascule_log::Error> {
+        let known = self.state.lock().partitions.get(&spec.incarnation).cloned();
+        if let Some(partition) = known {
+            partition.configure(spec);
+            return Ok(());
+        }
+        let path = directory::partitions(&self.data).join(spec.incarnation.to_string());
+        let (partition, recovery) = Partition::open(&self.shared, spec, &path, &self.coordinator)?;
+        if let Some(recovery) =
+            recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty())
+        {
+            partition.report_recovery(&recovery);
+        }
+        self.state
+            .lock()
+            .partitions
+            .insert(partition.identity().incarnation, partition);
+        Ok(())
+    }
+
+    /// (incarnation, epoch): accept appends and listen to NATS. Unknown ones are ignored. Blocks until NATS confirmed.
+    ///
+    /// # Errors
+    /// `closed`.
+    pub fn lead(&self, partitions: &[(u64, u64)]) -> Result<(), EngineError> {
+        let runtime = self.runtime()?;
+        let led: Vec<_> = partitions
+            .iter()
+            .filter_map(|(id, epoch)| Some((self.partition(*id)?, *epoch)))
+            .collect();
+        runtime.block_on(async {
+            for (partition, epoch) in led {
+                partition.lead(epoch);
+                self.shared.nats.lead(&partition).await;
+            }
+        });
+        Ok(())
+    }
+
+    fn partition(&self, incarnation: u64) -> Option<Partition> {
+        self.state.lock().partitions.get(&incarnation).cloned()
+    }
+
+    /// Stops and closes; unknown ones are ignored. `Deleted` marks the files, also those of partitions that are not open;
+    /// they vanish after the grace period.
+    ///
+    /// # Errors
+    /// `closed`; `storage_failed` when files could not be marked.
+    pub fn end(&self, incarnations: &[u64], reason: EndReason) -> Result<(), EngineError> {
+        let _one = self.admin.lock();
+        let runtime = self.runtime()?;
+        let (ended, absent): (Vec<_>, Vec<_>) = {
+            let mut state = self.state.lock();
+            incarnations
+                .iter()
+                .map(|id| state.partitions.remove(id).ok_or(*id))
+                .partition(Result::is_ok)
+        };
+        let ended: Vec<Partition> = ended.into_iter().flatten().collect();
+        runtime.block_on(self.close_all(&ended, reason));
+        if reason != EndReason::Deleted {
+            return Ok(());
+        }
+        for incarnation in absent.into_iter().filter_map(Result::err) {
+            directory::mark_deleted(&self.data, incarnation, now_ns()).map_err(|error| {
+                let text = format!("files of partition {incarnation} are still there: {error}");
+                EngineError::new("storage_failed", text)
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn close_all(&self, partitions: &[Partition], reason: EndReason) {
+        for partition in partitions {
+            self.shared.nats.unlead(partition.identity().incarnation);
+        }
+        futures_util::future::join_all(partitions.iter().map(|partition| partition.close(reason)))
+            .await;
+    }
+
+    /// Applies changes to the view and swaps it whole.
+    ///
+    /// # Errors
+    /// `invalid_argument` when the version does not ascend.
+    pub fn publish_view(&self, version: u64, changes: ViewChanges) -> Result<(), EngineError> {
+        let state = self.state.lock();
+        let old = self.shared.view.load_full();
+        if version <= old.version {
+            let text = format!("view version {version} does not follow {}", old.version);
+            return Err(EngineError::new("invalid_argument", text));
+        }
+        let mut view = View::clone(&old);
+        view.version = version;
+        for (namespace, name) in changes.removed {
+            if let Some(streams) = view.namespaces.get_mut(&namespace) {
+                streams.remove(&name);
+            }
+        }
+        for stream in changes.streams {
+            let stream = stream.view(&state.partitions);
+            view.namespaces
+                .entry(stream.namespace.clone())
+                .or_default()
+                .insert(stream.name.clone(), Arc::new(stream));
+        }
+        self.shared.view.store(Arc::new(view));
+        Ok(())
+    }
+
+    /// Status of those that are open, in the order asked.
+    pub fn status(&self, incarnations: &[u64]) -> Vec<(u64, PartitionStatus)> {
+        let state = self.state.lock();
+        incarnations
+            .iter()
+            .filter_map(|id| Some((*id, state.partitions.get(id)?.status())))
+            .collect()
+    }
+}

@@ -1,0 +1,258 @@
+//! The engine through its methods: one data directory from life to life.
+use super::*;
+use crate::events::Event;
+use crate::partition::{Append, Committed, EndReason, IncomingRecord, Payload};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+fn settings(data: &Path, limits: &Value) -> EngineSettings {
+    serde_json::from_value(json!({
+        "data_dir": data, "cluster_id": "c", "broker_id": "b", "runtime_threads": 2, "namespace": "n",
+        "limits": limits,
+    }))
+    .unwrap()
+}
+
+fn engine(data: &Path) -> Engine {
+    Engine::new(&settings(data, &json!({}))).unwrap()
+}
+
+fn partition_spec(incarnation: u64) -> Value {
+    json!({
+        "namespace": "default", "stream": "s", "number": 0, "incarnation": incarnation,
+        "subject": "s", "base_subject": "s", "durability": "disk", "codec": "none", "nats_copy": "none",
+        "max_record_bytes": 1000, "batch_records": 1024, "batch_bytes": 1 << 20,
+        "retention_age_ms": 0, "retention_bytes": 0, "retention_messages": 0, "cleaner_interval_ms": 0,
+        "segment_bytes": 1 << 20, "segment_age_ms": 0,
+    })
+}
+
+fn open(engine: &Engine, incarnation: u64) {
+    let specs = serde_json::from_value(json!([partition_spec(incarnation)])).unwrap();
+    assert_eq!(engine.open(specs).unwrap(), []);
+    engine.lead(&[(incarnation, 1)]).unwrap();
+}
+
+fn view(incarnation: u64) -> ViewChanges {
+    serde_json::from_value(json!({"streams": [{
+        "namespace": "default", "name": "s", "id": 1, "subject": "s", "created_ns": 0,
+        "partitions": [{"number": 0, "incarnation": incarnation, "leader": "b", "leader_epoch": 1}],
+    }]}))
+    .unwrap()
+}
+
+/// Appends through the view, as a server does.
+fn append(engine: &Engine) -> Committed {
+    let view = engine.shared().view.load();
+    let stream = view.stream("default", "s").unwrap();
+    let partition = stream.partition(0).unwrap().handle.clone().unwrap();
+    let (done, outcome) = mpsc::channel();
+    let append = Append {
+        payload: Payload::Records(vec![IncomingRecord {
+            value: Some(Bytes::from_static(b"v")),
+            ..IncomingRecord::default()
+        }]),
+        producer: None,
+        copy_to_nats: false,
+        done: Box::new(move |result| done.send(result).unwrap()),
+    };
+    partition.try_append(append).unwrap();
+    outcome
+        .recv_timeout(Duration::from_secs(10))
+        .unwrap()
+        .unwrap()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_closed_engine_leaves_the_directory_to_the_next() {
+    let data = tempfile::tempdir().unwrap();
+    let first = engine(data.path());
+    let second = Engine::new(&settings(data.path(), &json!({}))).unwrap_err();
+    assert_eq!(second.code, "data_directory_locked");
+    assert_eq!(second.details["process"], std::process::id());
+    open(&first, 7);
+    first.publish_view(1, view(7)).unwrap();
+    assert_eq!(append(&first).base_offset, 0);
+    first.close(Duration::ZERO);
+    first.close(Duration::ZERO);
+    assert_eq!(first.open(Vec::new()).unwrap_err().code, "closed");
+    // The first is closed, not dropped.
+    let second = engine(data.path());
+    open(&second, 7);
+    second.publish_view(1, view(7)).unwrap();
+    assert_eq!(append(&second).base_offset, 1);
+    let (incarnation, status) = second.status(&[99, 7])[0];
+    assert_eq!(
+        (incarnation, status.high_watermark, status.log_end),
+        (7, 2, 2)
+    );
+}
+
+#[test]
+fn a_dropped_engine_frees_what_the_view_held() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    open(&engine, 7);
+    engine.publish_view(1, view(7)).unwrap();
+    let shared = std::sync::Arc::downgrade(engine.shared());
+    drop(engine);
+    until("the partition and what it refers to are gone", || {
+        shared.strong_count() == 0
+    });
+}
+
+#[test]
+fn views_ascend_and_removed_streams_are_gone() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    engine.publish_view(5, view(7)).unwrap();
+    let stream = engine
+        .shared()
+        .view
+        .load()
+        .stream("default", "s")
+        .cloned()
+        .unwrap();
+    assert!(
+        stream.partition(0).unwrap().handle.is_none(),
+        "it is not open here"
+    );
+    assert!(stream.partition(1).is_none() && stream.partition(-1).is_none());
+    let again = engine.publish_view(5, ViewChanges::default()).unwrap_err();
+    assert_eq!(again.code, "invalid_argument");
+    let removed =
+        serde_json::from_value(json!({"removed": [["default", "s"], ["x", "y"]]})).unwrap();
+    engine.publish_view(6, removed).unwrap();
+    assert!(engine.shared().view.load().stream("default", "s").is_none());
+}
+
+#[test]
+fn unknown_keys_in_documents_are_refused() {
+    let mut spec = partition_spec(1);
+    spec["segment_byte"] = json!(1);
+    let refused = serde_json::from_value::<crate::partition::PartitionSpec>(spec).unwrap_err();
+    assert!(refused.to_string().contains("segment_byte"));
+    assert!(serde_json::from_value::<ViewChanges>(json!({"stream": []})).is_err());
+}
+
+#[test]
+fn deleted_partitions_vanish_after_the_grace_period_open_or_not() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = Engine::new(&settings(data.path(), &json!({"grace_ms": 300}))).unwrap();
+    let partitions = data.path().join("partitions");
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(&partitions).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    };
+    open(&engine, 7);
+    open(&engine, 8);
+    open(&engine, 9);
+    engine.end(&[7, 8], EndReason::Paused).unwrap();
+    assert_eq!(names().len(), 3);
+    // 7 is not open any more, 8 is not touched, 9 is open, 10 never was.
+    engine.end(&[7, 9, 10], EndReason::Deleted).unwrap();
+    let marked = names()
+        .iter()
+        .filter(|name| name.contains(".deleted-"))
+        .count();
+    assert_eq!((marked, names().len()), (2, 3));
+    until("the files are gone", || names() == ["8"]);
+}
+
+#[test]
+fn a_partition_that_cannot_be_opened_is_named_and_the_others_open() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    std::fs::write(data.path().join("partitions/8"), "a file").unwrap();
+    let specs = serde_json::from_value(json!([partition_spec(7), partition_spec(8)])).unwrap();
+    let failed = engine.open(specs).unwrap();
+    assert_eq!(
+        (failed.len(), failed[0].0, failed[0].1),
+        (1, 8, "storage_failed")
+    );
+    assert_eq!(engine.status(&[7, 8]).len(), 1);
+}
+
+#[test]
+fn a_torn_tail_is_reported_and_what_was_acked_is_there() {
+    let data = tempfile::tempdir().unwrap();
+    let first = engine(data.path());
+    open(&first, 7);
+    first.publish_view(1, view(7)).unwrap();
+    append(&first);
+    // As a kill leaves it: the files as they are, without the mark of a clean end.
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(data.path(), copy.path());
+    drop(first);
+    let second = engine(copy.path());
+    open(&second, 7);
+    let recovered: Vec<Event> = second.shared().events.poll(99);
+    assert!(
+        recovered
+            .iter()
+            .any(|event| event.kind == "partition" && event.name == "recovered")
+    );
+    assert_eq!(second.status(&[7])[0].1.high_watermark, 1);
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, target) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if path.is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    let port = engine.serve("127.0.0.1", 0).unwrap();
+    let refused = engine.serve("127.0.0.1", port).unwrap_err();
+    assert_eq!(refused.code, "address_in_use");
+    assert!(refused.text.contains(&port.to_string()));
+    assert_eq!(
+        engine.serve("256.0.0.1", 0).unwrap_err().code,
+        "address_unusable"
+    );
+    engine.close(Duration::from_secs(5));
+    std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+}
+
+#[test]
+fn the_metadata_log_needs_to_be_opened_once() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    assert_eq!(engine.read_barrier(1).unwrap_err().code, "metadata_stopped");
+    assert_eq!(engine.metadata_open().unwrap(), (0, Vec::new()));
+    assert_eq!(engine.metadata_open().unwrap_err().code, "invalid_argument");
+    engine.read_barrier(1).unwrap();
+    until("the barrier", || {
+        engine
+            .shared()
+            .events
+            .poll(9)
+            .iter()
+            .any(|event| event.kind == "barrier")
+    });
+}

@@ -1,0 +1,348 @@
+//! The handle of a partition, and what handle, task and committer share.
+use super::commit::Waiting;
+use super::queue::Admission;
+use super::task::{self, Message};
+use super::{Append, IncomingRecord, PartitionSpec, Payload, Rejected};
+use crate::nats::NatsCopy;
+use crate::shared::SharedRef;
+use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
+
+use parking_lot::Mutex;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// A cheap, cloneable handle.
+#[derive(Clone, Debug)]
+pub struct Partition(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) identity: PartitionIdentity,
+    pub(super) shared: SharedRef,
+    pub(super) reader: LogReader,
+    pub(super) high_watermark: HighWatermark,
+    pub(super) admission: Admission,
+    pub(super) messages: mpsc::UnboundedSender<Message>,
+    pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
+    pub(super) watch: watch::Receiver<u64>,
+    pub(super) leading: AtomicBool,
+    /// Why writing ended, once it has.
+    pub(super) failure: OnceLock<String>,
+    pub(super) end: AtomicU8,
+    pub(super) first_received: AtomicI64,
+    pub(super) last_received: AtomicI64,
+    /// Commits asked for and not yet settled.
+    pub(super) outstanding: AtomicUsize,
+}
+
+/// What a partition is, fixed for its life in this process.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct PartitionIdentity {
+    pub namespace: String,
+    pub stream: String,
+    pub number: u32,
+    pub incarnation: u64,
+    /// Subject it listens on, with the partition suffix.
+    pub subject: String,
+    /// The stream's subject, shown in acks.
+    pub base_subject: String,
+    pub queue_group: String,
+}
+
+/// Why a partition is no longer served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EndReason {
+    /// Still open.
+    Open = 0,
+    /// The stream was deleted: subscriptions end `NOT_FOUND` `commit log was deleted`.
+    Deleted = 1,
+    /// Paused: `FAILED_PRECONDITION` `commit log was closed`.
+    Paused = 2,
+    /// The broker stops: INTERNAL `commit log was closed`.
+    Closed = 3,
+}
+
+/// Ends and times of a partition, for `Engine.status`.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct PartitionStatus {
+    pub log_start: u64,
+    pub high_watermark: u64,
+    pub log_end: u64,
+    pub bytes: u64,
+    /// When the first and the last record arrived in this life, ns since 1970; 0 = never.
+    pub first_received: i64,
+    pub last_received: i64,
+}
+
+impl Partition {
+    /// Opens the log in `directory`, or creates it, and starts the task on the current runtime. Blocks for recovery.
+    /// On a single broker everything that recovery kept is committed.
+    ///
+    /// # Errors
+    /// Those of [`Log::open`] and [`Log::create`].
+    pub fn open(
+        shared: &SharedRef,
+        spec: PartitionSpec,
+        directory: &Path,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
+        let (identity, options) = (spec.log_identity(), spec.log_options());
+        let (log, recovery) = match Log::open(directory, identity, options.clone(), coordinator) {
+            Ok((log, recovery)) => (log, Some(recovery)),
+            // Also when a crash came between making the directory and its first segment.
+            Err(bascule_log::Error::Absent { .. }) => {
+                let log = Log::create(directory, identity, options, coordinator)?;
+                (log, None)
+            }
+            Err(error) => return Err(error),
+        };
+        let reader = log.reader();
+        log.set_high_watermark(reader.log_end());
+        let (messages, inbox) = mpsc::unbounded_channel();
+        let (committed, watch) = watch::channel(reader.log_end());
+        let partition = Self(Arc::new(Inner {
+            identity: PartitionIdentity {
+                namespace: spec.namespace.clone(),
+                stream: spec.stream.clone(),
+                number: spec.number,
+                incarnation: spec.incarnation,
+                subject: spec.subject.clone(),
+                base_subject: spec.base_subject.clone(),
+                queue_group: spec.queue_group.clone(),
+            },
+            shared: shared.clone(),
+            reader,
+            high_watermark: log.high_watermark_handle(),
+            admission: Admission::new(&shared.limits, shared.inflight.clone()),
+            messages,
+            committed: Mutex::new(Some(committed)),
+            watch,
+            leading: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            end: AtomicU8::new(EndReason::Open as u8),
+            first_received: AtomicI64::new(0),
+            last_received: AtomicI64::new(0),
+            outstanding: AtomicUsize::new(0),
+        }));
+        task::spawn(partition.clone(), log, spec, inbox);
+        Ok((partition, recovery))
+    }
+
+    /// What it is.
+    pub fn identity(&self) -> &PartitionIdentity {
+        &self.0.identity
+    }
+
+    /// Queues an append; waits for room in the partition's bounded queue. Order of calls from one task is kept.
+    /// `append.done` is always called exactly once, here or later, on any thread; when the future is dropped while it waits,
+    /// with [`AppendError::Busy`], and nothing was appended.
+    ///
+    /// # Errors
+    /// Returned through `done` only.
+    pub async fn append(&self, append: Append) {
+        let cost = self.0.admission.cost(&append);
+        let waiting = Waiting::new(append.done);
+        match self.0.admission.enter(cost).await {
+            Ok(room) => self.send(append.payload, append.copy_to_nats, waiting.admitted(room)),
+            Err(error) => waiting.answer(Err(error)),
+        }
+    }
+
+    /// Queues an append without waiting.
+    ///
+    /// # Errors
+    /// Gives the append back when the queue is full.
+    #[allow(clippy::result_large_err)] // it is the caller's own append, given back as it came
+    pub fn try_append(&self, append: Append) -> Result<(), Append> {
+        match self.0.admission.try_enter(&append) {
+            Some(room) => {
+                let waiting = Waiting::new(append.done).admitted(room);
+                self.send(append.payload, append.copy_to_nats, waiting);
+                Ok(())
+            }
+            None => Err(append),
+        }
+    }
+
+    fn send(&self, payload: Payload, copy: bool, waiting: Waiting) {
+        let queued = task::Queued {
+            payload,
+            copy,
+            waiting,
+        };
+        // A closed channel drops the message, and a dropped `Waiting` answers.
+        let _ = self.0.messages.send(Message::Append(queued));
+    }
+
+    /// Reads the log.
+    pub fn reader(&self) -> LogReader {
+        self.0.reader.clone()
+    }
+
+    /// The high watermark (exclusive) as a watch: changes when records were committed; closed when the partition closes.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.0.watch.clone()
+    }
+
+    /// Whether this broker leads it now (accepts appends).
+    pub fn is_leading(&self) -> bool {
+        self.0.leading.load(Ordering::Acquire)
+    }
+
+    /// How the partition ended, once [`Partition::watch`] is closed.
+    pub fn end(&self) -> EndReason {
+        match self.0.end.load(Ordering::Acquire) {
+            0 => EndReason::Open,
+            1 => EndReason::Deleted,
+            2 => EndReason::Paused,
+            _ => EndReason::Closed,
+        }
+    }
+
+    /// Why it refuses writes for good, when it does.
+    pub fn failure(&self) -> Option<&str> {
+        self.0.failure.get().map(String::as_str)
+    }
+
+    /// Ends and times.
+    pub fn status(&self) -> PartitionStatus {
+        let reader = &self.0.reader;
+        PartitionStatus {
+            log_start: reader.log_start(),
+            high_watermark: reader.high_watermark(),
+            log_end: reader.log_end(),
+            bytes: reader.bytes(),
+            first_received: self.0.first_received.load(Ordering::Relaxed),
+            last_received: self.0.last_received.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Accepts appends under `epoch` from now on.
+    pub fn lead(&self, epoch: u64) {
+        let _ = self.0.messages.send(Message::Lead(epoch));
+        self.0.leading.store(true, Ordering::Release);
+    }
+
+    /// Changes settings; identity fields of the spec are ignored.
+    pub fn configure(&self, spec: PartitionSpec) {
+        let _ = self.0.messages.send(Message::Configure(Box::new(spec)));
+    }
+
+    /// Stops taking appends, answers those in the queue, closes the log (or marks its files deleted) and ends the task.
+    /// Returns when the files are closed.
+    pub async fn close(&self, reason: EndReason) {
+        self.0.leading.store(false, Ordering::Release);
+        self.0.admission.close();
+        let (closed, done) = oneshot::channel();
+        if self.0.messages.send(Message::Close(reason, closed)).is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    pub(super) fn ended(&self, reason: EndReason) {
+        let _ = self.0.end.compare_exchange(
+            EndReason::Open as u8,
+            reason as u8,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        self.0.leading.store(false, Ordering::Release);
+        self.0.admission.close();
+        self.0.committed.lock().take();
+    }
+
+    pub(super) fn raise_high_watermark(&self, offset: u64) {
+        self.0.high_watermark.raise(offset);
+        if let Some(committed) = &*self.0.committed.lock() {
+            committed.send_if_modified(|shown| {
+                let moved = offset > *shown;
+                *shown = offset.max(*shown);
+                moved
+            });
+        }
+    }
+
+    pub(super) fn copy_to_nats(
+        &self,
+        mode: NatsCopy,
+        base: u64,
+        records: &[IncomingRecord],
+        rejected: &[Rejected],
+    ) {
+        let nats = &self.0.shared.nats;
+        if rejected.is_empty() {
+            nats.try_copy(self, mode, base, records);
+            return;
+        }
+        let refused = |index: usize| {
+            rejected
+                .binary_search_by_key(&index, |one| one.index as usize)
+                .is_ok()
+        };
+        let kept: Vec<_> = records
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| !refused(*i))
+            .map(|(_, record)| record.clone())
+            .collect();
+        nats.try_copy(self, mode, base, &kept);
+    }
+
+    /// Says what recovery found and did.
+    pub(crate) fn report_recovery(&self, recovery: &Recovery) {
+        let text = format!(
+            "recovered: {} batches in {} bytes scanned, {} bytes of torn tail cut",
+            recovery.batches, recovery.scanned_bytes, recovery.cut_bytes
+        );
+        self.report("recovered", &text);
+        for (start, end) in &recovery.damaged {
+            self.report(
+                "failed",
+                &format!(
+                    "offsets {start} to {end} (exclusive) are damaged on disk and are not served"
+                ),
+            );
+        }
+    }
+
+    /// Writes are refused from now on; said once.
+    pub(super) fn fail(&self, reason: &str) {
+        if self.0.failure.set(reason.to_owned()).is_ok() {
+            self.report("failed", &format!("writes are refused: {reason}"));
+        }
+    }
+
+    pub(super) fn report(&self, what: &str, text: &str) {
+        let identity = &self.0.identity;
+        self.0.shared.events.push(crate::events::Event {
+            kind: "partition",
+            id: identity.incarnation,
+            name: what.into(),
+            body: serde_json::json!({"namespace": identity.namespace, "stream": identity.stream})
+                .to_string()
+                .into(),
+            text: format!(
+                "{}/{} of {}: {text}",
+                identity.stream, identity.number, identity.namespace
+            ),
+            number: i64::from(identity.number),
+        });
+    }
+}
+
+impl Inner {
+    /// Remembers a receipt at `now`, ns since 1970. Only the task calls it.
+    pub(super) fn received(&self, now: i64) {
+        if self.first_received.load(Ordering::Relaxed) == 0 {
+            self.first_received.store(now, Ordering::Relaxed);
+        }
+        self.last_received.store(now, Ordering::Relaxed);
+    }
+}
