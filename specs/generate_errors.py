@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python/bascule/_error_codes.py"
+WIDTH = 120
 PAGE = ROOT / "docs/reference/errors.md"
 
 
@@ -32,10 +33,13 @@ def _python(table: dict[str, dict[str, object]]) -> str:
     ]
     for code, row in table.items():
         values = (row[key] for key in ("text", "class", "retry", "fixer", "grpc", "http", "exit"))
-        quoted = ", ".join(f'"{value}"' if isinstance(value, str) else str(value) for value in values)
-        line = f'    "{code}": ErrorCode({quoted}),'
-        if len(line) > 120:
-            line = f'    "{code}": ErrorCode(\n        {quoted}\n    ),'
+        quoted = [f'"{value}"' if isinstance(value, str) else str(value) for value in values]
+        # broken where the formatter would break it
+        line = f'    "{code}": ErrorCode({", ".join(quoted)}),'
+        if len(line) > WIDTH:
+            inner = f"        {', '.join(quoted)}"
+            inner = inner if len(inner) <= WIDTH else "\n".join(f"        {value}," for value in quoted)
+            line = f'    "{code}": ErrorCode(\n{inner}\n    ),'
         lines.append(line)
     return "\n".join([*lines, "}", ""])
 

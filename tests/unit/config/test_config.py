@@ -1,0 +1,137 @@
+"""Settings: sources, precedence, units, refusals."""
+
+import re
+from pathlib import Path
+
+import pytest
+from bascule import config
+from bascule.errors import UsageError
+from pydantic import ValidationError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "broker.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        config.load(write(tmp_path, text), environment={})
+    assert raised.value.code == "configuration_invalid"
+    return str(raised.value)
+
+
+def test_defaults_bind_to_loopback() -> None:
+    settings = config.load(environment={})
+    assert settings.broker.host == "127.0.0.1"
+    assert settings.nats.host == "127.0.0.1"
+    assert settings.streams.durability == "disk"
+
+
+def test_a_flag_wins_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = write(tmp_path, "broker: {port: 1, drain_ms: 1, runtime_threads: 1}\n")
+    environment = {"BASCULE_BROKER__PORT": "2", "BASCULE_BROKER__DRAIN_MS": "2", "HOME": "/"}
+    resolved = config.resolve(file, {"broker.port": 3, "broker.host": None}, environment)
+    broker = resolved.settings.broker
+    assert (broker.port, broker.drain_ms, broker.runtime_threads, broker.host) == (3, 2, 1, "127.0.0.1")
+    assert resolved.origins["broker.port"] == "flag"
+    assert resolved.origins["broker.drain_ms"] == "environment variable BASCULE_BROKER__DRAIN_MS"
+    assert resolved.origins["broker.runtime_threads"] == str(file)
+    assert "broker.host" not in resolved.origins
+
+
+def test_dots_and_nesting_are_the_same(tmp_path: Path) -> None:
+    file = write(tmp_path, "streams: {segment_max_bytes: 1MiB}\nstreams.codec: zstd\nbroker.port: 7\n")
+    settings = config.load(file, environment={})
+    assert (settings.streams.segment_max_bytes, settings.streams.codec, settings.broker.port) == (1 << 20, "zstd", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("30s", 30_000), ("1h30m", 5_400_000), ("250ms", 250), ("7d", 604_800_000), ("1.5s", 1500), ("42", 42)],
+)
+def test_durations_have_human_units(text: str, milliseconds: int) -> None:
+    assert config.parse_duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "-1s", "1h later"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        config.parse_duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("64MiB", 64 << 20), ("1GB", 10**9), ("512", 512), ("1.5 KiB", 1536), ("10b", 10)]
+)
+def test_sizes_have_human_units(text: str, count: int) -> None:
+    assert config.parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "much", "5 MoB", "-1", "1e3"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        config.parse_bytes(text)
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r'unknown setting "broker\.prot" \(.*broker\.yaml\); did you mean "broker\.port"\?',
+        refusal(tmp_path, "broker: {prot: 1}\n"),
+    )
+
+
+def test_an_unknown_variable_is_refused_too() -> None:
+    with pytest.raises(UsageError, match=r'unknown setting "data_dri" \(environment variable BASCULE_DATA_DRI\)'):
+        config.load(environment={"BASCULE_DATA_DRI": "x"})
+
+
+def test_the_variable_of_clients_is_no_setting() -> None:
+    assert config.load(environment={"BASCULE_URL": "liftbridge://x"}) == config.load(environment={})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("broker: {port: 70000}\n", r"broker\.port = 70000 \(.*yaml\): input should be less than or equal to 65535"),
+        ("streams: {durability: paper}\n", r"streams\.durability = 'paper' \(.*\): input should be 'disk' or 'memory'"),
+        ("limits: {grace_ms: soon}\n", r"limits\.grace_ms = 'soon' \(.*\): 'soon' is no duration: write a number.*"),
+        ("- 1\n", r".*yaml must hold a mapping of settings, not list"),
+        ("a: [\n", r".*yaml is not valid YAML: .*"),
+        ("broker.port: 1\nbroker.port.deep: 2\n", r'"broker\.port\.deep" is both a value and a section'),
+        ("nats: {servers: []}\n", r"nats.servers is empty and nats.standalone is false: .*"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+    assert re.fullmatch(message, refusal(tmp_path, text).replace("nats = {'servers': []} (default): ", "")), message
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(UsageError, match=r"cannot read the configuration file /nowhere/x.yaml: No such file"):
+        config.load(Path("/nowhere/x.yaml"), environment={})
+
+
+def test_a_secret_never_shows(tmp_path: Path) -> None:
+    assert "hunter2" not in refusal(tmp_path, "nats: {password: [hunter2]}\n")
+    settings = config.load(write(tmp_path, "nats: {password: hunter2}\n"), environment={})
+    assert "hunter2" not in repr(settings) + settings.model_dump_json()
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = config.load(environment={})
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.broker.port = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_every_setting_is_described_or_obvious() -> None:
+    schema = config.Settings.model_json_schema()
+    for name, section in schema["$defs"].items():
+        for key, field in section["properties"].items():
+            assert field.get("description"), f"{name}.{key} has no description"
+
+
+def test_known_keys_are_the_leaves() -> None:
+    keys = config.known_keys()
+    assert keys[0] == "data_dir"
+    assert {"broker.port", "nats.servers", "limits.queue_bytes", "log.format"} <= set(keys)
+    assert len(keys) == len(set(keys))
