@@ -26,8 +26,8 @@ NO_DISK = {"rustix", "tempfile"}
 SERVER_PARTS = ("bascule.control", "bascule.metadata", "bascule.protocols", "bascule.server", "bascule.security")
 IMPURE = {
     "asyncio", "concurrent", "datetime", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random",
-    "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "sys", "tempfile", "threading", "time",
-    "urllib", "uuid",
+    "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "sys",
+    "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
 PURE = [
     *sorted(path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / "metadata").glob("*.py")),
