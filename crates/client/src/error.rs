@@ -165,3 +165,89 @@ pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
         _ => "internal",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_become_codes() {
+        let cases = [
+            (Status::unavailable("x"), "unavailable"),
+            (Status::not_found("no such stream: x"), "stream_not_found"),
+            (
+                Status::not_found("commit log was deleted"),
+                "stream_not_found",
+            ),
+            (
+                Status::not_found("No such partition"),
+                "partition_not_found",
+            ),
+            (Status::already_exists("x"), "stream_exists"),
+            (
+                Status::failed_precondition("readonly partition: 0"),
+                "readonly",
+            ),
+            (
+                Status::failed_precondition("Server not partition leader"),
+                "not_leader",
+            ),
+            (
+                Status::failed_precondition("commit log was closed"),
+                "failed_precondition",
+            ),
+            (
+                Status::invalid_argument("message exceeds max replication size"),
+                "too_large",
+            ),
+            (
+                Status::resource_exhausted("Stop offset reached"),
+                "end_of_stream",
+            ),
+            (
+                Status::resource_exhausted("Stream is empty"),
+                "end_of_stream",
+            ),
+            (
+                Status::resource_exhausted("limits.subscriptions (1) subscriptions are open"),
+                "busy",
+            ),
+            (
+                Status::resource_exhausted("failed to append: no space left on the data directory"),
+                "disk_full",
+            ),
+            (
+                Status::unknown("incorrect expected offset"),
+                "incorrect_offset",
+            ),
+            (
+                Status::unknown("failed to publish to NATS: nats: no connection"),
+                "nats_unavailable",
+            ),
+            (Status::internal("no known metadata leader"), "unavailable"),
+            (Status::permission_denied("x"), "permission_denied"),
+            (Status::data_loss("x"), "damaged"),
+            (Status::unknown("x"), "internal"),
+        ];
+        for (status, code) in cases {
+            assert_eq!(
+                Error::from_status(&status, Effect::Read).code,
+                code,
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_deadline_is_only_unknown_for_what_changes_something() {
+        let status = Status::deadline_exceeded("context deadline exceeded");
+        assert_eq!(
+            Error::from_status(&status, Effect::Read).code,
+            "deadline_exceeded"
+        );
+        assert_eq!(
+            Error::from_status(&status, Effect::Write).code,
+            "outcome_unknown"
+        );
+    }
+}

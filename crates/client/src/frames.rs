@@ -48,3 +48,32 @@ pub(crate) fn frame(message: &[u8]) -> Bytes {
     out.extend_from_slice(message);
     out.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_split_at_every_byte_are_read_whole() {
+        let body = [frame(b"first"), frame(b""), frame(&[7; 300])].concat();
+        for cut in 0..=body.len() {
+            let (mut frames, mut read) = (Frames::default(), Vec::new());
+            for part in [&body[..cut], &body[cut..]] {
+                frames.push(part);
+                while let Some(message) = frames.next().unwrap() {
+                    read.push(message);
+                }
+            }
+            assert_eq!(read, [&b"first"[..], b"", &[7; 300]], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn frames_that_no_broker_sends_are_refused() {
+        for prefix in [[1, 0, 0, 0, 0], [0, 0xff, 0, 0, 0]] {
+            let mut frames = Frames::default();
+            frames.push(&prefix);
+            assert_eq!(frames.next().unwrap_err().code, "internal");
+        }
+    }
+}

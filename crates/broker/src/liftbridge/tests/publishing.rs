@@ -248,6 +248,36 @@ async fn a_view_that_changes_is_seen_by_an_open_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_publisher_that_does_not_read_its_acks_is_held_up_and_loses_none() {
+    const COUNT: u64 = 100_000;
+    let harness = Harness::with_limits(&json!({"queue_bytes": 1 << 20}));
+    harness.create("orders", 1, &json!({}));
+    let mut client = harness.connect().await;
+    let requests = (0..COUNT).map(|i| with(|r| r.correlation_id = format!("{i:0>50}")));
+    let requests: Vec<_> = requests.collect();
+    let mut responses = client
+        .open_publish_async(tokio_stream::iter(requests))
+        .await
+        .unwrap();
+    let stored = || harness.engine.shared().statistics.records_appended.get();
+    let (mut before, mut now) = (0, stored());
+    while now == 0 || now > before {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        (before, now) = (now, stored());
+    }
+    assert!(now < COUNT / 2, "{now} were stored with no ack read");
+    for offset in 0..COUNT {
+        let response = tokio::time::timeout(PATIENCE, responses.message())
+            .await
+            .unwrap();
+        assert_eq!(
+            response.unwrap().unwrap().ack.unwrap().offset as u64,
+            offset
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_idle_call_ends_unavailable_when_the_broker_stops_serving() {
     let harness = Harness::new();
     let mut client = harness.connect().await;

@@ -443,6 +443,11 @@ async fn a_subscriber_that_does_not_read_holds_nobody_up() {
     let value = "x".repeat(10_000);
     let requests = (0..2_000).map(|_| to("orders", &value)).collect();
     assert_eq!(client.publish_async(requests).await.unwrap().len(), 2_000);
+    let delivered = harness.engine.shared().statistics.records_delivered.get();
+    assert!(
+        delivered < 1_000,
+        "{delivered} of 20 MB wait for a subscriber that does not read"
+    );
     for offset in 0..2_000 {
         assert_eq!(slow.message().await.unwrap().unwrap().offset, offset);
     }
