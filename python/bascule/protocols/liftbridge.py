@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from bascule._liftbridge_pb import DecodeError, message
 from bascule.control import Controller, RefusalCode, StreamRequest
 from bascule.control.controller import PartitionStatus, RefusedError
 from bascule.control.decide import ALL_BROKERS, loads
 from bascule.errors import BrokerError, OutcomeUnknownError
 from bascule.metadata import DEFAULT_NAMESPACE, Broker, Partition, Stream, StreamSettings
-from bascule.protocols import _messages
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.protocols.status import Status, StatusError
 
@@ -48,14 +48,14 @@ _REFUSED_TEXT = {
     RefusalCode.STREAM_NOT_FOUND: "stream does not exist",
 }
 
-_CreateStreamRequest = _messages.message("CreateStreamRequest")
-_CreateStreamResponse = _messages.message("CreateStreamResponse")
-_DeleteStreamRequest = _messages.message("DeleteStreamRequest")
-_DeleteStreamResponse = _messages.message("DeleteStreamResponse")
-_FetchMetadataRequest = _messages.message("FetchMetadataRequest")
-_FetchMetadataResponse = _messages.message("FetchMetadataResponse")
-_FetchPartitionMetadataRequest = _messages.message("FetchPartitionMetadataRequest")
-_FetchPartitionMetadataResponse = _messages.message("FetchPartitionMetadataResponse")
+_CreateStreamRequest = message("CreateStreamRequest")
+_CreateStreamResponse = message("CreateStreamResponse")
+_DeleteStreamRequest = message("DeleteStreamRequest")
+_DeleteStreamResponse = message("DeleteStreamResponse")
+_FetchMetadataRequest = message("FetchMetadataRequest")
+_FetchMetadataResponse = message("FetchMetadataResponse")
+_FetchPartitionMetadataRequest = message("FetchPartitionMetadataRequest")
+_FetchPartitionMetadataResponse = message("FetchPartitionMetadataResponse")
 _UNKNOWN_STREAM = 1
 _UNKNOWN_GROUP = 1
 
@@ -173,8 +173,8 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
         raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
     for field, what in (("encryption", "encryption at rest"), ("compactEnabled", "compaction")):
         if asked.HasField(field) and getattr(asked, field).value:
-            message = f"{what} is not available in this version; create the stream without {field}"
-            raise StatusError(Status.UNIMPLEMENTED, message)
+            text = f"{what} is not available in this version; create the stream without {field}"
+            raise StatusError(Status.UNIMPLEMENTED, text)
     return StreamRequest(
         namespace=DEFAULT_NAMESPACE,
         name=asked.name,
@@ -292,9 +292,9 @@ def _not_applied(prefix: str, failure: BrokerError) -> StatusError:
 def _parse(kind: Any, body: bytes) -> Any:
     try:
         return kind.FromString(body)
-    except _messages.DecodeError as damage:
-        message = f"grpc: error unmarshalling request: malformed {kind.DESCRIPTOR.name}"
-        raise StatusError(Status.INTERNAL, message) from damage
+    except DecodeError as damage:
+        text = f"grpc: error unmarshalling request: malformed {kind.DESCRIPTOR.name}"
+        raise StatusError(Status.INTERNAL, text) from damage
 
 
 def _bytes(response: Any) -> bytes:

@@ -54,6 +54,11 @@ class Broker:
         self._failed: asyncio.Future[BrokerError] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def nats_pid(self) -> int | None:
+        """Process id of the nats-server it started, while that runs."""
+        return self._nats.pid if self._nats is not None else None
+
     async def start(self) -> None:
         """Start everything; returns when it serves. After a failure nothing is left running.
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from bascule._liftbridge_pb import message
 from bascule.metadata.model import incarnation_of
-from bascule.protocols._messages import message
 from bascule.protocols.liftbridge import is_subject
 from bascule.protocols.status import Status
 

@@ -4,19 +4,19 @@ import importlib.util
 import json
 from pathlib import Path
 
-from bascule.protocols._messages import message, methods
+from bascule._liftbridge_pb import message, methods
 from google.protobuf import descriptor_pool
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_descriptors_are_those_of_the_definition() -> None:
-    spec = importlib.util.spec_from_file_location("generate_proto", ROOT / "specs" / "generate_proto.py")
+    spec = importlib.util.spec_from_file_location("generate_descriptors", ROOT / "specs" / "generate_descriptors.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.TARGET.read_bytes() == module.descriptors(), "run python specs/generate_proto.py"
+    assert module.TARGET.read_bytes() == module.descriptors(), "run python specs/generate_descriptors.py"
 
 
 def test_the_messages_do_not_clash_with_a_client_library_in_the_same_process() -> None:

@@ -1,0 +1,126 @@
+"""NATS beside the broker: the child that dies with it, comes back, keeps its port; and servers that are not there."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any, cast
+
+import nats
+from bascule.config import NatsSettings
+from bascule.server.nats_child import NatsChild
+from nats.errors import Error as NatsError
+
+from tests.integration.server.process import Process, call, end_offset, free_port, is_alive, started
+
+
+async def publish(url: str, subject: str, count: int) -> None:
+    """Plain messages from somebody who knows nothing of us."""
+    client = await cast("Any", nats).connect(url)
+    for number in range(count):
+        await client.publish(subject, b"%d" % number)
+    await client.flush()
+    await client.close()
+
+
+async def until_gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while is_alive(pid):  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.005)
+
+
+async def until_stored(broker: Process, stream: str, count: int) -> None:
+    async with broker.channel() as channel, asyncio.timeout(20):
+        while await end_offset(channel, stream) < count:  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def test_plain_messages_are_stored_and_survive_a_kill(tmp_path: Path) -> None:
+    async with started(tmp_path) as first, first.channel() as channel:
+        await call(channel, "CreateStream", name="s", subject="s.>")
+        await publish(first.addresses["nats_url"], "s.a", 1000)
+        await until_stored(first, "s", 1000)
+        await first.end(signal.SIGKILL)
+    async with started(tmp_path) as second, second.channel() as channel:
+        assert await end_offset(channel, "s") == 1000
+        assert second.addresses["nats_url"] == first.addresses["nats_url"]
+        await publish(second.addresses["nats_url"], "s.a", 10)
+        await until_stored(second, "s", 1010)
+
+
+async def test_the_child_dies_with_a_killed_broker(tmp_path: Path) -> None:
+    async with started(tmp_path) as broker:
+        pid = broker.addresses["nats_pid"]
+        assert is_alive(pid)
+        await broker.end(signal.SIGKILL)
+        await until_gone(pid)
+
+
+async def test_a_killed_child_comes_back_on_its_port_and_ingest_resumes(tmp_path: Path) -> None:
+    async with started(tmp_path) as broker, broker.channel() as channel:
+        await call(channel, "CreateStream", name="s", subject="s")
+        url = broker.addresses["nats_url"]
+        await publish(url, "s", 10)
+        await until_stored(broker, "s", 10)
+        os.kill(broker.addresses["nats_pid"], signal.SIGKILL)
+        await until_gone(broker.addresses["nats_pid"])
+        stored = 10
+        async with asyncio.timeout(30):
+            while stored == 10:  # until the child is back and the broker listens again; earlier ones are lost
+                try:
+                    await publish(url, "s", 1)
+                except (NatsError, OSError):
+                    await asyncio.sleep(0.02)
+                stored = await end_offset(channel, "s")
+        await publish(url, "s", 100)
+        await until_stored(broker, "s", stored + 100)
+        assert any("is started again" in line["message"] for line in broker.lines())
+
+
+async def test_a_broker_serves_without_nats_and_connects_when_it_comes(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"nats://127.0.0.1:{port}"
+    async with started(tmp_path, nats__servers=[url]) as broker, broker.channel() as channel:
+        await call(channel, "CreateStream", name="s", subject="s")
+        assert any(line["level"] == "warning" and "NATS is not there" in line["message"] for line in broker.lines())
+        child = NatsChild(tmp_path / "nats", NatsSettings(port=port))
+        child.start()
+        try:
+            await child.wait_ready()
+            async with asyncio.timeout(20):
+                while await end_offset(channel, "s") == 0:
+                    await publish(url, "s", 1)
+                    await asyncio.sleep(0.02)
+        finally:
+            child.stop()
+        await call(channel, "FetchMetadata")
+
+
+async def test_a_kept_port_that_somebody_took_is_given_up_for_another(tmp_path: Path) -> None:
+    first = NatsChild(tmp_path, NatsSettings())
+    first.start()
+    await first.wait_ready()
+    try:
+        second = NatsChild(tmp_path, NatsSettings())
+        assert second.url == first.url
+        second.start()
+        await second.wait_ready()
+        assert second.url != first.url
+        second.stop()
+        assert first.pid is not None
+    finally:
+        first.stop()
+    third = NatsChild(tmp_path, NatsSettings())
+    assert third.url == second.url
+
+
+async def test_the_childs_log_is_passed_on_and_stopping_is_repeatable(tmp_path: Path) -> None:
+    child = NatsChild(tmp_path, NatsSettings())
+    child.start()
+    await child.wait_ready()
+    pid = child.pid
+    assert pid is not None
+    child.stop()
+    child.stop()
+    assert not is_alive(pid)
+    assert child.pid is None
