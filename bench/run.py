@@ -1,7 +1,8 @@
 """Measure everything the project claims, side by side with JetStream, and write `bench/results/`.
 
-Every figure is the median of three runs; peers run in the same session on the same machine; the disk's own sync time
-stands in every report. Run with `make bench`; `--only NAME` (repeatable) runs a part, `--quick` takes one short run each.
+Every figure is the median of three runs; peers run in the same session on the same machine; the disk's own sync
+time stands in every report. Run with `make bench`; `--only NAME` (repeatable) runs a part, `--quick` takes one short
+run of each.
 """
 
 import argparse
@@ -246,8 +247,9 @@ def main() -> None:
     finally:
         shutil.rmtree(bench.folder, ignore_errors=True)
     RESULTS.mkdir(exist_ok=True)
-    document = {"machine": _machine(options.profile), "figures": bench.figures}
-    name = "quick.json" if options.quick else f"{document['machine']['date'][:10]}-{document['machine']['commit']}.json"
+    machine = _machine(options.profile)
+    document = {"machine": machine, "figures": bench.figures}
+    name = "quick.json" if options.quick else f"{machine['date'][:10]}-{machine['commit']}.json"
     (RESULTS / name).write_text(json.dumps(document, indent=1) + "\n")
     print(f"bench: wrote bench/results/{name}")
 

@@ -1,6 +1,7 @@
 """Spark `local[2]` to the noop sink: the data source and the bulk scan, all eight columns and the value alone.
 
-Arguments: address, stream, runs. Prints one JSON line of figures; the first run of each case warms up and is not counted.
+Arguments: address, stream, runs. Prints one JSON line of figures; the first run of each case warms up and is not
+counted.
 """
 
 import json

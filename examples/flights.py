@@ -19,7 +19,7 @@ import sys
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +109,7 @@ class Steps:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def step(self, name: str, text: str) -> Iterator[None]:
+    def step(self, name: str, text: str) -> Generator[None]:
         """Announce, run, take the time."""
         print(f"demo: {text}", flush=True)
         start = time.perf_counter()

@@ -5,7 +5,7 @@ promises is written once, in `_native.pyi`. `Client`, `Subscription` and `Record
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ Position = tuple[int, int, int, int, int, int, int]
 
 
 @contextmanager
-def native_errors() -> Iterator[None]:
+def native_errors() -> Generator[None]:
     """Turn a typed failure of the data plane into the exception of its code, keeping the cause."""
     try:
         yield

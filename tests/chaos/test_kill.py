@@ -73,7 +73,7 @@ def check(values: list[bytes], publishers: list[Publisher]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_no_acked_record_is_lost_or_reordered_when_the_broker_is_killed(request: pytest.FixtureRequest) -> None:
-    kills, seed = request.config.getoption("--kills"), request.config.getoption("--seed")
+    kills, seed = int(str(request.config.getoption("--kills"))), int(str(request.config.getoption("--seed")))
     chance = random.Random(seed)
     publishers = [Publisher(f"p{number}") for number in range(PUBLISHERS)]
     with testing.broker() as broker:
