@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
-"""`debug` or `optimised`."""
+"""Cargo profile: `debug`, `fast` or `release`."""
 
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number); which field means what depends on the kind:
@@ -63,7 +63,9 @@ class Engine:
 
     def nats_connected(self) -> bool: ...
     def close(self, drain_ms: int) -> None:
-        """Stop accepting, let calls end for at most `drain_ms`, close every partition cleanly, stop the runtime. Idempotent."""
+        """Stop accepting, let calls end by themselves, close every partition cleanly, end what is left after `drain_ms`, stop
+        the runtime, unlock the directory. Blocks; idempotent.
+        """
 
     # -- events -----------------------------------------------------------------------------------------------------
     def fileno(self) -> int:
@@ -110,7 +112,12 @@ class Engine:
         """Stop and close; files stay. Unknown ones are ignored."""
 
     def delete_partitions(self, incarnations: Sequence[int]) -> None:
-        """Stop, close, mark the files deleted; they vanish after the grace period. Unknown ones are ignored."""
+        """Stop, close, mark the files deleted; they vanish after the grace period. Files of partitions that are not open
+        are marked too; unknown ones are ignored.
+
+        Raises:
+            NativeError: `storage_failed` when files could not be marked.
+        """
 
     def publish_view(self, version: int, changes: bytes) -> None:
         """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…]}`.

@@ -16,13 +16,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add(
-        "BUILD_PROFILE",
-        if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "optimised"
-        },
-    )?;
+    module.add("BUILD_PROFILE", env!("BASCULE_PROFILE"))?;
     Ok(())
 }
