@@ -15,7 +15,7 @@ def counted() -> set[str]:
     cells = (ROOT / "crates/broker/src/statistics.rs").read_text()
     block = re.search(r"^statistics! \{(.*?)^\}", cells, re.DOTALL | re.MULTILINE)
     assert block is not None
-    engine = (ROOT / "crates/broker/src/engine/mod.rs").read_text()
+    engine = (ROOT / "crates/broker/src/engine/life.rs").read_text()
     return {*re.findall(r"\w+", block.group(1)), *re.findall(r'values\.insert\(\s*"(\w+)"', engine)}
 
 

@@ -1,0 +1,107 @@
+"""The seam as Python sees it: typed failures, events that wake a loop, what a forked child may do."""
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule import engine
+from bascule.engine import Engine
+from bascule.errors import BrokerError
+
+
+def settings(data: Path, **changes: Any) -> dict[str, Any]:
+    return {
+        "data_dir": str(data),
+        "cluster_id": "c",
+        "broker_id": "b",
+        "runtime_threads": 1,
+        "namespace": "n",
+        **changes,
+    }
+
+
+def code_of(failure: pytest.ExceptionInfo[BrokerError]) -> str:
+    return failure.value.code
+
+
+def test_the_profile_is_one_of_cargos() -> None:
+    assert engine.BUILD_PROFILE in {"debug", "fast", "release"}
+
+
+def test_failures_are_typed_and_carry_their_values(tmp_path: Path) -> None:
+    first = Engine(settings(tmp_path))
+    with pytest.raises(BrokerError) as failure:
+        Engine(settings(tmp_path))
+    assert code_of(failure) == "data_directory_locked"
+    assert failure.value.details["process"] == os.getpid()
+    first.close(0)
+    with pytest.raises(BrokerError) as failure:
+        first.open(b"[]")
+    assert code_of(failure) == "closed"
+    with pytest.raises(BrokerError) as failure:
+        Engine(settings(tmp_path, broker_id="other"))
+    assert code_of(failure) == "data_directory_foreign"
+    with pytest.raises(BrokerError) as failure:
+        Engine(settings(tmp_path, surprise=1))
+    assert code_of(failure) == "invalid_argument"
+    assert "surprise" in str(failure.value)
+
+
+async def test_committed_entries_wake_the_loop_in_order(tmp_path: Path) -> None:
+    plane = Engine(settings(tmp_path))
+    loop = asyncio.get_running_loop()
+    woken = asyncio.Event()
+    loop.add_reader(plane.fileno(), woken.set)
+    try:
+        assert plane.metadata_open() == (0, b"")
+        plane.propose([(10, b"a"), (11, b"b")], 10_000)
+        plane.propose([(12, b"c")], 10_000)
+        events: list[engine.Event] = []
+        while len(events) < 3:
+            await asyncio.wait_for(woken.wait(), 10)
+            woken.clear()
+            events.extend(plane.poll(2))
+    finally:
+        loop.remove_reader(plane.fileno())
+        plane.close(0)
+    assert [event[:2] + event[3:4] + event[5:] for event in events] == [
+        ("committed", 1, b"a", 10),
+        ("committed", 2, b"b", 11),
+        ("committed", 3, b"c", 12),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_is_refused_and_ends(tmp_path: Path) -> None:
+    """The child holds the last reference to the engine's memory; dropping it must not wait for the parent's threads."""
+    plane: Engine | None = Engine(settings(tmp_path))
+    child = os.fork()
+    if child == 0:
+        answer = 1
+        try:
+            plane.status([])
+        except RuntimeError as refused:
+            answer = 0 if "forked" in str(refused) else 2
+        plane = None
+        gc.collect()
+        os._exit(answer)
+    limit = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > limit:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hung")
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    assert plane is not None
+    # The parent's engine is whole, and its directory still locked.
+    assert plane.status([]) == []
+    with pytest.raises(BrokerError) as failure:
+        Engine(settings(tmp_path))
+    assert code_of(failure) == "data_directory_locked"
+    plane.close(0)
