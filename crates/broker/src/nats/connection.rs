@@ -1,13 +1,16 @@
 //! One connection to NATS: made for ever, watched, told about.
 use super::report::{Kind, Reporter};
 use super::settings::NatsSettings;
+use super::thread::NatsThread;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr, connection::State};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// Wait between two attempts to connect, for ever.
 const RETRY: Duration = Duration::from_millis(250);
@@ -15,8 +18,9 @@ const RETRY: Duration = Duration::from_millis(250);
 const SYNC_LIMIT: Duration = Duration::from_secs(1);
 /// A server that does not answer is given up after two to three of these.
 const PING: Duration = Duration::from_secs(10);
-/// Messages that the library holds per subscription before it drops; our own bound is in bytes and comes first.
-const SUBSCRIPTION_CAPACITY: usize = 65_536;
+/// Messages that the library holds per subscription before it drops: more than it can read in one turn, even of the
+/// smallest, and it has no second turn before they are taken ([`super::thread`]). Takes memory only when it is used.
+const SUBSCRIPTION_CAPACITY: usize = 1 << 20;
 /// Messages that wait to be written.
 const OUTGOING_CAPACITY: usize = 4096;
 
@@ -41,15 +45,31 @@ impl Role {
 /// One of the session's connections; there is a client once it was connected for the first time.
 pub(super) struct Connection {
     pub(super) role: Role,
+    thread: NatsThread,
     client: OnceLock<Client>,
 }
 
 impl Connection {
-    pub(super) fn new(role: Role) -> Self {
-        Self {
+    /// Starts its thread.
+    ///
+    /// # Errors
+    /// Those of [`NatsThread::start`].
+    pub(super) fn new(role: Role) -> io::Result<Self> {
+        Ok(Self {
             role,
+            thread: NatsThread::start(&format!("nats-{}", role.name()))?,
             client: OnceLock::new(),
-        }
+        })
+    }
+
+    /// Runs a task on the connection's thread.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.thread.handle().spawn(task).abort_handle()
+    }
+
+    /// Ends the connection and everything on its thread.
+    pub(super) fn end(&self) {
+        self.thread.stop();
     }
 
     /// The client when the connection is up now.
@@ -59,7 +79,7 @@ impl Connection {
             .filter(|client| client.connection_state() == State::Connected)
     }
 
-    /// Connects, trying for ever.
+    /// Connects, trying for ever. To be called on the connection's thread.
     pub(super) async fn establish(&self, settings: &NatsSettings, watch: &Arc<Watch>) -> Client {
         loop {
             match connect(self.role, settings, watch).await {

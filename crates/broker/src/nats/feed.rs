@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
+/// What a waiting record occupies beside its payload, about.
+const RECORD_OVERHEAD: usize = 256;
+
 /// Records that go into one append, 1 to 1,024 of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
@@ -81,7 +84,8 @@ impl Feed {
                 Err(refused) => append = refused,
             }
         }
-        let Some(taken) = session.pending.try_take(bytes) else {
+        let waiting_bytes = bytes + RECORD_OVERHEAD * count as usize;
+        let Some(taken) = session.pending.try_take(waiting_bytes) else {
             session.reporter.dropped(count);
             return;
         };

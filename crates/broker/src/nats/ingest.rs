@@ -16,9 +16,9 @@ use std::task::Poll;
 const GROUP_MESSAGES: usize = 1024;
 /// … or so many bytes.
 const GROUP_BYTES: usize = 1 << 20;
-/// Groups in a row before other tasks get their turn. The connection's task reads up to 128 buffers of 64 KiB in its
-/// turn, some 25,000 messages of 256 bytes: a turn here must take as many, or the library's queue overflows.
-const GROUPS_AT_ONCE: usize = 32;
+/// Groups in a row before other tasks get their turn: all that one turn of the connection can have brought, since what
+/// is left over would be added to by its next turn ([`super::thread`]).
+const GROUPS_AT_ONCE: usize = 1024;
 
 /// Feeds the route's partitions until the subscription ends or the task is aborted.
 pub(super) async fn drain(session: Arc<Session>, route: Arc<Route>, mut subscriber: Subscriber) {

@@ -1,5 +1,6 @@
 //! The facade that everyone else holds.
 use super::copy_job;
+use super::report::Reporter;
 use super::router::Router;
 use super::session::Session;
 use super::settings::{NatsCopy, NatsSettings};
@@ -11,6 +12,7 @@ use bascule_wire::subject;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 const DISCONNECTED: &str = "nats: server is disconnected";
 const CLOSED: &str = "nats: connection closed";
@@ -43,9 +45,11 @@ impl NatsLink {
             old.abandon();
         }
         self.0.router.forget_subscriptions();
-        self.0
-            .session
-            .store(Some(Session::start(shared, settings, &self.0.router)));
+        match Session::start(shared, settings, &self.0.router) {
+            Ok(session) => self.0.session.store(Some(session)),
+            Err(error) => Reporter::new(shared.clone(), Handle::current())
+                .error("both", format!("cannot start connections to NATS: {error}")),
+        }
     }
 
     /// Whether the connections are up.

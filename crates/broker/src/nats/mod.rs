@@ -1,7 +1,7 @@
 //! NATS: one router per broker feeds local partitions from one subscription per subject; acks and copies go out.
 //!
 //! * [`NatsLink`]: the facade everyone else holds; cheap to clone, works (and refuses) while disconnected.
-//! * `session`, `connection`: two connections from one `connect` to the next. *ingest* has the subscriptions without queue
+//! * `session`, `connection`, `thread`: two connections from one `connect` to the next. *ingest* has the subscriptions without queue
 //!   group and publishes copies with `no_echo`, so NATS never sends us our own copies there; *streams* has the
 //!   subscriptions with a queue group, so NATS keeps choosing the member, and everything else that is published.
 //! * `router`, `ingest`, `feed`: from a subscription through groups of records into the partitions that listen on it.
@@ -24,6 +24,7 @@ mod report;
 mod router;
 mod session;
 mod settings;
+mod thread;
 
 pub use link::NatsLink;
 pub use settings::{NatsCopy, NatsSettings, NatsTls};

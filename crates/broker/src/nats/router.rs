@@ -269,9 +269,8 @@ async fn start(session: &Arc<Session>, client: &Client, route: &Arc<Route>) -> R
     let subscriber = subscribed.map_err(|error| error.to_string())?;
     let mut task = route.task.lock();
     if matches!(*task, Task::None) {
-        *task = Task::Running(
-            tokio::spawn(ingest::drain(session.clone(), route.clone(), subscriber)).abort_handle(),
-        );
+        let drain = ingest::drain(session.clone(), route.clone(), subscriber);
+        *task = Task::Running(session.connection(route.role()).spawn(drain));
     }
     Ok(())
 }

@@ -11,19 +11,21 @@ use async_nats::{StatusCode, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 
 /// Acks of so many appends may wait to go out.
 const ACK_QUEUE: usize = 4096;
 /// How long closing waits for what is queued.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
-/// One session. Its tasks hold it; [`Session::close`] or [`Session::abandon`] ends them.
+/// One session. Its tasks hold it until [`Session::close`] or [`Session::abandon`] ends them: those of each connection on
+/// the connection's thread, the outgoing ones on the runtime that started it.
 pub(super) struct Session {
     pub(super) shared: SharedRef,
     pub(super) settings: NatsSettings,
@@ -41,17 +43,18 @@ pub(super) struct Session {
     sync_subject: OnceLock<String>,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
-    /// `None` once the session has ended.
-    tasks: Mutex<Option<Vec<AbortHandle>>>,
 }
 
 impl Session {
-    /// Starts connecting on the current runtime.
+    /// Starts connecting; acks and copies are made on the current runtime.
+    ///
+    /// # Errors
+    /// When the system gives no threads for the connections.
     pub(super) fn start(
         shared: &SharedRef,
         settings: NatsSettings,
         router: &Arc<Router>,
-    ) -> Arc<Self> {
+    ) -> io::Result<Arc<Self>> {
         let reporter = Arc::new(Reporter::new(shared.clone(), Handle::current()));
         let pending_bytes = settings
             .pending_bytes
@@ -63,8 +66,8 @@ impl Session {
             shared: shared.clone(),
             settings,
             reporter: reporter.clone(),
-            ingest: Connection::new(Role::Ingest),
-            streams: Connection::new(Role::Streams),
+            ingest: Connection::new(Role::Ingest)?,
+            streams: Connection::new(Role::Streams)?,
             pending: Arc::new(Budget::new(pending_bytes)),
             copying: Arc::new(Budget::new(pending_bytes)),
             acks: ack_sender,
@@ -73,23 +76,23 @@ impl Session {
             sync_subject: OnceLock::new(),
             closing: watch::Sender::new(false),
             outgoing: Mutex::default(),
-            tasks: Mutex::new(Some(Vec::new())),
         });
         let watch = Arc::new(Watch::new(reporter));
-        session.spawn(
-            session
-                .clone()
-                .keep_ingest(router.clone(), watch.clone(), nobody_sender),
-        );
-        session.spawn(session.clone().keep_streams(router.clone(), watch));
-        session.spawn_outgoing(acks::run(session.clone(), ack_receiver));
-        session.spawn_outgoing(copies::run(
+        let ingest = session
+            .clone()
+            .keep_ingest(router.clone(), watch.clone(), nobody_sender);
+        session.ingest.spawn(ingest);
+        let streams = session.clone().keep_streams(router.clone(), watch);
+        session.streams.spawn(streams);
+        let acks = acks::run(session.clone(), ack_receiver);
+        let copies = copies::run(
             session.clone(),
             router.clone(),
             copy_receiver,
             nobody_receiver,
-        ));
-        session
+        );
+        *session.outgoing.lock() = vec![tokio::spawn(acks), tokio::spawn(copies)];
+        Ok(session)
     }
 
     /// Answered by our *streams* connection, or by the server when nobody listens: for [`Connection::sync`].
@@ -115,10 +118,10 @@ impl Session {
     /// Lets the queued acks and copies go out, at most one second, and ends the session.
     pub(super) async fn close(&self) {
         self.closing.send_replace(true);
-        let outgoing = std::mem::take(&mut *self.outgoing.lock());
+        let mut outgoing = std::mem::take(&mut *self.outgoing.lock());
         let drained = async {
-            for task in outgoing {
-                // A task that was aborted has nothing left to send.
+            for task in &mut outgoing {
+                // One that panicked has nothing left to send.
                 let _ended = task.await;
             }
             self.streams.flush(CLOSE_LIMIT).await;
@@ -126,32 +129,17 @@ impl Session {
         };
         // After the second, whatever still waits is given up: acks and copies are best effort.
         let _in_time = tokio::time::timeout(CLOSE_LIMIT, drained).await;
+        outgoing.iter().for_each(JoinHandle::abort);
         self.abandon();
     }
 
     /// Ends the session at once.
     pub(super) fn abandon(&self) {
-        for task in self.tasks.lock().take().into_iter().flatten() {
+        for task in self.outgoing.lock().drain(..) {
             task.abort();
         }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.keep(tokio::spawn(task).abort_handle());
-    }
-
-    /// Ends the task with the session, at once when that has ended already.
-    fn keep(&self, task: AbortHandle) {
-        match &mut *self.tasks.lock() {
-            Some(tasks) => tasks.push(task),
-            None => task.abort(),
-        }
-    }
-
-    fn spawn_outgoing(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = tokio::spawn(task);
-        self.keep(task.abort_handle());
-        self.outgoing.lock().push(task);
+        self.ingest.end();
+        self.streams.end();
     }
 
     async fn keep_ingest(
@@ -163,7 +151,7 @@ impl Session {
         let client = self.ingest.establish(&self.settings, &watch).await;
         let inbox = self.inbox.get_or_init(|| client.new_inbox());
         match client.subscribe(format!("{inbox}.*")).await {
-            Ok(answers) => self.spawn(forward_nobody(answers, nobody)),
+            Ok(answers) => drop(self.ingest.spawn(forward_nobody(answers, nobody))),
             Err(error) => self.reporter.error(
                 Role::Ingest.name(),
                 format!("cannot subscribe to an inbox: {error}"),
@@ -176,7 +164,7 @@ impl Session {
         let client = self.streams.establish(&self.settings, &watch).await;
         let subject = self.sync_subject.get_or_init(|| client.new_inbox());
         match client.subscribe(subject.clone()).await {
-            Ok(requests) => self.spawn(answer_syncs(client, requests)),
+            Ok(requests) => drop(self.streams.spawn(answer_syncs(client, requests))),
             Err(error) => self.reporter.error(
                 Role::Streams.name(),
                 format!("cannot subscribe to an inbox: {error}"),

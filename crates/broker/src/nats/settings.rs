@@ -18,7 +18,8 @@ pub struct NatsSettings {
     pub name: Option<String>,
     /// TLS; absent = only where a server asks for it.
     pub tls: Option<NatsTls>,
-    /// Bytes of messages taken off the connections and not yet queued at a partition, and as many of copies that wait;
+    /// Bytes of messages taken off the connections and not yet queued at a partition, and as many of copies that wait, each
+    /// message counted with 256 bytes more;
     /// absent = `limits.nats_pending_bytes`.
     pub pending_bytes: Option<usize>,
     /// Acks go only to inboxes that begin with it, the others are withheld and counted; absent = to every valid subject.

@@ -1,0 +1,54 @@
+//! The thread of one connection: the library's task that reads the socket runs there, and so does everything that empties
+//! its subscriptions.
+//!
+//! Taking turns on one thread is what bounds the library's queues: in its turn the connection reads at most 128 buffers of
+//! 64 KiB, in theirs the subscriptions are emptied. Were they on different threads, the one could run ahead of the other
+//! whenever the system lets it, and the library drops what its queue cannot hold. It also keeps those long turns away
+//! from the threads that answer requests.
+use std::io;
+use std::sync::Arc;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
+
+/// A thread with a runtime of its own; ends when dropped.
+pub(super) struct NatsThread {
+    handle: Handle,
+    stop: Arc<Notify>,
+}
+
+impl NatsThread {
+    /// Starts it; `name` has at most 15 bytes.
+    ///
+    /// # Errors
+    /// When the system gives no thread, or no descriptors for the runtime.
+    pub(super) fn start(name: &str) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                runtime.block_on(stopped.notified());
+                // Whatever still runs there ends; a name look-up may take its time.
+                runtime.shutdown_background();
+            })?;
+        Ok(Self { handle, stop })
+    }
+
+    /// To run something on it.
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends it and all that runs on it, soon.
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+}
+
+impl Drop for NatsThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
