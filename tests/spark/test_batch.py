@@ -1,0 +1,213 @@
+"""Batch reads and the bulk scan, with real Spark."""
+
+import time
+from importlib import import_module
+from typing import Any
+
+import pytest
+from bascule.errors import BrokerError
+from bascule.spark import scan
+from harness import Streams
+
+pytestmark = pytest.mark.spark
+
+ALL = "partition,offset,timestamp,subject,key,value,stream,headers,reply,id,origin_time"
+
+
+def read(spark: Any, streams: Streams, **options: Any) -> Any:
+    reader = spark.read.format("bascule").option("address", streams.address)
+    for name, value in {"stream": "s", "retryDeadlineMs": 1000, **options}.items():
+        reader = reader if value is None else reader.option(name, value)
+    return reader.load()
+
+
+def found(frame: Any) -> list[tuple[int, int]]:
+    """(partition, offset) of every row, sorted."""
+    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+
+
+def refused(frame: Any) -> str:
+    errors: Any = import_module("pyspark.errors")
+    with pytest.raises(errors.PySparkException) as raised:
+        frame.collect()
+    return str(raised.value)
+
+
+def test_a_stream_is_a_table(spark: Any, streams: Streams) -> None:
+    streams.create("s", 2)
+    streams.put("s", [b"a", b""], key=[b"k", None], subject=["s.x", None])
+    streams.put("s", [b"c"], 1)
+    frame = read(spark, streams)
+    assert [(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields] == [
+        ("partition", "int", False),
+        ("offset", "bigint", False),
+        ("timestamp", "timestamp", False),
+        ("subject", "string", False),
+        ("key", "binary", True),
+        ("value", "binary", True),
+    ]
+    rows = sorted((r.partition, r.offset, r.subject, r.key, bytes(r.value)) for r in frame.collect())
+    assert rows == [(0, 0, "s.x", b"k", b"a"), (0, 1, "s", None, b""), (1, 0, "s.1", None, b"c")]
+
+
+def test_every_column_can_be_read_by_source_and_scan(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"], headers=[[{"key": "h", "value": b"1"}]], timestamp=[pa_time()])
+    streams.put("s", [b"b"])
+    for frame in (
+        read(spark, streams, columns=ALL),
+        scan(spark, "s", columns=ALL.split(","), address=streams.address),
+    ):
+        assert ",".join(frame.columns) == ALL
+        first, second = sorted(frame.collect(), key=lambda row: row.offset)
+        assert [(h.key, bytes(h.value)) for h in first.headers] == [("h", b"1")]
+        assert (second.headers, second.reply, second.id, second.origin_time) == ([], None, None, None)
+        assert first.origin_time.year == 2020
+        assert first.stream == "s"
+
+
+def pa_time() -> Any:
+    datetime: Any = import_module("datetime")
+    return datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
+
+
+def test_a_schema_given_by_the_user_prunes_columns(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    reader = spark.read.format("bascule").option("address", streams.address).option("stream", "s")
+    assert reader.schema("value binary, offset bigint").load().collect() == [(b"a", 0)]
+    assert "there is no column 'colour'" in refused(reader.schema("colour string").load())
+    assert "column value is binary, not string" in refused(reader.schema("value string").load())
+
+
+def test_wrong_options_are_refused_before_anything_is_read(spark: Any, streams: Streams) -> None:
+    with pytest.raises(Exception, match=r"there is no option 'strem' \(did you mean stream\?\)"):
+        read(spark, streams, strem="x")
+    assert "stream default/t does not exist" in refused(read(spark, streams, stream="t"))
+    with pytest.raises(ValueError, match="option longPollMs is for streaming reads"):
+        scan(spark, "s", longPollMs=5)
+    with pytest.raises(BrokerError, match="stream default/t does not exist"):
+        scan(spark, "t", address=streams.address)
+
+
+def test_an_unreachable_broker_is_one_clear_error(spark: Any) -> None:
+    with pytest.raises(BrokerError) as raised:
+        scan(spark, "s", address="127.0.0.1:1", retryDeadlineMs=300)
+    assert raised.value.code == "unavailable"
+
+
+def test_a_dataframe_is_a_snapshot_and_a_new_load_sees_more(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    frame = read(spark, streams)
+    assert frame.count() == 1
+    frame.createOrReplaceTempView("pinned")
+    streams.put("s", [b"b"])
+    assert frame.count() == 1
+    assert spark.sql("select count(*) from pinned").first()[0] == 1
+    assert read(spark, streams).count() == 2
+
+
+def test_filters_on_one_dataframe_do_not_disturb_each_other(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"%d" % i for i in range(100)])
+    frame = read(spark, streams)
+    assert frame.where("offset >= 90").count() == 10
+    assert frame.count() == 100
+    assert frame.where("offset < 50").union(frame.where("offset >= 90")).count() == 60
+    assert frame.where("offset >= 90").join(frame, "offset", "right").count() == 100
+
+
+def test_ranges_begin_and_end_where_asked(spark: Any, streams: Streams) -> None:
+    streams.create("s", 2)
+    for partition in (0, 1):
+        streams.put("s", [b"%d" % i for i in range(10)], partition)
+    assert found(read(spark, streams, startingOffsets="-2")) == [(0, 8), (0, 9), (1, 8), (1, 9)]
+    partial = read(spark, streams, startingOffsets='{"s": {"0": 9}}', endingOffsets='{"s": {"1": 1}}')
+    assert found(partial) == [(0, 9), (1, 0)]
+    assert found(read(spark, streams, startingOffsets="latest")) == []
+    assert found(read(spark, streams, stream=None, assign='{"s": [1]}', startingOffsets="-1")) == [(1, 9)]
+    assert "beyond the high watermark 10" in refused(read(spark, streams, startingOffsets='{"s": {"0": 11}}'))
+
+
+def test_times_choose_ranges(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    time.sleep(0.01)  # times are told in ms: the two records must not share one
+    middle = time.time_ns() // 1_000_000 + 1
+    time.sleep(0.01)
+    streams.put("s", [b"b"])
+    assert found(read(spark, streams, startingTimestamp=middle)) == [(0, 1)]
+    assert found(read(spark, streams, endingTimestamp=middle)) == [(0, 0)]
+    future = middle + 10**9
+    assert found(read(spark, streams, startingTimestamp=future)) == []
+    strict = read(spark, streams, startingTimestamp=future, startingOffsetsByTimestampStrategy="error")
+    assert "has no record at or after" in refused(strict)
+
+
+def test_several_streams_patterns_and_subjects(spark: Any, streams: Streams) -> None:
+    for name in ("s1", "s2", "t"):
+        streams.create(name)
+        streams.put(name, [b"a", b"b"], subject=[f"{name}.x", f"{name}.y"])
+    assert read(spark, streams, stream="s1,t").count() == 4
+    pattern = read(spark, streams, stream=None, streamPattern="s[0-9]", columns="stream")
+    assert sorted(row.stream for row in pattern.collect()) == ["s1", "s1", "s2", "s2"]
+    filtered = read(spark, streams, stream="s1,t", subject="*.x", columns="subject")
+    assert sorted(row.subject for row in filtered.collect()) == ["s1.x", "t.x"]
+
+
+def test_splitting_reads_every_record_once(spark: Any, streams: Streams) -> None:
+    streams.create("s", 2)
+    for partition, count in ((0, 1000), (1, 100)):
+        streams.put("s", [b"v"] * count, partition)
+    expected = [(0, i) for i in range(1000)] + [(1, i) for i in range(100)]
+    for options, tasks in (({}, 1), ({"minPartitions": 5}, 6), ({"maxRecordsPerPartition": 200}, 6)):
+        frame = read(spark, streams, **options)
+        assert frame.rdd.getNumPartitions() <= tasks
+        assert found(frame) == expected
+    assert scan(spark, "s", address=streams.address, minPartitions=5).count() == 1100
+
+
+def test_removed_records_fail_the_read_or_are_skipped(spark: Any, streams: Streams) -> None:
+    streams.create("s", segment_bytes=1 << 16)
+    for _ in range(8):
+        streams.put("s", [bytes(1000)] * 100)
+    planned = read(spark, streams)
+    skipping = read(spark, streams, onDataLoss="skip")
+    assert planned.rdd.getNumPartitions() == skipping.rdd.getNumPartitions() == 1
+    streams.set("s", retention_messages=250)
+    deadline = time.monotonic() + 10
+    while streams.position("s")[0] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    start, end = streams.position("s")
+    assert f"offset 0 is below the log start offset {start}" in refused(planned)
+    assert found(skipping) == [(0, i) for i in range(start, end)]
+    asked = {"startingOffsets": '{"s": {"0": 0}}'}
+    assert "set onDataLoss to skip" in refused(read(spark, streams, **asked))
+    assert read(spark, streams, **asked, onDataLoss="skip").count() == end - start
+
+
+def test_a_take_of_a_large_stream_ends_early(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    for _ in range(20):
+        streams.put("s", [bytes(100)] * 16_000)
+    assert len(read(spark, streams).take(5)) == 5
+    deadline = time.monotonic() + 10
+    while streams.engine.statistics()["subscriptions_open"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_discovery_imports_nothing_heavy() -> None:
+    subprocess: Any = import_module("subprocess")
+    sys: Any = import_module("sys")
+    code = (
+        "import sys, pyspark_bascule\n"
+        "heavy = {'pyarrow', 'pandas', 'numpy', 'bascule._native', 'bascule.engine'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert pyspark_bascule.DefaultSource.name() == 'bascule'\n"
+        "import bascule.spark.batch, bascule.spark.stream, bascule.spark.bulk\n"
+        "assert not {'bascule._native', 'bascule.engine'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
