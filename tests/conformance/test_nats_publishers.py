@@ -1,6 +1,7 @@
 """Plain and enveloped NATS publishers (nats-py), against a real broker: what is stored, and which acks come back."""
 
-# pyright: reportUnknownMemberType=false (nats-py leaves some of its parameters without a type)
+# nats-py leaves some of its parameters without a type
+# pyright: reportUnknownMemberType=false
 
 import asyncio
 import socket

@@ -159,7 +159,7 @@ class Client:
 
         Raises:
             StateError: codes `stream_not_found`, `partition_not_found`, `readonly`.
-            UsageError: code `invalid_argument`; CapacityError: code `too_large`.
+            UsageError: codes `invalid_argument`, `too_large`.
             OutcomeUnknownError: it was sent and not acknowledged in time.
             UnavailableError: it could not be sent in time.
         """

@@ -1,0 +1,167 @@
+"""The command line without a broker: how failures end, what help says, what arguments mean."""
+
+import json
+import re
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import typer
+from bascule import errors
+from bascule.cli import main
+from bascule.cli.app import app, end_with
+from bascule.cli.serve import write_ready_file
+from bascule.cli.traffic import _offset_or_time, _pair  # pyright: ignore[reportPrivateUsage]
+from bascule.errors import UsageError
+
+COMMANDS = [
+    ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["produce"],
+    ["consume"], ["bench"], ["config", "show"], ["config", "check"], ["version"],
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("BASCULE_URL", raising=False)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "internal", "invalid_argument", "stream_not_found", "permission_denied", "unavailable", "stream_exists",
+        "outcome_unknown",
+    ],
+)  # fmt: skip
+def test_a_failure_is_one_line_and_its_exit_code(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> NoReturn:
+        raise errors.error(code, "something\nis wrong")
+
+    assert end_with(fail, "bascule") == errors.error(code).exit_code
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "bascule: something is wrong\n")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (typer.Abort(), 1, "bascule: nothing was done\n"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "bascule: /x: Permission denied\n"),
+        (OSError(28, "No space left on device"), 1, "bascule: No space left on device\n"),
+    ],
+)
+def test_other_ends(raised: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> NoReturn:
+        raise raised
+
+    assert end_with(fail, "bascule") == code
+    assert capsys.readouterr().err == said
+
+
+def test_a_defect_is_not_hidden() -> None:
+    def fail() -> NoReturn:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        end_with(fail, "bascule")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bogus"], "No such command 'bogus'."),
+        (["stream", "create"], "Missing argument 'name'."),
+        (["serve", "--port", "70000"], "'--port': Input should be less than or equal to 65535"),
+        (["serve", "--log-level", "loud"], "log.level = 'loud' (flag): input should be"),
+        (["serve", "--config", "/nowhere.yaml"], "cannot read the configuration file /nowhere.yaml"),
+        (["stream", "list", "--url", "http://x"], '"http://x" is not the URL of a broker'),
+        (["stream", "create", "x", "--retention-max-age", "soon"], "--retention-max-age: 'soon' is no duration"),
+        (["stream", "create", "x", "--segment-max-bytes", "big"], "--segment-max-bytes: 'big' is no size"),
+        (["consume", "x", "--start", "sometime"], '--start "sometime" is none of: earliest, latest, new, an offset'),
+        (["consume", "x", "--stop", "sometime"], '--stop "sometime" is none of: latest, an offset'),
+        (["produce", "x", "v", "--header", "nope"], '--header "nope" is not NAME=VALUE'),
+        (["produce", "x", "v", "--key", "k", "--key-separator", ":"], "--key and --key-separator exclude each other"),
+        (["produce", "x", "--file", "/nowhere"], "file '/nowhere' does not exist."),
+        (["config", "check", "/nowhere.yaml"], "cannot read the configuration file"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert captured.err.startswith("bascule: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_every_command_is_known() -> None:
+    found = [[command.name or ""] for command in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        found += [
+            [str(group.name), command.name or getattr(command.callback, "__name__", "")]
+            for command in group.typer_instance.registered_commands
+        ]
+    names = [[part or "version" for part in name] for name in found]
+    assert sorted(names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_two_examples_that_parse(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    text = capsys.readouterr().out
+    examples = re.findall(rf"bascule {' '.join(command)}\b", text.split("Examples:")[1].split("╭")[0])
+    assert len(examples) == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["stream"], ["config"]])
+def test_without_a_command_the_help_is_shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert "Commands" in captured.out + captured.err
+
+
+def test_config_show_says_where_values_come_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "b.yaml"
+    file.write_text("broker.port: 7\nnats.password: hunter2\n")
+    monkeypatch.setenv("BASCULE_BROKER__DRAIN_MS", "8")
+    assert main(["config", "show", "-c", str(file), "--origin", "-o", "json"]) == 0
+    text = capsys.readouterr().out
+    assert "hunter2" not in text
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(text)}
+    assert rows["broker.port"] == (7, str(file))
+    assert rows["broker.drain_ms"] == (8, "environment variable BASCULE_BROKER__DRAIN_MS")
+    assert rows["log.level"] == ("info", "default")
+
+
+def test_what_config_show_prints_as_yaml_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "-o", "yaml"]) == 0
+    file = tmp_path / "b.yaml"
+    file.write_text(capsys.readouterr().out)
+    assert main(["config", "check", str(file)]) == 0
+
+
+def test_positions_are_words_offsets_or_times() -> None:
+    assert _offset_or_time("--start", "17", "") == 17
+    assert str(_offset_or_time("--start", "2026-01-31T12:00:00Z", "")) == "2026-01-31 12:00:00+00:00"
+
+
+def test_keys_are_taken_from_the_record() -> None:
+    assert _pair(b"a:b:c", None, ":") == (b"a", b"b:c")
+    assert _pair(b"a:b", "k", None) == (b"k", b"a:b")
+    with pytest.raises(UsageError, match='the record "ab" has no key separator ":"'):
+        _pair(b"ab", None, ":")
+
+
+def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "ready.json"
+    write_ready_file(path, "127.0.0.1:1", "nats://127.0.0.1:2", 0.12345)
+    write_ready_file(path, "127.0.0.1:1", "nats://127.0.0.1:2", 0.12345)
+    document = json.loads(path.read_text())
+    assert document.pop("pid") > 0
+    assert document == {"address": "127.0.0.1:1", "nats_url": "nats://127.0.0.1:2", "ready_seconds": 0.123}
+    assert list(path.parent.iterdir()) == [path]

@@ -1,0 +1,256 @@
+"""The `liftbridge` command: flags, keys and addresses of Liftbridge, translated."""
+
+import re
+from pathlib import Path
+
+import pytest
+from bascule.cli import liftbridge
+from bascule.cli.liftbridge_config import translate
+from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge_values import address, boolean, duration_ms, integer, names
+from bascule.config import Settings, known_keys
+from bascule.errors import UsageError
+
+SPECIFIED = """
+listen host port data.dir metadata.cache.max.age logging.level logging.recovery logging.raft logging.nats
+batch.max.messages batch.max.time tls.key tls.cert tls.client.auth.enabled tls.client.auth.ca tls.client.authz.enabled
+tls.client.authz.model tls.client.authz.policy nats.servers nats.user nats.password nats.tls.cert nats.tls.key
+nats.tls.ca nats.embedded nats.embedded.config streams.retention.max.bytes streams.retention.max.messages
+streams.retention.max.age streams.cleaner.interval streams.segment.max.bytes streams.segment.max.age
+streams.compact.enabled streams.compact.max.goroutines streams.auto.pause.time
+streams.auto.pause.disable.if.subscribers streams.concurrency.control streams.encryption clustering.server.id
+clustering.namespace clustering.raft.snapshot.retain clustering.raft.snapshot.threshold clustering.raft.cache.size
+clustering.raft.bootstrap.seed clustering.raft.bootstrap.peers clustering.raft.max.quorum.size
+clustering.replica.max.lag.time clustering.replica.max.leader.timeout clustering.replica.max.idle.wait
+clustering.replica.fetch.timeout clustering.min.insync.replicas clustering.replication.max.bytes
+activity.stream.enabled activity.stream.publish.timeout activity.stream.publish.ack.policy cursors.stream.partitions
+cursors.stream.replication.factor cursors.stream.auto.pause.time groups.consumer.timeout groups.coordinator.timeout
+telemetry.enabled telemetry.interval.seconds
+"""
+
+
+def settings(tmp_path: Path, text: str = "", **environment: str) -> Settings:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(text)
+    return translate(file, environment, {}).settings
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(UsageError) as raised:
+        settings(tmp_path, text)
+    assert raised.value.code == "configuration_invalid"
+    return str(raised.value).replace(str(tmp_path), "")
+
+
+def test_every_key_of_liftbridge_is_known_and_every_target_is_ours() -> None:
+    assert list(KEYS) == SPECIFIED.split()
+    assert {key.setting for key in KEYS.values() if key.setting} <= set(known_keys())
+
+
+def test_every_key_does_something_or_says_why_not() -> None:
+    silent = {name for name, key in KEYS.items() if not (key.setting or key.reason or key.idle)}
+    resolved_together = {"listen", "host", "port"}
+    true_anyway = {"clustering.raft.bootstrap.seed", "telemetry.enabled", "telemetry.interval.seconds"}
+    assert silent == resolved_together | true_anyway
+
+
+@pytest.mark.parametrize(
+    ("text", "bind", "shown"),
+    [
+        ("", ("0.0.0.0", 9292), ("localhost", 9292)),
+        ("port: 7", ("0.0.0.0", 7), ("localhost", 7)),
+        ("host: h", ("h", 9292), ("h", 9292)),
+        ("host: h\nport: 7", ("h", 7), ("h", 7)),
+        ("listen: l:1", ("l", 1), ("l", 1)),
+        ("listen: l:1\nhost: h\nport: 7", ("l", 1), ("h", 7)),
+        ("listen: l:1\nport: 7", ("l", 1), ("l", 1)),
+        ("listen: '[::1]:1'", ("::1", 1), ("::1", 1)),
+        ("listen: l:0\nhost: h\nport: 0", ("l", 0), ("h", 0)),
+    ],
+)
+def test_addresses(tmp_path: Path, text: str, bind: tuple[str, int], shown: tuple[str, int]) -> None:
+    broker = settings(tmp_path, text).broker
+    assert (broker.host, broker.port) == bind
+    assert (broker.advertised_host, broker.advertised_port) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "streams: {retention.max: {bytes: 1024}}",
+        "streams.retention.max.bytes: 1024",
+        "streams: {retention: {max: {bytes: '1024'}}}",
+        "STREAMS: {Retention.Max: {BYTES: 1024}}",
+    ],
+)
+def test_dots_nesting_and_case_are_the_same(tmp_path: Path, text: str) -> None:
+    assert settings(tmp_path, text).streams.retention_max_bytes == 1024
+
+
+def test_a_whole_configuration(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        """
+        data.dir: /var/lib/lb
+        logging.level: warn
+        batch.max.messages: 100
+        nats: {embedded: true, embedded.config: /etc/nats.conf, user: u, password: p}
+        streams: {retention.max.age: 24h, cleaner.interval: 1m, segment.max: {bytes: 65536, age: 1h}}
+        clustering: {server.id: a, namespace: ns, raft.bootstrap.seed: true, replication.max.bytes: 2048}
+        telemetry: {enabled: true, interval.seconds: 5}
+        """,
+    )
+    assert (str(found.data_dir), found.log.level) == ("/var/lib/lb", "warning")
+    assert (found.nats.standalone, str(found.nats.config), found.nats.user) == (True, "/etc/nats.conf", "u")
+    assert found.nats.password is not None
+    assert found.nats.password.get_secret_value() == "p"
+    streams = found.streams
+    assert (streams.retention_max_age_ms, streams.cleaner_interval_ms) == (86_400_000, 60_000)
+    assert (streams.segment_max_bytes, streams.segment_max_age_ms) == (65536, 3_600_000)
+    assert (streams.batch_max_messages, streams.max_record_bytes) == (100, 2048)
+    assert (found.broker.broker_id, found.broker.namespace) == ("a", "ns")
+
+
+def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    assert str(found.data_dir) == "/tmp/liftbridge/liftbridge-default"
+    assert found.nats.servers == ("nats://127.0.0.1:4222",)
+    assert found.streams.retention_max_age_ms == 168 * 3_600_000
+    assert found.streams.segment_max_bytes == 268_435_456
+    assert str(settings(tmp_path, "clustering.namespace: n").data_dir) == "/tmp/liftbridge/n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lisen: a:1", 'Unknown configuration setting "lisen" (/liftbridge.yaml); did you mean "listen"?'),
+        ("nats: {server: x}", 'Unknown configuration setting "nats.server" (/liftbridge.yaml); did you mean'),
+        ("logging.level: loud", 'Invalid logging.level setting "loud" (/liftbridge.yaml): debug, info, warn or error'),
+        ("listen: 9292", 'Invalid listen setting "9292" (/liftbridge.yaml): host:port is wanted'),
+        ("listen: ':9292'", "it names no host"),
+        ("listen: a:b", 'Invalid listen setting "a:b"'),
+        ("port: 70000", 'Invalid port setting "70000"'),
+        ("nats.embedded: maybe", "true or false is wanted"),
+        ("streams.retention.max.age: week", "a duration is wanted"),
+        ("streams.segment.max.age: 10ms", "at least 1s is wanted"),
+        ("streams.compact.enabled: true", "streams.compact.enabled (/liftbridge.yaml) is refused: compaction"),
+        ("streams.encryption: true", "is refused: encryption is not there yet"),
+        ("tls.key: k", "tls.key (/liftbridge.yaml) is refused: TLS is not there yet"),
+        ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
+        ("clustering.min.insync.replicas: 2", "is refused: clusters are not there yet"),
+        ("groups.consumer.timeout: 1s", "is refused: consumer groups are not there yet"),
+        ("nats.password: [hunter2]", 'Invalid nats.password setting "…"'),
+        ("- 1", "Failed to load configuration file: "),
+    ],
+)
+def test_what_is_wrong_or_not_there_is_said(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "streams.compact.enabled: false", "streams.encryption: 'false'", "streams.auto.pause.time: 0",
+        "clustering.min.insync.replicas: 1", "tls.client.auth.enabled: false", "batch.max.time: 0",
+        "activity.stream.enabled: false", "cursors.stream.partitions: 0",
+    ],
+)  # fmt: skip
+def test_what_is_switched_off_anyway_may_be_switched_off(tmp_path: Path, text: str) -> None:
+    assert settings(tmp_path, text) == settings(tmp_path)
+
+
+def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("clustering.replica.max.lag.time: 20s\n")
+    notes = translate(file, {"LIFTBRIDGE_SERVICE_HOST": "10.0.0.1"}, {}).notes
+    assert notes == [
+        f"clustering.replica.max.lag.time ({file}) has no effect: a broker that runs alone has no use for it",
+        "environment variable LIFTBRIDGE_SERVICE_HOST is no setting and was not used",
+    ]
+
+
+def test_a_flag_wins_over_environment_over_file(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("logging.level: error\nport: 1\nclustering.server.id: file\n")
+    environment = {"LIFTBRIDGE_LOGGING_LEVEL": "warn", "LIFTBRIDGE_PORT": "2", "HOME": "/"}
+    found = translate(file, environment, {"port": "3"}).settings
+    assert (found.broker.port, found.log.level, found.broker.broker_id) == (3, "warning", "file")
+
+
+def test_a_missing_file_is_fatal() -> None:
+    with pytest.raises(UsageError, match=r"^Failed to load configuration file: .*/nowhere: No such file"):
+        translate(Path("/nowhere"), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        ("-d dir -p 1 -e -l debug", {"data.dir": "dir", "port": "1", "nats.embedded": True, "logging.level": "debug"}),
+        ("--data-dir dir --port=1", {"data.dir": "dir", "port": "1"}),
+        ("-data-dir dir -port 1 -embedded-nats", {"data.dir": "dir", "port": "1", "nats.embedded": True}),
+        ("-n a,b -n c", {"nats.servers": ["a,b", "c"]}),
+        ("-nats-servers a", {"nats.servers": ["a"]}),
+        ("--nc f", {"nats.embedded.config": "f"}),
+        ("--id i --ns n", {"clustering.server.id": "i", "clustering.namespace": "n"}),
+        ("-raft-bootstrap-seed", {"clustering.raft.bootstrap.seed": True}),
+        ("--raft-bootstrap-peers a --raft-bootstrap-peers b", {"clustering.raft.bootstrap.peers": ["a", "b"]}),
+    ],
+)
+def test_flags_and_their_spellings(arguments: str, flags: dict[str, object]) -> None:
+    assert liftbridge.parse(arguments.split()) == (None, flags)
+
+
+@pytest.mark.parametrize("flag", ["-c", "--config", "-config"])
+def test_the_file_is_named_by_a_flag(flag: str) -> None:
+    assert liftbridge.parse([flag, "x.yaml"]) == (Path("x.yaml"), {})
+
+
+def test_servers_come_as_lists_and_with_commas(tmp_path: Path) -> None:
+    found = translate(None, {}, {"nats.servers": ["nats://a:1, nats://b:2", "nats://c:3"]}).settings
+    assert found.nats.servers == ("nats://a:1", "nats://b:2", "nats://c:3")
+    assert settings(tmp_path, "nats.servers: [nats://a:1]").nats.servers == ("nats://a:1",)
+
+
+def test_an_embedded_configuration_implies_embedded() -> None:
+    assert translate(None, {}, {"nats.embedded.config": "f"}).settings.nats.standalone
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--bogus"], 2, "liftbridge: unrecognized arguments: --bogus\n"),
+        (["-p"], 2, "liftbridge: argument --port/-p/-port: expected one argument\n"),
+        (["-c", "/nowhere"], 2, "liftbridge: Failed to load configuration file: .*\n"),
+        (["-raft-bootstrap-peers", "b"], 2, "liftbridge: clustering.raft.bootstrap.peers \\(flag\\) is refused: .*\n"),
+        (["--version"], 0, ""),
+        (["-help"], 0, ""),
+    ],
+)
+def test_ends_of_the_command(
+    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LIFTBRIDGE_PORT", raising=False)
+    assert liftbridge.main(arguments) == code
+    captured = capsys.readouterr()
+    assert re.fullmatch(said, captured.err)
+    assert bool(captured.out) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "milliseconds"),
+    [("500ms", 500), ("15s", 15_000), ("1h30m", 5_400_000), ("1.5s", 1500), (2_000_000, 2), ("2000000", 2), (0, 0),
+     (1, 1), ("100us", 1)],
+)  # fmt: skip
+def test_durations(value: object, milliseconds: int) -> None:
+    assert duration_ms(value) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("parse", "value"),
+    [(duration_ms, "-1s"), (duration_ms, True), (duration_ms, "1 s"), (integer, "1.5"), (integer, True), (boolean, 2),
+     (names, ""), (names, []), (address, "a:99999"), (address, "::1:5")],
+)  # fmt: skip
+def test_values_that_are_refused(parse: object, value: object) -> None:
+    assert callable(parse)
+    with pytest.raises(ValueError, match=r"want|names no host"):
+        parse(value)

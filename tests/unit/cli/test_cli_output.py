@@ -1,0 +1,99 @@
+"""Rendering: one result, five forms."""
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+
+import pytest
+import yaml
+from bascule import Record
+from bascule.cli.output import OutputFormat, plain, render
+from bascule.cli.records import RecordFormat, record_writer
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    count: int
+    tags: tuple[str, ...]
+    fine: bool
+    note: str | None = None
+
+
+ROWS = [Row("a", 1, ("x", "y"), True), Row("b,c", 22, (), False, 'said "no"')]
+PLAIN: list[dict[str, object]] = [
+    {"name": "a", "count": 1, "tags": ["x", "y"], "fine": True, "note": None},
+    {"name": "b,c", "count": 22, "tags": [], "fine": False, "note": 'said "no"'},
+]
+RECORDS = [
+    Record(0, 1_700_000_000_000_001_999, None, b"plain", "s.a", {}),
+    Record(1, 1_700_000_000_000_002_000, b"k", b"\xff\x00", "s.b", {"h": b"1"}),
+]
+
+
+def printed(capsys: pytest.CaptureFixture[str], result: object, form: OutputFormat) -> str:
+    render(result, form)
+    return capsys.readouterr().out
+
+
+def test_json_yaml_and_ndjson_carry_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(printed(capsys, ROWS, OutputFormat.JSON)) == PLAIN
+    assert yaml.safe_load(printed(capsys, ROWS, OutputFormat.YAML)) == PLAIN
+    assert [json.loads(line) for line in printed(capsys, ROWS, OutputFormat.NDJSON).splitlines()] == PLAIN
+
+
+def test_csv_survives_commas_and_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, ROWS, OutputFormat.CSV))))
+    assert [row["name"] for row in rows] == ["a", "b,c"]
+    assert rows[1] == {"name": "b,c", "count": "22", "tags": "[]", "fine": "false", "note": 'said "no"'}
+
+
+def test_tables_show_words_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    table = printed(capsys, ROWS, OutputFormat.TABLE)
+    assert "x, y" in table
+    assert "yes" in table
+    assert "None" not in table
+    single = printed(capsys, ROWS[0], OutputFormat.TABLE)
+    assert single.splitlines()[0].split() == ["name", "a"]
+
+
+def test_nothing_found_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None:
+    render([], OutputFormat.TABLE)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "nothing found\n")
+    assert printed(capsys, [], OutputFormat.JSON) == "[]\n"
+    assert printed(capsys, [], OutputFormat.CSV) == ""
+
+
+def test_bytes_that_are_no_text_are_base64() -> None:
+    assert plain([b"text", b"\xff\x00"]) == ["text", {"base64": "/wA="}]
+
+
+def write(capfdbinary: pytest.CaptureFixture[bytes], form: RecordFormat, records: list[Record]) -> bytes:
+    writer = record_writer(form)
+    for record in records:
+        writer.write([record])
+    writer.close()
+    return capfdbinary.readouterr().out
+
+
+def test_records_as_text_are_their_values_untouched(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert write(capfdbinary, RecordFormat.TEXT, RECORDS) == b"plain\n\xff\x00\n"
+
+
+def test_records_in_structured_forms_are_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    time = "2023-11-14T22:13:20"
+    binary = {"base64": "/wA="}
+    expected: list[dict[str, object]] = [
+        {"offset": 0, "time": f"{time}.000001Z", "key": None, "value": "plain", "subject": "s.a", "headers": {}},
+        {"offset": 1, "time": f"{time}.000002Z", "key": "k", "value": binary, "subject": "s.b", "headers": {"h": "1"}},
+    ]
+    assert json.loads(write(capfdbinary, RecordFormat.JSON, RECORDS)) == expected
+    assert json.loads(write(capfdbinary, RecordFormat.JSON, [])) == []
+    assert yaml.safe_load(write(capfdbinary, RecordFormat.YAML, RECORDS)) == expected
+    lines = write(capfdbinary, RecordFormat.NDJSON, RECORDS).splitlines()
+    assert [json.loads(line) for line in lines] == expected
+    rows = list(csv.DictReader(io.StringIO(write(capfdbinary, RecordFormat.CSV, RECORDS).decode())))
+    assert [row["offset"] for row in rows] == ["0", "1"]
+    assert b"s.b" in write(capfdbinary, RecordFormat.TABLE, RECORDS)

@@ -1,0 +1,42 @@
+"""URLs of brokers."""
+
+import pytest
+from bascule.client.address import addresses
+from bascule.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("liftbridge://127.0.0.1:9292", ["127.0.0.1:9292"]),
+        ("bascule://broker", ["broker:9292"]),
+        ("liftbridge://a:1,b,c:3/", ["a:1", "b:9292", "c:3"]),
+        ("liftbridge://[::1]:7", ["[::1]:7"]),
+        ("liftbridge://[::1]", ["[::1]:9292"]),
+    ],
+)
+def test_a_url_names_one_address_or_more(url: str, found: list[str]) -> None:
+    assert addresses(url) == found
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("127.0.0.1:9292", "it begins with bascule:// or liftbridge://"),
+        ("nats://127.0.0.1:4222", "it begins with bascule:// or liftbridge://"),
+        ("liftbridge://", '"" is not host or host:port'),
+        ("liftbridge://a:0", '"a:0" is not host or host:port'),
+        ("liftbridge://a:65536", '"a:65536" is not host or host:port'),
+        ("liftbridge://a:b", '"a:b" is not host or host:port'),
+        ("liftbridge://a:1,,b:1", '"" is not host or host:port'),
+        ("liftbridge://::1:7", "an IPv6 address stands in brackets"),
+        ("liftbridge://a/stream", "nothing follows the addresses"),
+        ("liftbridge://a?x=1", "nothing follows the addresses"),
+        ("liftbridge://me:secret@a", "credentials do not belong into a URL"),
+    ],
+)
+def test_what_is_no_url_of_a_broker_is_refused_with_the_reason(url: str, reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        addresses(url)
+    assert raised.value.code == "invalid_argument"
+    assert reason in str(raised.value)

@@ -1,0 +1,184 @@
+"""Calls, retries and deadlines over a fake native core."""
+
+from datetime import timedelta
+
+import pytest
+from bascule import StreamOptions
+from bascule._liftbridge_pb import message
+from bascule.errors import BrokerError, CapacityError, OutcomeUnknownError, StateError, UnavailableError, UsageError
+
+from tests.unit.client.fakes import FakeNative, client_of, failure
+
+
+def metadata(*names: str, unknown: str = "") -> bytes:
+    response = message("FetchMetadataResponse")()
+    for name in names:
+        found = response.streamMetadata.add(name=name, subject=f"{name}.>", creationTimestamp=1_700_000_000_123_456_789)
+        for number in (1, 0):
+            partition = found.partitions[number]
+            partition.id, partition.leader, partition.highWatermark, partition.newestOffset = number, "b", 9, 11
+    if unknown:
+        response.streamMetadata.add(name=unknown, error=1)
+    return response.SerializeToString()
+
+
+def test_create_sends_only_what_was_said() -> None:
+    native = FakeNative()
+    options = StreamOptions(partitions=3, retention_max_age=timedelta(hours=1), retention_max_bytes=0)
+    client_of(native).create_stream("orders", options=options)
+    ((method, sent),) = native.requests
+    request = message("CreateStreamRequest").FromString(sent)
+    assert (method, request.name, request.subject, request.partitions) == ("CreateStream", "orders", "orders", 3)
+    assert request.retentionMaxAge.value == 3_600_000
+    assert request.HasField("retentionMaxBytes"), "an explicit 0 is not the default"
+    assert not request.HasField("retentionMaxMessages")
+
+
+def test_exist_ok_and_missing_ok_forgive_that_and_nothing_else() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    native.answers = [failure("stream_exists"), failure("stream_exists"), failure("invalid_argument")]
+    client.create_stream("x", exist_ok=True)
+    with pytest.raises(StateError, match="told to fail"):
+        client.create_stream("x")
+    with pytest.raises(UsageError):
+        client.create_stream("x", exist_ok=True)
+    native.answers = [failure("stream_not_found"), failure("stream_not_found")]
+    client.delete_stream("x", missing_ok=True)
+    with pytest.raises(StateError):
+        client.delete_stream("x")
+
+
+def test_streams_come_by_name_with_partitions_by_number_and_ends_exclusive() -> None:
+    native = FakeNative()
+    native.answers = [metadata("b", "a")]
+    streams = client_of(native).list_streams()
+    assert [stream.name for stream in streams] == ["a", "b"]
+    assert [partition.number for partition in streams[0].partitions] == [0, 1]
+    assert (streams[0].partitions[0].high_watermark, streams[0].partitions[0].log_end_offset) == (10, 12)
+    assert streams[0].created.isoformat() == "2023-11-14T22:13:20.123456+00:00"
+
+
+def test_an_unknown_stream_is_named() -> None:
+    native = FakeNative()
+    native.answers = [metadata(unknown="orders")]
+    with pytest.raises(StateError, match="stream orders does not exist") as raised:
+        client_of(native).get_stream("orders")
+    assert raised.value.code == "stream_not_found"
+
+
+def test_what_may_be_tried_again_is_within_one_deadline() -> None:
+    native = FakeNative()
+    native.answers = [failure("unavailable"), failure("busy"), failure("not_leader"), metadata("a")]
+    client = client_of(native)
+    assert client.list_streams()[0].name == "a"
+    assert client.reconnects == 2, "a busy broker is not left"
+    assert native.closed == 2
+
+
+def test_the_deadline_ends_the_retries_with_the_last_failure() -> None:
+    native = FakeNative()
+    native.answers = [failure("unavailable", f"try {number}") for number in range(100)]
+    with pytest.raises(UnavailableError, match=r"try \d"):
+        client_of(native, timeout=0.03).list_streams()
+    assert 1 <= len(native.requests) < 10
+
+
+def test_the_next_address_takes_its_turn() -> None:
+    native = FakeNative()
+    native.connecting = [failure("unavailable"), None]
+    native.answers = [failure("unavailable"), metadata("a")]
+    client_of(native, "a:1", "b:2", "c:3").list_streams()
+    assert native.addresses == ["a:1", "b:2", "c:3"]
+
+
+@pytest.mark.parametrize("code", ["outcome_unknown", "stream_not_found", "invalid_argument", "internal"])
+def test_what_must_not_be_sent_twice_is_not(code: str) -> None:
+    native = FakeNative()
+    native.acks = [failure(code)]
+    with pytest.raises(BrokerError) as raised:
+        client_of(native).publish("s", b"v")
+    assert raised.value.code == code
+    assert native.published == []
+
+
+def test_a_batch_that_is_partly_stored_is_not_sent_again() -> None:
+    native = FakeNative()
+    native.acks = [failure("busy", "full", '{"index": 2, "acknowledged": 2}')]
+    with pytest.raises(CapacityError) as raised:
+        client_of(native).publish_many("s", [b"v"] * 4)
+    assert raised.value.details == {"index": 2, "acknowledged": 2}
+
+
+def test_a_busy_broker_that_stored_nothing_gets_the_batch_again() -> None:
+    native = FakeNative()
+    native.acks = [failure("busy", "full", '{"index": 0, "acknowledged": 0}'), None]
+    assert [receipt.offset for receipt in client_of(native).publish_many("s", [b"v"] * 3)] == [0, 1, 2]
+
+
+def test_long_batches_go_in_parts_and_errors_count_from_the_whole() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    assert len(client.publish_many("s", [b""] * 120_000)) == 120_000
+    assert [len(part) for part in native.published] == [50_000, 50_000, 20_000]
+    native.acks = [None, failure("too_large", "too big", '{"index": 7, "acknowledged": 7}')]
+    with pytest.raises(UsageError) as raised:
+        client.publish_many("s", [b""] * 60_000)
+    assert raised.value.details == {"index": 50_007, "acknowledged": 50_007}
+
+
+def test_an_empty_batch_is_nothing_to_do() -> None:
+    native = FakeNative()
+    assert client_of(native).publish_many("s", []) == []
+    assert native.published == []
+
+
+@pytest.mark.parametrize("column", ["keys", "headers"])
+def test_columns_of_different_lengths_are_refused(column: str) -> None:
+    with pytest.raises(UsageError, match=f"there are 1 {column} for 2 values"):
+        client_of(FakeNative()).publish_many("s", [b"", b""], **{column: [None]})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_timeout_is_above_zero(seconds: float) -> None:
+    with pytest.raises(UsageError, match="a timeout is a number of seconds above 0"):
+        client_of(FakeNative()).list_streams(timeout=seconds)
+
+
+def test_a_closed_client_says_so() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    client.open()
+    client.close()
+    client.close()
+    assert native.closed == 1
+    with pytest.raises(UsageError, match="the client is closed") as raised:
+        client.list_streams()
+    assert raised.value.code == "closed"
+
+
+def test_a_producer_publishes_in_batches_and_the_rest_on_leaving() -> None:
+    native = FakeNative()
+    with client_of(native).producer("s", batch_records=2) as producer:
+        for number in range(5):
+            producer.send(b"%d" % number)
+        assert producer.published == 4
+    assert native.published == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+    with pytest.raises(UsageError, match="the producer is closed"):
+        producer.send(b"late")
+
+
+def test_leaving_a_producer_raises_when_the_rest_is_lost() -> None:
+    native = FakeNative()
+    native.acks = [failure("outcome_unknown")]
+    with pytest.raises(OutcomeUnknownError), client_of(native).producer("s") as producer:
+        producer.send(b"v")
+
+
+def test_leaving_a_producer_keeps_the_first_failure_and_notes_the_second() -> None:
+    native = FakeNative()
+    native.acks = [failure("outcome_unknown", "not answered")]
+    with pytest.raises(KeyError) as raised, client_of(native).producer("s") as producer:  # noqa: PT012
+        producer.send(b"v")
+        raise KeyError("mine")
+    assert any("not answered" in note for note in raised.value.__notes__)

@@ -1,0 +1,165 @@
+"""Subscriptions over a fake native core: positions, ends, coming back."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from bascule._liftbridge_pb import message
+from bascule.client import Start, Stop, requests
+from bascule.errors import StateError, UnavailableError, UsageError
+
+from tests.unit.client.fakes import FakeBatch, FakeNative, FakeSubscription, client_of, failure
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+NOON_NS = 1_769_860_800_000_000_000
+
+
+def sent(native: FakeNative) -> list[Any]:
+    return [message("SubscribeRequest").FromString(body) for method, body in native.requests if method == "Subscribe"]
+
+
+def high_watermark(next_offset: int) -> bytes:
+    response = message("FetchPartitionMetadataResponse")()
+    response.metadata.highWatermark = response.metadata.newestOffset = next_offset - 1
+    return response.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("start", "fields"),
+    [
+        ("earliest", {"startPosition": 2}),
+        ("latest", {"startPosition": 3}),
+        ("new", {}),
+        (7, {"startPosition": 1, "startOffset": 7}),
+        (0, {"startPosition": 1}),
+        (NOON, {"startPosition": 4, "startTimestamp": NOON_NS}),
+        (NOON.astimezone(timezone(timedelta(hours=9))), {"startPosition": 4, "startTimestamp": NOON_NS}),
+    ],
+)
+def test_starts_on_the_wire(start: Start, fields: dict[str, int]) -> None:
+    expected = message("SubscribeRequest")(stream="s", partition=1, **fields)
+    assert requests.subscribe("s", 1, start, None) == expected.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("stop", "fields"),
+    [
+        (None, {}),
+        ("latest", {"stopPosition": 2}),
+        (8, {"stopPosition": 1, "stopOffset": 7}),
+        (NOON, {"stopPosition": 3, "stopTimestamp": NOON_NS - 1}),
+    ],
+)
+def test_stops_are_exclusive_here_and_inclusive_on_the_wire(stop: Stop, fields: dict[str, int]) -> None:
+    expected = message("SubscribeRequest")(stream="s", startPosition=2, **fields)
+    assert requests.subscribe("s", 0, "earliest", stop) == expected.SerializeToString()
+
+
+@pytest.mark.parametrize(("start", "stop"), [("sometime", None), (-1, None), (2**63, None), ("new", "never"), (0, -1)])
+def test_positions_that_mean_nothing_are_refused_before_anything_is_sent(start: Any, stop: Any) -> None:
+    native = FakeNative()
+    with pytest.raises(UsageError) as raised:
+        client_of(native).subscribe("s", start=start, stop=stop)
+    assert raised.value.code == "invalid_argument"
+    assert native.requests == []
+
+
+@pytest.mark.parametrize(("start", "stop"), [("earliest", 0), (5, 5), (6, 5), (NOON, NOON)])
+def test_an_empty_range_ends_at_once_without_asking(start: Start, stop: Stop) -> None:
+    native = FakeNative()
+    assert list(client_of(native).subscribe("s", start=start, stop=stop)) == []
+    assert native.requests == []
+
+
+def test_batches_come_until_the_stop_and_the_position_follows() -> None:
+    native = FakeNative()
+    native.subscriptions = [FakeSubscription([FakeBatch(0, 3), None, FakeBatch(3, 2)])]
+    subscription = client_of(native).subscribe("s", stop=5)
+    assert subscription.position == "earliest"
+    batches = list(subscription)
+    assert [batch.offsets for batch in batches] == [[0, 1, 2], [3, 4]]
+    assert (subscription.position, subscription.ended) == (5, True)
+    assert batches[0].to_pylist()[2] == {
+        "offset": 2, "timestamp_ns": 2000, "key": None, "value": b"2", "subject": "s", "headers": {},
+    }  # fmt: skip
+    assert repr(batches[0]) == "<Batch of s/0: 3 records, offsets 0 to 2>"
+
+
+def test_records_come_one_by_one() -> None:
+    native = FakeNative()
+    native.subscriptions = [FakeSubscription([FakeBatch(4, 2), FakeBatch(6, 1)])]
+    assert [record.value for record in client_of(native).subscribe("s", stop=7).records()] == [b"4", b"5", b"6"]
+
+
+def test_stop_latest_is_fixed_when_it_opens() -> None:
+    native = FakeNative()
+    native.answers = [high_watermark(10)]
+    native.subscriptions = [
+        FakeSubscription([FakeBatch(0, 4), failure("unavailable")]),
+        FakeSubscription([FakeBatch(4, 6)]),
+    ]
+    subscription = client_of(native).subscribe("s", stop="latest")
+    assert sum(map(len, subscription)) == 10
+    first, second = sent(native)
+    assert (first.startPosition, first.stopOffset) == (2, 9)
+    assert (second.startPosition, second.startOffset, second.stopOffset) == (1, 4, 9)
+    assert subscription.reconnects == 1
+
+
+def test_stop_latest_of_an_empty_partition_ends_at_once() -> None:
+    native = FakeNative()
+    native.answers = [high_watermark(0)]
+    assert list(client_of(native).subscribe("s", stop="latest")) == []
+    assert sent(native) == []
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure("end_of_stream", "Stream is empty"),
+        failure("invalid_argument", "Stop offset is before start offset: 3 < 5"),
+        failure("internal", "Failed to lookup offset for timestamp: timestamp is before the beginning of the log"),
+    ],
+)
+def test_a_range_that_the_broker_finds_empty_is_empty(refusal: Exception) -> None:
+    native = FakeNative()
+    native.subscriptions = [refusal]
+    assert list(client_of(native).subscribe("s", start="new", stop=NOON)) == []
+
+
+def test_a_stream_that_is_deleted_meanwhile_raises() -> None:
+    native = FakeNative()
+    native.subscriptions = [FakeSubscription([FakeBatch(0, 1), failure("stream_not_found", "commit log was deleted")])]
+    found = iter(client_of(native).subscribe("s"))
+    assert next(found).offsets == [0]
+    with pytest.raises(StateError, match="commit log was deleted"):
+        next(found)
+
+
+def test_a_broker_that_does_not_come_back_in_time_raises() -> None:
+    native = FakeNative()
+    native.subscriptions = [FakeSubscription([failure("unavailable")]), *[failure("unavailable") for _ in range(99)]]
+    with pytest.raises(UnavailableError):
+        list(client_of(native, timeout=0.03).subscribe("s"))
+
+
+def test_leaving_the_context_closes_it() -> None:
+    native = FakeNative()
+    opened = FakeSubscription([FakeBatch(0, 1)])
+    native.subscriptions = [opened]
+    with client_of(native).subscribe("s") as subscription:
+        assert subscription.next_batch() is not None
+    assert opened.closed
+    with pytest.raises(UsageError, match="the subscription is closed"):
+        subscription.next_batch()
+
+
+def test_nothing_in_time_is_none_and_not_the_end() -> None:
+    native = FakeNative()
+    native.subscriptions = [FakeSubscription([None, FakeBatch(0, 1)])]
+    subscription = client_of(native).subscribe("s")
+    assert subscription.next_batch(timeout=0.01) is None
+    assert not subscription.ended
+    batch = subscription.next_batch(timeout=0.01)
+    assert batch is not None
+    assert len(batch) == 1
