@@ -19,8 +19,8 @@ class Query:
 
     def __init__(self, spark: Any, streams: Streams, folder: Path, **options: Any) -> None:
         self._spark = spark
-        self._options = {"stream": "s", "address": streams.address, "longPollMs": 100, "retryDeadlineMs": 1000,
-        **options} self.checkpoint = folder / "checkpoint"
+        self._options = {"stream": "s", "address": streams.address, "longPollMs": 100, **options}
+        self.checkpoint = folder / "checkpoint"
         self._output = str(folder / "output")
 
     def start(self, **trigger: Any) -> Any:
@@ -139,8 +139,8 @@ def test_limits_share_out_the_backlog(spark: Any, streams: Streams, tmp_path: Pa
     assert query.rows() == [(0, i) for i in range(90)] + [(1, i) for i in range(10)]
 
 
-def test_a_replayed_epoch_has_the_same_tasks_after_options_changed(spark: Any, streams: Streams, tmp_path: Path) ->
-    None: streams.create("s")
+def test_a_replay_has_the_same_tasks_after_options_changed(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    streams.create("s")
     streams.put("s", [b"a"] * 100)
     Query(spark, streams, tmp_path, minPartitions=4).run()
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
