@@ -4,6 +4,10 @@
 //! token for one or more.
 use std::borrow::Cow;
 
+/// Longest subject that is published or subscribed on, bytes. Two of them (subject and reply) fit a nats-server's control
+/// line of 4096 bytes; on a longer line the server drops the connection, and with it everything else that uses it.
+pub const MAX_SUBJECT_BYTES: usize = 2000;
+
 /// Whether a stream may be attached to `subject` (Liftbridge specification §3.1): no space, tab, CR or LF, and no empty
 /// token. Wildcards are not restricted.
 pub fn is_stream_subject(subject: &str) -> bool {
@@ -13,18 +17,22 @@ pub fn is_stream_subject(subject: &str) -> bool {
         && subject.split('.').all(|token| !token.is_empty())
 }
 
-/// Whether a message may be published on `subject`: as for a stream, but no control character and no token that is a wildcard.
+/// Whether a message may be published on `subject`: as for a stream, but no control character, no token that is a wildcard,
+/// and at most [`MAX_SUBJECT_BYTES`].
 pub fn is_publish_subject(subject: &str) -> bool {
-    is_stream_subject(subject)
+    subject.len() <= MAX_SUBJECT_BYTES
+        && is_stream_subject(subject)
         && !subject.bytes().any(|byte| byte.is_ascii_control())
         && subject.split('.').all(|token| token != "*" && token != ">")
 }
 
-/// Whether NATS accepts a subscription on `subject`: as for a stream, but no control character, and `>` only at the end.
+/// Whether NATS accepts a subscription on `subject`: as for a stream, but no control character, `>` only at the end, and at
+/// most [`MAX_SUBJECT_BYTES`].
 pub fn is_subscribable(subject: &str) -> bool {
     let mut tokens = subject.split('.');
     tokens.next_back();
-    is_stream_subject(subject)
+    subject.len() <= MAX_SUBJECT_BYTES
+        && is_stream_subject(subject)
         && !subject.bytes().any(|byte| byte.is_ascii_control())
         && tokens.all(|token| token != ">")
 }
@@ -136,6 +144,16 @@ mod tests {
         for bad in ["", "*", "a.*", "a.*.b", ">", "a.>", "a\0", "a. b"] {
             assert!(!is_publish_subject(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_subject_fits_the_control_line_of_nats() {
+        let (longest, longer) = (
+            "s".repeat(MAX_SUBJECT_BYTES),
+            "s".repeat(MAX_SUBJECT_BYTES + 1),
+        );
+        assert!(is_publish_subject(&longest) && is_subscribable(&longest));
+        assert!(!is_publish_subject(&longer) && !is_subscribable(&longer));
     }
 
     #[test]

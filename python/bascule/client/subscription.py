@@ -16,6 +16,7 @@ from bascule.client import requests
 from bascule.client.batch import Batch
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
+from bascule.client.naming import naming
 from bascule.client.types import Record, Start, Stop
 from bascule.errors import BrokerError, UsageError
 
@@ -160,6 +161,10 @@ class Subscription:
             native.close()
 
     def _open(self, seconds: float) -> None:
+        with naming(self._stream, partition=self._partition):
+            self._open_unnamed(seconds)
+
+    def _open_unnamed(self, seconds: float) -> None:
         deadline = Deadline(seconds)
         if self._stop == "latest":
             request = requests.partition_metadata(self._stream, self._partition)

@@ -9,6 +9,7 @@ from typing import Final, Self
 from bascule.client import requests
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
+from bascule.client.naming import naming
 from bascule.client.producer import Producer
 from bascule.client.requests import StreamOptions
 from bascule.client.subscription import Subscription
@@ -79,9 +80,11 @@ class Client:
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        request = requests.create_stream(name, name if subject is None else subject, options or StreamOptions())
+        subject = name if subject is None else subject
+        request = requests.create_stream(name, subject, options or StreamOptions())
         try:
-            self._call("CreateStream", request, timeout)
+            with naming(name, subject=subject):
+                self._call("CreateStream", request, timeout)
         except StateError as failure:
             if not (exist_ok and failure.code == "stream_exists"):
                 raise
@@ -100,7 +103,8 @@ class Client:
             UnavailableError: no broker answered in time.
         """
         try:
-            self._call("DeleteStream", requests.delete_stream(name), timeout)
+            with naming(name):
+                self._call("DeleteStream", requests.delete_stream(name), timeout)
         except StateError as failure:
             if not (missing_ok and failure.code == "stream_not_found"):
                 raise
@@ -133,7 +137,8 @@ class Client:
             UnavailableError: its leader did not answer in time.
         """
         request = requests.partition_metadata(stream, partition)
-        return requests.read_partition(self._call("FetchPartitionMetadata", request, timeout))
+        with naming(stream, partition=partition):
+            return requests.read_partition(self._call("FetchPartitionMetadata", request, timeout))
 
     def publish(
         self,
@@ -207,12 +212,13 @@ class Client:
             some_keys, some_headers = keys and keys[part], headers and headers[part]
             some_values = values[part]
             try:
-                stored = self._link.run(
-                    deadline,
-                    lambda native, left, k=some_keys, v=some_values, h=some_headers: native.publish(
-                        stream, partition, k, v, h, policy, left
-                    ),
-                )
+                with naming(stream, partition=partition):
+                    stored = self._link.run(
+                        deadline,
+                        lambda native, left, k=some_keys, v=some_values, h=some_headers: native.publish(
+                            stream, partition, k, v, h, policy, left
+                        ),
+                    )
             except BrokerError as failure:
                 failure.details["index"] = begin + failure.details.get("index", 0)
                 failure.details["acknowledged"] = len(receipts) + failure.details.get("acknowledged", 0)

@@ -23,7 +23,8 @@ from bascule.metadata.model import (
 from bascule.metadata.results import Applied, Refused, RefusedCode, Result
 
 MAX_NAME_BYTES = 255
-MAX_SUBJECT_BYTES = 4096
+MAX_SUBJECT_BYTES = 1024
+"""A nats-server drops whoever sends it a control line of more than 4096 bytes; subject and queue group share one."""
 MAX_PORT = 65535
 
 

@@ -22,7 +22,7 @@ MAX_NAME_BYTES = 255
 MAX_INT32 = (1 << 31) - 1
 
 _FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s\x00-\x1f\x7f-\x9f]")
-_FORBIDDEN_IN_SUBJECT = re.compile(r"[ \t\r\n\x00]")
+_FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
 _LATER = {
     "PauseStream": "pausing streams",
     "SetStreamReadonly": "making streams read-only",
@@ -169,6 +169,9 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
     if asked.name in RESERVED:
         raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
     _check_name(asked.name)
+    if _FORBIDDEN_IN_SUBJECT.search(asked.group):
+        text = f"Queue group {asked.group[:80]!r} is invalid: white space and control characters are not allowed"
+        raise StatusError(Status.INVALID_ARGUMENT, text)
     if asked.partitions < 0:
         raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
     for field, what in (("encryption", "encryption at rest"), ("compactEnabled", "compaction")):

@@ -6,15 +6,20 @@ use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::messages::{
     Ack, AckPolicy, Message, PublishToSubjectRequest, PublishToSubjectResponse,
 };
+use bascule_wire::subject::{MAX_SUBJECT_BYTES, is_publish_subject};
 use bytes::Bytes;
 use prost::Message as _;
 use tonic::Status;
 use tonic::body::Body;
 
+/// Characters of a refused subject that the refusal shows.
+const SHOWN: usize = 200;
+
 /// Publishes, and waits for the first ack when the policy is not NONE and the call has a deadline.
 ///
 /// # Errors
-/// INTERNAL for malformed requests and acks; UNKNOWN when NATS refuses; `DEADLINE_EXCEEDED`.
+/// INTERNAL for malformed requests and acks; `INVALID_ARGUMENT` for subjects that nothing can be published on; UNKNOWN when
+/// NATS refuses; `DEADLINE_EXCEEDED`.
 pub(super) async fn publish_to_subject(
     shared: &SharedRef,
     call: &Call,
@@ -25,8 +30,11 @@ pub(super) async fn publish_to_subject(
         .await??;
     let mut request = PublishToSubjectRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    check_subject("subject", &request.subject)?;
     if request.ack_inbox.is_empty() {
         request.ack_inbox = new_inbox(&shared.namespace);
+    } else {
+        check_subject("ackInbox", &request.ack_inbox)?;
     }
     let (subject, inbox, policy) = (
         request.subject.clone(),
@@ -48,6 +56,18 @@ pub(super) async fn publish_to_subject(
     Ok(reply::message(
         &PublishToSubjectResponse { ack: Some(ack) }.encode_to_vec(),
     ))
+}
+
+/// A retry cannot help here, and the broker's connection must not carry what nats-server would drop it for.
+fn check_subject(field: &str, subject: &str) -> Result<(), Status> {
+    if is_publish_subject(subject) {
+        return Ok(());
+    }
+    let shown: String = subject.chars().take(SHOWN).collect();
+    Err(Status::invalid_argument(format!(
+        "{field} {shown:?} is no subject to publish on: tokens joined by dots, without white space and wildcards, at \
+         most {MAX_SUBJECT_BYTES} bytes"
+    )))
 }
 
 fn not_sent(reason: &str) -> Status {
