@@ -2,6 +2,7 @@
 use super::DirectoryError;
 use crate::metadata::MetadataError;
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 
 /// A failure with a code of specs/errors.toml and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,15 +42,21 @@ impl From<DirectoryError> for EngineError {
 impl From<MetadataError> for EngineError {
     fn from(error: MetadataError) -> Self {
         let code = match &error {
-            MetadataError::Damaged(_) => "metadata_damaged",
-            MetadataError::Log(bascule_log::Error::Full { .. }) => "disk_full",
-            _ => "storage_failed",
+            MetadataError::Damaged(_) | MetadataError::Log(bascule_log::Error::Foreign { .. }) => {
+                "metadata_damaged"
+            }
+            MetadataError::Log(log) => open_code(log),
+            MetadataError::Snapshot(error) => match error.kind() {
+                ErrorKind::InvalidData => "metadata_damaged",
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "disk_full",
+                _ => "storage_failed",
+            },
         };
         Self::new(code, error.to_string())
     }
 }
 
-/// The code for a partition that could not be opened.
+/// The code for a log that could not be opened.
 pub(super) fn open_code(error: &bascule_log::Error) -> &'static str {
     match error {
         bascule_log::Error::Full { .. } => "disk_full",

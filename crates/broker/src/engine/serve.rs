@@ -20,6 +20,8 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 4096;
+/// After an accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A running server.
 #[derive(Debug)]
@@ -65,9 +67,14 @@ pub(super) fn serve(
     let places = Arc::new(Semaphore::new(shared.limits.connections));
     let incoming = TcpListenerStream::new(listener).filter_map(move |accepted| {
         let place = places.clone().try_acquire_owned().ok();
-        // a connection beyond the bound is closed at once; a failed accept (no descriptors) waits for the next
         async move {
-            let (stream, place) = (accepted.ok()?, place?);
+            let Ok(stream) = accepted else {
+                // Mostly a lack of descriptors, which lasts: without a pause this would spin.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                return None;
+            };
+            // A connection beyond the bound is closed at once.
+            let place = place?;
             stream.set_nodelay(true).ok()?;
             Some(Ok::<_, std::io::Error>(Connection {
                 stream,

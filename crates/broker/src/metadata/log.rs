@@ -76,7 +76,19 @@ impl MetadataLog {
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
         std::fs::create_dir_all(&directory)?;
-        let (index, state) = snapshot::newest(&directory)?.unwrap_or_default();
+        let snapshot::Newest {
+            index,
+            state,
+            damaged,
+        } = snapshot::newest(&directory)?;
+        for path in damaged {
+            let text = format!(
+                "a metadata snapshot is damaged, the one before it is used: {}",
+                path.display()
+            );
+            let fields = serde_json::json!({"path": path, "used_index": index});
+            shared.events.log(40, "metadata", text, fields);
+        }
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             preallocate_bytes: PREALLOCATE_BYTES,

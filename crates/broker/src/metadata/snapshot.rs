@@ -22,20 +22,35 @@ const PREFIX: &str = "snapshot-";
 /// The newest and one before it.
 const KEPT: usize = 2;
 
-/// Index and state of the newest readable snapshot; `None` when there is none at all.
+/// The newest readable snapshot.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Newest {
+    /// Index of the last entry covered; 0 = there is no snapshot.
+    pub index: u64,
+    pub state: Vec<u8>,
+    /// Newer ones that are damaged.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// The newest readable snapshot, with the damaged ones that were passed over.
 ///
 /// # Errors
-/// When files are there but none can be read, or the directory cannot.
-pub(super) fn newest(directory: &Path) -> io::Result<Option<(u64, Vec<u8>)>> {
-    let files = list(directory)?;
-    for (index, path) in files.iter().rev() {
-        if let Some(state) = read(*index, &fs::read(path)?) {
-            return Ok(Some((*index, state)));
+/// When files are there but none can be read (`InvalidData`), or the directory cannot.
+pub(super) fn newest(directory: &Path) -> io::Result<Newest> {
+    let mut damaged = Vec::new();
+    for (index, path) in list(directory)?.into_iter().rev() {
+        if let Some(state) = read(index, &fs::read(&path)?) {
+            return Ok(Newest {
+                index,
+                state,
+                damaged,
+            });
         }
+        damaged.push(path);
     }
-    match files.last() {
-        None => Ok(None),
-        Some((_, path)) => Err(io::Error::new(
+    match damaged.first() {
+        None => Ok(Newest::default()),
+        Some(path) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("no snapshot is readable, not {}", path.display()),
         )),
@@ -108,18 +123,23 @@ mod tests {
     #[test]
     fn the_newest_readable_snapshot_wins_and_two_are_kept() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(newest(folder.path()).unwrap().is_none());
+        assert_eq!(newest(folder.path()).unwrap(), Newest::default());
         assert_eq!(save(folder.path(), 5, b"five").unwrap(), 0);
         assert_eq!(save(folder.path(), 7, b"seven").unwrap(), 5);
         assert_eq!(save(folder.path(), 9, b"nine").unwrap(), 7);
         assert_eq!(list(folder.path()).unwrap().len(), 2);
-        assert_eq!(newest(folder.path()).unwrap(), Some((9, b"nine".to_vec())));
+        let found = newest(folder.path()).unwrap();
+        assert_eq!((found.index, &found.state[..]), (9, &b"nine"[..]));
+        assert!(found.damaged.is_empty());
         let damaged = folder.path().join(format!("{PREFIX}{:020}", 9));
         let mut bytes = fs::read(&damaged).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&damaged, bytes).unwrap();
-        assert_eq!(newest(folder.path()).unwrap(), Some((7, b"seven".to_vec())));
+        let found = newest(folder.path()).unwrap();
+        assert_eq!((found.index, &found.state[..]), (7, &b"seven"[..]));
+        assert_eq!(found.damaged, [damaged]);
         fs::write(folder.path().join(format!("{PREFIX}{:020}", 7)), b"").unwrap();
-        assert!(newest(folder.path()).is_err());
+        let none = newest(folder.path()).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::InvalidData);
     }
 }

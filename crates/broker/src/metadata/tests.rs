@@ -168,6 +168,11 @@ async fn removal_keeps_every_entry_after_the_older_snapshot() {
     std::fs::write(newest, b"damaged").unwrap();
     let life = open(data.path()).unwrap();
     assert_eq!(life.snapshot.0, 20);
+    let told = life.events(1).remove(0);
+    assert_eq!(
+        (told.kind, told.id, told.name.as_str()),
+        ("log", 40, "metadata")
+    );
     let expected: Vec<_> = (21..=30).map(|index| (index, 0)).collect();
     assert_eq!(indexes(&life.events(10)), expected);
 }
