@@ -65,7 +65,8 @@ def _reader(options: SourceOptions, tasks: Sequence[tuple[Range, ...]]) -> Calla
     def read(numbers: Iterable[Any]) -> Iterator[Any]:
         schema = arrow_schema(options.columns)
         for batch in numbers:
-            for number in batch.column(0).to_pylist():
+            numbers_here: list[int] = batch.column(0).to_pylist()
+            for number in numbers_here:
                 yield from read_ranges(options, tasks[number], schema)
 
     return read
