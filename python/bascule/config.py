@@ -155,7 +155,9 @@ class LogSettings(_Section):
     """Structured logs, to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least level shown")
-    format: Literal["json", "text"] = Field(default="json", description="one JSON object a line, or plain lines")
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="one JSON object a line, or plain lines; auto = plain lines on a terminal only"
+    )
 
 
 class Settings(_Section):

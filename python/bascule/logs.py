@@ -33,18 +33,19 @@ class _TextFormatter(logging.Formatter):
         return f"{time} {record.levelname.lower():7} {record.name}: {record.getMessage()}{fields}{trace}"
 
 
-def configure(level: str = "info", style: str = "json") -> None:
+def configure(level: str = "info", style: str = "auto") -> None:
     """Send logs of `bascule.*` to standard error. Idempotent; other loggers are left alone.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
-        style: `json` or `text`.
+        style: `json`, `text`, or `auto`: text when standard error is a terminal, else json.
     """
+    text = style == "text" or (style == "auto" and sys.stderr.isatty())
     logger = logging.getLogger("bascule")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    handler.setFormatter(_TextFormatter() if text else _JsonFormatter())
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[level])
     logger.propagate = False

@@ -34,7 +34,7 @@ def bench(
     Examples:
         bascule bench
 
-        bascule bench --records 1000000 --size 1024 --output json
+        bascule bench --records 50000 --size 1024 --output json
     """
     stream = f"bench-{uuid.uuid4().hex[:12]}"
     with connect(url, timeout=timeout, name="bascule-bench") as client:
@@ -54,7 +54,7 @@ def _one_by_one(client: Client, stream: str, records: int, size: int) -> BenchRe
     value = bytes(size)
     latencies = sorted(_seconds(lambda: client.publish(stream, value)) for _ in range(records))
     p50, p99 = (round(1000 * latencies[int(share * (records - 1))], 3) for share in (0.5, 0.99))
-    return _result("publish, one at a time", records, size, sum(latencies), p50=p50, p99=p99)
+    return _result("publish unary", records, size, sum(latencies), p50=p50, p99=p99)
 
 
 def _in_batches(client: Client, stream: str, records: int, size: int) -> BenchResult:
@@ -64,13 +64,13 @@ def _in_batches(client: Client, stream: str, records: int, size: int) -> BenchRe
         for begin in range(0, records, BATCH):
             client.publish_many(stream, values[: min(BATCH, records - begin)])
 
-    return _result(f"publish, batches of {len(values)}", records, size, _seconds(load))
+    return _result("publish batches", records, size, _seconds(load))
 
 
 def _subscribe(client: Client, stream: str, size: int) -> BenchResult:
     begin = time.perf_counter()
     records = sum(len(batch) for batch in client.subscribe(stream, stop="latest"))
-    return _result("subscribe, by batch", records, size, time.perf_counter() - begin)
+    return _result("subscribe", records, size, time.perf_counter() - begin)
 
 
 def _seconds(action: Callable[[], object]) -> float:

@@ -93,3 +93,7 @@ def _serve(arguments: Sequence[str]) -> int:
     for note in translated.notes:
         sys.stderr.write(f"liftbridge: {note}\n")
     return run_broker(translated.settings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

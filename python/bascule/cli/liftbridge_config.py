@@ -117,7 +117,7 @@ def _settings(given: _Given) -> Iterator[Layer]:
 
 def _defaults(given: _Given) -> dict[str, object]:
     namespace = given.values.get("clustering.namespace", config.BrokerSettings().namespace)
-    return {"data_dir": f"/tmp/liftbridge/{namespace}", "log.format": "text"}  # noqa: S108 (Liftbridge's own default)
+    return {"data_dir": f"/tmp/liftbridge/{namespace}"}  # noqa: S108 (Liftbridge's own default)
 
 
 def _addresses(given: _Given) -> dict[str, object]:

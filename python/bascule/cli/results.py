@@ -147,9 +147,11 @@ class BenchResult:
 
     path: str
     records: int
-    bytes_each: int
+    bytes: int
+    """Of one value."""
     seconds: float
-    records_per_second: int
-    mib_per_second: float
+    records_s: int
+    """Records a second."""
+    mib_s: float
     p50_ms: float | None
     p99_ms: float | None

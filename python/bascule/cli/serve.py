@@ -37,7 +37,7 @@ def serve(
     nats: Servers = None,
     config_file: ConfigFile = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="json, text or auto.")] = None,
     ready_file: ReadyFile = None,
 ) -> int:
     """Start a broker and stay until SIGINT or SIGTERM.

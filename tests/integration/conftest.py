@@ -1,0 +1,20 @@
+"""A real broker for the tests of what users touch; tests of the broker itself start their own."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from bascule.testing import TestBroker, broker
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[TestBroker]:
+    """A standalone broker that all share; each test has a stream of its own."""
+    with broker() as started:
+        yield started
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return re.sub(r"\W+", "-", request.node.name).strip("-")

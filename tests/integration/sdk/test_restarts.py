@@ -1,0 +1,108 @@
+"""Clients over the death and return of their broker, and the test broker itself."""
+
+import asyncio
+import itertools
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from bascule.errors import BrokerError, UnavailableError
+from bascule.testing import broker, broker_async
+
+
+def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) -> None:
+    with broker(durability="disk", directory=tmp_path) as running, running.connect(timeout=20) as client:
+        # 1. a subscription stands and has read something
+        client.create_stream("s")
+        client.publish_many("s", [b"%d" % number for number in range(100)])
+        subscription = client.subscribe("s")
+        seen = [record.offset for record in itertools.islice(subscription.records(), 100)]
+        address = running.address
+        # 2. the broker dies and comes back on the same address
+        running.kill()
+        restart = threading.Timer(0.5, running.start)
+        restart.start()
+        # 3. both go on where they were
+        receipt = client.publish("s", b"after")
+        restart.join()
+        assert running.address == address
+        records = subscription.records()
+        while (record := next(records)).value != b"after":
+            seen.append(record.offset)
+        subscription.close()
+    assert receipt.offset == 100
+    assert seen == list(range(100)), "nothing twice, nothing left out"
+    assert client.reconnects + subscription.reconnects >= 1
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    with broker(durability="disk", directory=tmp_path) as running:
+        with running.connect() as client:
+            client.create_stream("s")
+            client.publish_many("s", [b"v"] * 1000)
+        running.kill()
+        running.start()
+        with running.connect() as client:
+            assert client.get_partition("s").high_watermark == 1000
+            assert sum(len(batch) for batch in client.subscribe("s", stop="latest")) == 1000
+
+
+def test_nothing_is_left_behind() -> None:
+    with broker() as running:
+        directory, pid = running.directory, running.pid
+        assert directory.exists()
+        assert running.ready_seconds < 10
+        assert "ready" in running.log
+    assert not directory.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_directory_of_ones_own_stays(tmp_path: Path) -> None:
+    with broker(directory=tmp_path / "here"):
+        pass
+    assert (tmp_path / "here" / "broker.log").exists()
+    assert (tmp_path / "here" / "data").is_dir()
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(UnavailableError, match=r"unknown setting \"streams\.codek\""),
+        broker(settings={"streams.codek": "lz4"}),
+    ):
+        pass
+
+
+async def test_the_asynchronous_form_is_the_same() -> None:
+    async with broker_async(settings={"streams.codec": "zstd"}) as running, running.connect_async() as client:
+        await client.create_stream("s")
+        await asyncio.gather(*(client.publish("s", b"v") for _ in range(50)))
+        assert (await client.get_partition("s")).high_watermark == 50
+
+
+async def test_a_cancelled_wait_loses_nothing() -> None:
+    async with broker_async() as running, running.connect_async() as client:
+        await client.create_stream("s")
+        async with client.subscribe("s") as subscription:
+            for _ in range(5):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(subscription.next_batch(), 0.02)
+            await client.publish("s", b"v")
+            batch = None
+            while batch is None:
+                batch = await subscription.next_batch()
+            assert batch.values == [b"v"]
+
+
+async def test_closing_ends_a_wait() -> None:
+    async with broker_async() as running, running.connect_async() as client:
+        await client.create_stream("s")
+        subscription = client.subscribe("s")
+        await subscription.open()
+        waiting = asyncio.create_task(subscription.next_batch(timeout=30))
+        await asyncio.sleep(0.1)  # so that it waits in the native core
+        await subscription.close()
+        with pytest.raises(BrokerError) as raised:
+            await asyncio.wait_for(waiting, 5)
+        assert raised.value.code == "closed"

@@ -1,0 +1,59 @@
+"""Logs: one event, two forms."""
+
+import json
+import logging
+import re
+
+import pytest
+from bascule import logs
+
+
+@pytest.fixture(autouse=True)
+def restored() -> object:
+    logger = logging.getLogger("bascule")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before
+
+
+def test_json_is_one_object_a_line_with_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    logs.emit(20, "log.recovery", "recovered\nit", stream="orders", partition=3, duration_ms=1.5)
+    logs.emit(10, "log.recovery", "too fine to be shown")
+    (line,) = capsys.readouterr().err.splitlines()
+    event = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", event.pop("time"))
+    assert event == {
+        "level": "info", "target": "bascule.log.recovery", "message": "recovered\nit", "stream": "orders",
+        "partition": 3, "duration_ms": 1.5,
+    }  # fmt: skip
+
+
+def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "text")
+    logs.emit(40, "disk", "is full", free=0)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} error   bascule\.disk: is full free=0\n", capsys.readouterr().err)
+
+
+def test_away_from_a_terminal_it_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure()
+    logs.emit(20, "a", "b")
+    assert json.loads(capsys.readouterr().err)["message"] == "b"
+
+
+def test_configuring_twice_says_everything_once(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    logs.configure("warning", "json")
+    logs.emit(20, "a", "not shown any more")
+    logs.emit(30, "a", "shown")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_exception_comes_with_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    for style in ("json", "text"):
+        logs.configure("info", style)
+        try:
+            int("boom")
+        except ValueError:
+            logging.getLogger("bascule.x").exception("failed")
+        assert "ValueError: invalid literal" in capsys.readouterr().err
