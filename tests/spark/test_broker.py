@@ -59,7 +59,7 @@ def test_a_query_goes_on_after_the_broker_was_killed(spark: Any, tmp_path: Path)
         )
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
-            until(lambda: (tmp_path / "checkpoint" / "commits" / "0").exists())
+            until((tmp_path / "checkpoint" / "commits" / "0").exists)
             broker.kill()
             broker.start()
             with broker.connect() as client:

@@ -1,4 +1,4 @@
-"""Refusals that name what was asked for: some texts of the Liftbridge protocol are fixed and say neither name nor value."""
+"""Refusals that name what was asked for: fixed texts of the Liftbridge protocol say neither name nor value."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

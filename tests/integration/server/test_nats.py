@@ -114,7 +114,7 @@ async def test_a_kept_port_that_somebody_took_is_given_up_for_another(tmp_path: 
     assert third.url == second.url
 
 
-async def test_the_childs_log_is_passed_on_and_stopping_is_repeatable(tmp_path: Path) -> None:
+async def test_the_log_of_the_child_is_passed_on_and_stopping_is_repeatable(tmp_path: Path) -> None:
     child = NatsChild(tmp_path, NatsSettings())
     child.start()
     await child.wait_ready()
