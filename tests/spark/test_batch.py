@@ -81,8 +81,8 @@ def test_a_schema_given_by_the_user_prunes_columns(spark: Any, streams: Streams)
 
 
 def test_wrong_options_are_refused_before_anything_is_read(spark: Any, streams: Streams) -> None:
-    with pytest.raises(Exception, match=r"there is no option 'strem' \(did you mean stream\?\)"):
-        read(spark, streams, strem="x")
+    with pytest.raises(Exception, match=r"there is no option 'stream_' \(did you mean stream\?\)"):
+        read(spark, streams, stream_="x")
     assert "stream default/t does not exist" in refused(read(spark, streams, stream="t"))
     with pytest.raises(ValueError, match="option longPollMs is for streaming reads"):
         scan(spark, "s", longPollMs=5)
