@@ -9,10 +9,14 @@ use bascule_log::{Appended, Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Kinds of Liftbridge headers (storage specification §1).
 const STRING_KIND: u8 = 2;
 const RAW_KIND: u8 = 1;
+/// For so long no append may have failed for want of space before it is said that there is some: on a disk that is nearly
+/// full small appends pass between large ones that do not.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The writing half of a partition's task: owns the log and the group being taken.
 pub(super) struct Writer {
@@ -28,8 +32,8 @@ pub(super) struct Writer {
     group: Vec<InFlight>,
     /// Why the rest of this group cannot be appended.
     broken: Option<AppendError>,
-    /// The disk was full at the last append.
-    full: bool,
+    /// When the disk was last seen full, until it was told that there is space again.
+    full: Option<Instant>,
 }
 
 impl Writer {
@@ -43,7 +47,7 @@ impl Writer {
             timestamp: 0,
             group: Vec::new(),
             broken: None,
-            full: false,
+            full: None,
         }
     }
 
@@ -217,7 +221,8 @@ impl Writer {
                 statistics.records_appended.add(records);
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
-                if std::mem::take(&mut self.full) {
+                if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
+                    self.full = None;
                     self.partition.report("writable", "there is space again");
                 }
                 Ok(appended)
@@ -234,7 +239,7 @@ impl Writer {
     fn refuse(&mut self, error: &Error) -> AppendError {
         match error {
             Error::Full { .. } => {
-                if !std::mem::replace(&mut self.full, true) {
+                if self.full.replace(Instant::now()).is_none() {
                     self.partition.report("full", &error.to_string());
                 }
                 AppendError::Full
