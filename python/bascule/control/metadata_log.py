@@ -32,6 +32,8 @@ from bascule.metadata import (
 SNAPSHOT_EVERY = 8192
 """Entries between snapshots."""
 
+BARRIER_AGAIN_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -136,16 +138,19 @@ class MetadataLog:
         """
         self._check_alive()
         barrier_id = self._next_id()
-        future = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[int] = loop.create_future()
         self._barriers[barrier_id] = future
+        deadline = loop.time() + timeout_s
         try:
-            self._plane.read_barrier(barrier_id)
-            return await asyncio.wait_for(future, timeout_s)
-        except TimeoutError as late:
-            if isinstance(late, BrokerError):
-                raise
-            message = f"the log did not confirm a read within {timeout_s:g} s"
-            raise OutcomeUnknownError("metadata_timeout", message) from None
+            while not future.done():
+                if loop.time() >= deadline:
+                    message = f"the log did not confirm a read within {timeout_s:g} s"
+                    raise OutcomeUnknownError("metadata_timeout", message)
+                self._plane.read_barrier(barrier_id)
+                # Asked again now and then: of events that wait in great numbers only entries are never dropped.
+                await asyncio.wait([future], timeout=min(BARRIER_AGAIN_S, deadline - loop.time()))
+            return future.result()
         finally:
             self._barriers.pop(barrier_id, None)
 

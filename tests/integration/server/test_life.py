@@ -4,12 +4,14 @@ import asyncio
 import json
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
 from bascule import config
+from bascule.control.metadata_log import Listener, MetadataLog
 from bascule.errors import BrokerError
 from bascule.server import Broker
 
@@ -90,6 +92,37 @@ async def test_a_deletion_that_a_crash_interrupted_is_carried_out_by_the_next_li
     await second.stop()
     assert not left.exists()
     assert all(item.name.startswith(f"{left.name}.deleted-") for item in partitions.iterdir())
+
+
+async def test_a_restart_begins_at_the_newest_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 5)
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    async with grpc.aio.insecure_channel(broker.address) as channel:
+        for number in range(23):
+            await call(channel, "CreateStream", name=f"s{number}", subject="s")
+        await call(channel, "DeleteStream", name="s0")
+        before = await call(channel, "FetchMetadata")
+    await broker.stop()
+    replayed: list[int] = []
+    monkeypatch.setattr("bascule.control.metadata_log.MetadataLog.listen", _counting(replayed))
+    again = Broker(settings(tmp_path))
+    await again.start()
+    async with grpc.aio.insecure_channel(again.address) as channel:
+        assert (await call(channel, "FetchMetadata")).streamMetadata == before.streamMetadata
+    await again.stop()
+    assert replayed
+    assert min(replayed) > 5
+
+
+def _counting(seen: list[int]) -> Callable[[MetadataLog, Listener], None]:
+    original = MetadataLog.listen
+
+    def listen(log: MetadataLog, listener: Listener) -> None:
+        original(log, lambda change: seen.append(change.after.index))
+        original(log, listener)
+
+    return listen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

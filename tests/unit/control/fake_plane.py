@@ -83,7 +83,9 @@ class FakePlane:
                 self.push(("committed", self.disk.last, "", entry, "", proposal_id))
 
     def read_barrier(self, barrier_id: int) -> None:
-        self.push(("barrier", barrier_id, "", b"", "", self.disk.last))
+        self.calls.append(("barrier", barrier_id))
+        if not self.silent:
+            self.push(("barrier", barrier_id, "", b"", "", self.disk.last))
 
     def save_snapshot(self, index: int, snapshot: bytes) -> None:
         self.disk.snapshot = (index, snapshot)

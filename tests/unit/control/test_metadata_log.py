@@ -104,6 +104,23 @@ async def test_a_proposal_without_an_answer_is_an_unknown_outcome(rig: Rig) -> N
     assert caught.value.code == "metadata_timeout"
 
 
+async def test_a_barrier_is_asked_for_again_when_its_answer_was_dropped(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bascule.control.metadata_log.BARRIER_AGAIN_S", 0.01)
+    rig.plane.silent = True
+    waiting = asyncio.create_task(rig.log.barrier(5.0))
+    await until(lambda: len(rig.plane.named("barrier")) >= 3)
+    rig.plane.silent = False
+    assert await waiting == 1
+
+
+async def test_a_barrier_without_an_answer_is_an_unknown_outcome(rig: Rig) -> None:
+    rig.plane.silent = True
+    with pytest.raises(OutcomeUnknownError):
+        await rig.log.barrier(0.02)
+
+
 async def test_a_proposal_that_the_log_refuses_fails_with_its_code(rig: Rig) -> None:
     rig.plane.silent = True
     call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
