@@ -1,0 +1,153 @@
+//! Leading, closing, deleting, dying, going on.
+use super::*;
+
+#[tokio::test]
+async fn only_a_leader_appends() {
+    let home = home();
+    let (partition, recovery) = home.open(spec());
+    assert!(recovery.is_none());
+    let refused = put(&partition, records(&["a"])).await;
+    assert!(matches!(refused, Err(AppendError::NotLeader)));
+    partition.lead(1);
+    assert!(put(&partition, records(&["a"])).await.is_ok());
+    // An epoch that is over: nothing is stored, the partition stays usable.
+    partition.lead(0);
+    let refused = put(&partition, records(&["b"])).await;
+    assert!(
+        matches!(refused, Err(AppendError::NotLeader)),
+        "{refused:?}"
+    );
+    partition.lead(2);
+    assert_eq!(
+        put(&partition, records(&["c"])).await.unwrap().base_offset,
+        1
+    );
+}
+
+#[tokio::test]
+async fn closing_commits_what_waits_and_a_reopen_goes_on() {
+    let home = home();
+    let partition = home.led(spec());
+    let (waiting, outcome) = append(records(&["a", "b"]));
+    partition.try_append(waiting).unwrap();
+    let mut watch = partition.watch();
+    partition.close(EndReason::Paused).await;
+    assert_eq!(outcome.await.unwrap().unwrap().base_offset, 0);
+    while watch.changed().await.is_ok() {}
+    assert_eq!(*watch.borrow(), 2);
+    assert_eq!(partition.end(), EndReason::Paused);
+    assert!(partition.reader().is_closed() && !partition.is_leading());
+    let refused = put(&partition, records(&["c"])).await;
+    assert!(matches!(refused, Err(AppendError::Closed)));
+    // Closing twice is closing once.
+    partition.close(EndReason::Closed).await;
+    assert_eq!(partition.end(), EndReason::Paused);
+
+    let (partition, recovery) = home.open(spec());
+    assert!(recovery.unwrap().clean);
+    partition.lead(2);
+    assert_eq!(partition.reader().high_watermark(), 2);
+    assert_eq!(
+        put(&partition, records(&["c"])).await.unwrap().base_offset,
+        2
+    );
+    assert_eq!(values(&partition), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn deleting_ends_readers_and_marks_the_files() {
+    let home = home();
+    let partition = home.led(spec());
+    put(&partition, records(&["a"])).await.unwrap();
+    partition.close(EndReason::Deleted).await;
+    assert_eq!(partition.end(), EndReason::Deleted);
+    assert!(!home.directory().exists());
+    let left: Vec<_> = std::fs::read_dir(home.folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "recoverable until the grace period is over");
+    assert_eq!(
+        Log::sweep_deleted(home.folder.path(), 0, now_ns()).unwrap(),
+        1
+    );
+    // The same incarnation never comes back, but a directory may.
+    let partition = home.led(spec());
+    assert_eq!(
+        put(&partition, records(&["b"])).await.unwrap().base_offset,
+        0
+    );
+}
+
+#[test]
+fn nothing_acked_is_lost_when_the_broker_dies() {
+    let home = home();
+    for life in 0..5_u64 {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let partition = home.led(spec());
+            assert_eq!(partition.reader().high_watermark(), life * 2);
+            let committed = put(&partition, records(&["a", "b"])).await.unwrap();
+            assert_eq!(committed.base_offset, life * 2);
+        });
+        // Without a close: the task is dropped where it stands.
+        drop(runtime);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_ends_writing_but_not_reading_and_the_process_lives() {
+    let home = home();
+    let partition = home.led(memory());
+    put(&partition, records(&["kept"])).await.unwrap();
+    let (mut bad, _) = append(records(&["b"]));
+    // In class memory `done` runs on the partition's task.
+    bad.done = Box::new(|_| panic!("a defect, on purpose"));
+    let (behind, outcome) = append(records(&["c"]));
+    partition.try_append(bad).unwrap();
+    partition.try_append(behind).unwrap();
+    assert!(outcome.await.unwrap().is_err());
+    let refused = put(&partition, records(&["d"])).await;
+    assert!(
+        matches!(refused, Err(AppendError::Storage(_))),
+        "{refused:?}"
+    );
+    assert_eq!(home.events("failed").len(), 1);
+    assert_eq!(values(&partition)[0], "kept");
+    assert_eq!(partition.end(), EndReason::Open);
+    partition.close(EndReason::Closed).await;
+    assert_eq!(partition.end(), EndReason::Closed);
+}
+
+#[tokio::test]
+async fn settings_change_while_it_is_open() {
+    let home = home();
+    let partition = home.led(spec());
+    put(&partition, records(&["a", "b"])).await.unwrap();
+    partition.configure(PartitionSpec {
+        max_record_bytes: 1,
+        batch_records: 1,
+        ..spec()
+    });
+    let committed = put(&partition, records(&["cc", "d", "e"])).await.unwrap();
+    assert_eq!(committed.rejected.len(), 1);
+    assert_eq!(read(&partition).1, 3);
+}
+
+#[tokio::test]
+async fn retention_runs_by_itself_under_load() {
+    let home = home();
+    let partition = home.led(PartitionSpec {
+        segment_bytes: 4096,
+        retention_messages: 10,
+        cleaner_interval_ms: 20,
+        ..spec()
+    });
+    let value = "v".repeat(900);
+    let limit = std::time::Instant::now() + Duration::from_secs(10);
+    while partition.reader().log_start() == 0 {
+        assert!(std::time::Instant::now() < limit);
+        put(&partition, records(&[&value])).await.unwrap();
+    }
+    assert!(partition.failure().is_none());
+}

@@ -1,0 +1,163 @@
+//! A partition through its handle, on a real log: what the tests share.
+mod appends;
+mod life;
+
+use super::commit::now_ns;
+use super::*;
+use crate::events::Event;
+use crate::shared::SharedRef;
+use crate::shared::{Limits, Shared};
+use bascule_log::ReadMode;
+use bascule_log::{Coordinator, Log, Recovery};
+use bascule_record::{
+    Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
+};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+type Outcome = Result<Committed, AppendError>;
+
+/// A data directory and what a broker has around its partitions.
+struct Home {
+    folder: tempfile::TempDir,
+    shared: SharedRef,
+    coordinator: Arc<Coordinator>,
+}
+
+impl Home {
+    fn new(limits: Limits) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            shared: Arc::new(Shared::new("c", "b", "n", limits).unwrap()),
+            coordinator: Coordinator::start(),
+        }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.folder.path().join("7")
+    }
+
+    fn open(&self, spec: PartitionSpec) -> (Partition, Option<Recovery>) {
+        Partition::open(&self.shared, spec, &self.directory(), &self.coordinator).unwrap()
+    }
+
+    /// Open and led.
+    fn led(&self, spec: PartitionSpec) -> Partition {
+        let (partition, _) = self.open(spec);
+        partition.lead(1);
+        partition
+    }
+
+    fn events(&self, name: &str) -> Vec<Event> {
+        let mut events = self.shared.events.poll(usize::MAX);
+        events.retain(|event| event.kind == "partition" && event.name == name);
+        events
+    }
+}
+
+fn home() -> Home {
+    Home::new(Limits::default())
+}
+
+fn spec() -> PartitionSpec {
+    serde_json::from_value(serde_json::json!({
+        "namespace": "default", "stream": "s", "number": 3, "incarnation": 7,
+        "subject": "s.3", "base_subject": "s", "queue_group": "",
+        "durability": "disk", "codec": "none", "nats_copy": "none",
+        "max_record_bytes": 1000, "batch_records": 1024, "batch_bytes": 1 << 20,
+        "retention_age_ms": 0, "retention_bytes": 0, "retention_messages": 0, "cleaner_interval_ms": 0,
+        "segment_bytes": 1 << 20, "segment_age_ms": 0, "concurrency_control": false,
+    }))
+    .unwrap()
+}
+
+fn memory() -> PartitionSpec {
+    PartitionSpec {
+        durability: super::spec::DurabilityName::Memory,
+        ..spec()
+    }
+}
+
+fn record(value: &str) -> IncomingRecord {
+    IncomingRecord {
+        value: Some(Bytes::copy_from_slice(value.as_bytes())),
+        expected_offset: -1,
+        received_bytes: value.len() as u32,
+        ..IncomingRecord::default()
+    }
+}
+
+fn append(payload: Payload) -> (Append, oneshot::Receiver<Outcome>) {
+    let (done, outcome) = oneshot::channel();
+    let append = Append {
+        payload,
+        producer: None,
+        copy_to_nats: false,
+        done: Box::new(move |result| {
+            let _ = done.send(result);
+        }),
+    };
+    (append, outcome)
+}
+
+fn records(values: &[&str]) -> Payload {
+    Payload::Records(values.iter().map(|value| record(value)).collect())
+}
+
+fn sealed(sequence: u32, values: &[&str]) -> SealedBatch {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    for value in values {
+        let record = RecordRef {
+            timestamp: now_ns(),
+            value: Some(value.as_bytes()),
+            ..RecordRef::default()
+        };
+        builder.push(&record).unwrap();
+    }
+    let producer = Producer {
+        id: 9,
+        epoch: 0,
+        base_sequence: sequence,
+    };
+    builder.seal(Codec::None, Some(producer), None).unwrap()
+}
+
+async fn put(partition: &Partition, payload: Payload) -> Outcome {
+    let (append, outcome) = append(payload);
+    partition.append(append).await;
+    tokio::time::timeout(Duration::from_secs(10), outcome)
+        .await
+        .expect("an answer")
+        .expect("done was called")
+}
+
+/// Everything committed: (offset, timestamp, value), and the number of batches.
+fn read(partition: &Partition) -> (Vec<(u64, i64, String)>, usize) {
+    let reader = partition.reader();
+    let mut cursor = reader.cursor(0);
+    let (mut out, mut batches) = (Vec::new(), 0);
+    while let Some(bytes) = cursor
+        .next(reader.high_watermark(), 1 << 20, ReadMode::Blocking)
+        .unwrap()
+    {
+        for bytes in Batches::new(bytes) {
+            let batch = Batch::read(&bytes.unwrap()).unwrap();
+            batches += 1;
+            out.extend((0..batch.len()).map(|i| {
+                let value = String::from_utf8(batch.value(i).unwrap().to_vec()).unwrap();
+                (batch.offset(i), batch.timestamp(i), value)
+            }));
+        }
+    }
+    (out, batches)
+}
+
+fn values(partition: &Partition) -> Vec<String> {
+    let (records, _) = read(partition);
+    records.into_iter().map(|(_, _, value)| value).collect()
+}
