@@ -7,7 +7,6 @@ integers with unit suffixes. The resolved document is immutable.
 
 import difflib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
 
 __all__ = [
@@ -37,30 +37,6 @@ NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
 """Variables of that prefix that belong to clients, not to the broker."""
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
-_DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
-_SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-
-
-def parse_duration_ms(value: object) -> object:
-    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass on to the checker."""
-    if not isinstance(value, str):
-        return value
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", value)
-    if parts and re.fullmatch(r"(\s*\d+(?:\.\d+)?\s*(ns|us|ms|s|m|h|d))+\s*", value):
-        return round(sum(float(number) * _DURATIONS[unit] for number, unit in parts))
-    if re.fullmatch(r"\d+", value):
-        return int(value)
-    raise ValueError(f'{value!r} is no duration: write a number and a unit, e.g. "500ms", "30s", "5m", "12h", "7d"')
-
-
-def parse_bytes(value: object) -> object:
-    """Bytes from "64MiB", "1GB" or a bare number; other types pass through to the checker."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
-    if not match or match.group(2).lower() not in _SIZES:
-        raise ValueError(f'{value!r} is no size: write a number and a unit, e.g. "512KiB", "64MiB", "1GiB"')
-    return round(float(match.group(1)) * _SIZES[match.group(2).lower()])
 
 
 Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]

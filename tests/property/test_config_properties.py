@@ -3,6 +3,7 @@
 import contextlib
 
 from bascule import config
+from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ keys = st.sampled_from(config.known_keys()) | st.text(max_size=12)
 @given(st.text())
 def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
-        found = config.parse_duration_ms(text)
+        found = parse_duration_ms(text)
         assert isinstance(found, int)
         assert found >= 0
 
@@ -26,16 +27,16 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
 @given(st.text())
 def test_any_text_is_a_size_or_a_value_error(text: str) -> None:
     with contextlib.suppress(ValueError):
-        found = config.parse_bytes(text)
+        found = parse_bytes(text)
         assert isinstance(found, int)
         assert found >= 0
 
 
 @given(st.integers(0, 10**6), st.sampled_from(["ms", "s", "m", "h", "d"]))
 def test_durations_add_up(number: int, unit: str) -> None:
-    once = config.parse_duration_ms(f"{number}{unit}")
+    once = parse_duration_ms(f"{number}{unit}")
     assert isinstance(once, int)
-    assert config.parse_duration_ms(f"{number}{unit}{number}{unit}") == 2 * once
+    assert parse_duration_ms(f"{number}{unit}{number}{unit}") == 2 * once
 
 
 @given(st.dictionaries(keys, yaml_values, max_size=4))

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from bascule import config
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
@@ -30,6 +29,8 @@ def show(
 
         bascule config show --config broker.yaml --origin
     """
+    from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
+
     resolved = config.resolve(config_file)
     values = dict(_leaves(resolved.settings.model_dump(mode="json"), ""))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
@@ -53,6 +54,8 @@ def check(
 
         bascule config check broker.yaml --output json
     """
+    from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
+
     resolved = config.resolve(config_file)
     render({"file": str(config_file), "valid": True, "settings": len(resolved.origins)}, output)
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bascule import config, logs
 from bascule.cli.options import ConfigFile
-from bascule.config import Settings
 
 if TYPE_CHECKING:
+    from bascule.config import Settings
     from bascule.server import Broker
 
 __all__ = ["run_broker", "serve", "write_ready_file"]
@@ -47,6 +46,8 @@ def serve(
 
         bascule serve --nats nats://10.0.0.5:4222 --host 0.0.0.0 --config broker.yaml
     """
+    from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
+
     flags: dict[str, object] = {
         "nats.standalone": standalone or None,
         "nats.servers": nats or None,
@@ -59,13 +60,13 @@ def serve(
     return run_broker(config.load(config_file, flags), ready_file)
 
 
-def run_broker(settings: Settings, ready_file: Path | None = None) -> int:
+def run_broker(settings: "Settings", ready_file: Path | None = None) -> int:
     """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
 
     Raises:
         BrokerError: it could not start.
     """
-    from bascule import server  # noqa: PLC0415 (only this command needs the broker's own code)
+    from bascule import logs, server  # noqa: PLC0415 (only this command needs the broker's own code)
 
     logs.configure(settings.log.level, settings.log.format)
 

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
+from bascule._units import parse_bytes, parse_duration_ms
 from bascule.cli.options import DEFAULT_URL, DryRun, Output, Timeout, Url, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import StreamChange, StreamRow, StreamView
 from bascule.client import StreamOptions, connect
-from bascule.config import parse_bytes, parse_duration_ms
 from bascule.errors import StateError, UsageError
 
 __all__ = ["app"]

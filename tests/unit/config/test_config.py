@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from bascule import config
+from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
 from pydantic import ValidationError
 
@@ -52,26 +53,26 @@ def test_dots_and_nesting_are_the_same(tmp_path: Path) -> None:
     [("30s", 30_000), ("1h30m", 5_400_000), ("250ms", 250), ("7d", 604_800_000), ("1.5s", 1500), ("42", 42)],
 )
 def test_durations_have_human_units(text: str, milliseconds: int) -> None:
-    assert config.parse_duration_ms(text) == milliseconds
+    assert parse_duration_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "-1s", "1h later"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        config.parse_duration_ms(text)
+        parse_duration_ms(text)
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("64MiB", 64 << 20), ("1GB", 10**9), ("512", 512), ("1.5 KiB", 1536), ("10b", 10)]
 )
 def test_sizes_have_human_units(text: str, count: int) -> None:
-    assert config.parse_bytes(text) == count
+    assert parse_bytes(text) == count
 
 
 @pytest.mark.parametrize("text", ["", "much", "5 MoB", "-1", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no size"):
-        config.parse_bytes(text)
+        parse_bytes(text)
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""Human units: "30s" and "64MiB" for people, integers of milliseconds and bytes for code."""
+
+import re
+from typing import Final
+
+__all__ = ["parse_bytes", "parse_duration_ms"]
+
+_DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
+_SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+
+
+def parse_duration_ms(value: object) -> object:
+    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass on to the checker."""
+    if not isinstance(value, str):
+        return value
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", value)
+    if parts and re.fullmatch(r"(\s*\d+(?:\.\d+)?\s*(ns|us|ms|s|m|h|d))+\s*", value):
+        return round(sum(float(number) * _DURATIONS[unit] for number, unit in parts))
+    if re.fullmatch(r"\d+", value):
+        return int(value)
+    raise ValueError(f'{value!r} is no duration: write a number and a unit, e.g. "500ms", "30s", "5m", "12h", "7d"')
+
+
+def parse_bytes(value: object) -> object:
+    """Bytes from "64MiB", "1GB" or a bare number; other types pass through to the checker."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
+    if not match or match.group(2).lower() not in _SIZES:
+        raise ValueError(f'{value!r} is no size: write a number and a unit, e.g. "512KiB", "64MiB", "1GiB"')
+    return round(float(match.group(1)) * _SIZES[match.group(2).lower()])
