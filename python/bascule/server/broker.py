@@ -36,14 +36,14 @@ class Broker:
     Attributes:
         settings: what it was told.
         address: `host:port` that clients are told; empty before it is bound.
-        nats_url: the nats-server it started, else the first of those it connects to.
+        nats_url: the nats-server it started, else the first of those it connects to, without credentials.
         ready_seconds: how long `start` took; 0 before.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.address = ""
-        self.nats_url = "" if settings.nats.standalone else settings.nats.servers[0]
+        self.nats_url = "" if settings.nats.standalone else documents.without_credentials(settings.nats.servers[0])
         self.ready_seconds = 0.0
         self._engine: Engine | None = None
         self._nats: NatsChild | None = None
@@ -170,7 +170,7 @@ class Broker:
                     await asyncio.sleep(0.002)
         if not engine.nats_connected():
             message = "NATS is not there; the broker serves without it and connects when it comes"
-            emit(30, "nats", message, servers=servers)
+            emit(30, "nats", message, servers=[documents.without_credentials(item) for item in servers])
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -87,6 +87,12 @@ def advertised(settings: Settings, bound_port: int) -> tuple[str, int]:
     return host, broker.advertised_port or bound_port
 
 
+def without_credentials(url: str) -> str:
+    """The URL as logs and people may see it."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
 def _secret(setting: str, file: Path) -> str:
     try:
         return file.read_text().strip()

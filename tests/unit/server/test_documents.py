@@ -1,0 +1,66 @@
+"""Settings as the documents that the parts of a broker take."""
+
+import json
+from pathlib import Path
+
+import pytest
+from bascule import config
+from bascule.errors import UsageError
+from bascule.server import documents, reports
+
+
+def load(**flags: object) -> config.Settings:
+    return config.load(None, {key.replace("__", "."): value for key, value in flags.items()}, {})
+
+
+def test_the_advertised_address_is_the_bound_one_unless_told_otherwise() -> None:
+    assert documents.advertised(load(broker__host="127.0.0.1"), 5) == ("127.0.0.1", 5)
+    assert documents.advertised(load(broker__host="0.0.0.0"), 5) == ("localhost", 5)
+    given = load(broker__host="0.0.0.0", broker__advertised_host="b.example", broker__advertised_port=7)
+    assert documents.advertised(given, 5) == ("b.example", 7)
+
+
+def test_the_broker_id_is_the_configured_one_else_the_directorys_else_a_new_one(tmp_path: Path) -> None:
+    assert documents.broker_id(load(data_dir=tmp_path, broker__broker_id="b")) == "b"
+    first, second = documents.broker_id(load(data_dir=tmp_path)), documents.broker_id(load(data_dir=tmp_path))
+    assert first != second
+    assert len(first) == 22
+    assert first.isalnum()
+    (tmp_path / "bascule.json").write_text(json.dumps({"broker_id": "kept"}))
+    assert documents.broker_id(load(data_dir=tmp_path)) == "kept"
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", "\0"])
+def test_an_unreadable_manifest_is_left_for_the_data_plane_to_refuse(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "bascule.json").write_text(damage)
+    assert len(documents.broker_id(load(data_dir=tmp_path))) == 22
+
+
+def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2\n")
+    nats = load(nats__user="u", nats__password_file=tmp_path / "password").nats
+    assert documents.nats_settings(nats, ["nats://h"], 9) == {
+        "servers": ["nats://h"], "pending_bytes": 9, "user": "u", "password": "hunter2",
+    }  # fmt: skip
+    assert documents.without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
+    assert documents.without_credentials("host:4222") == "host:4222"
+
+
+def test_a_secret_that_cannot_be_read_names_the_setting_and_the_file(tmp_path: Path) -> None:
+    nats = load(nats__token_file=tmp_path / "none").nats
+    with pytest.raises(UsageError, match=r"nats\.token_file .*none"):
+        documents.nats_settings(nats, [], 0)
+
+
+def test_reports_keep_the_names_a_line_has_already(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(10, "bascule"):
+        reports.on_log(("log", 30, "log.recovery", b'{"message": "x", "stream": "s"}', "cut", 0))
+        reports.on_partition(("partition", 7, "failed", b"", "writes are refused", 2))
+        reports.on_nats(("nats", 0, "connected", b"not json", "connected", 1))
+    fields = [getattr(record, "fields", {}) for record in caplog.records]
+    assert fields == [
+        {"message_": "x", "stream": "s"},
+        {"incarnation": 7, "partition": 2},
+        {"count": 1, "detail": "not json"},
+    ]
+    assert [record.levelno for record in caplog.records] == [30, 40, 20]
