@@ -108,6 +108,19 @@ def test_a_dataframe_is_a_snapshot_and_a_new_load_sees_more(spark: Any, streams:
     assert read(spark, streams).count() == 2
 
 
+def test_a_catalog_table_is_planned_afresh_for_each_query(spark: Any, streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a"])
+    spark.sql(f"create table t using bascule options (address '{streams.address}', stream 's', columns 'offset,value')")
+    try:
+        assert spark.sql("select * from t").collect() == [(0, b"a")]
+        streams.put("s", [b"b"])
+        assert spark.sql("select count(*) from t").first()[0] == 2
+        assert spark.sql("select offset from t with (startingOffsets = '-1')").collect() == [(1,)]
+    finally:
+        spark.sql("drop table t")
+
+
 def test_filters_on_one_dataframe_do_not_disturb_each_other(spark: Any, streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"%d" % i for i in range(100)])

@@ -14,6 +14,11 @@ from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, 
 from bascule.spark.usage import nearest, usage
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9292"
+CATALOG_PREFIX: Final = "option."
+CATALOG_PROPERTIES: Final = frozenset(
+    {"path", "provider", "location", "owner", "comment", "collation", "external", "is_managed_location", "table_type"}
+)
+"""What Spark's catalog adds to the options of a table; ignored."""
 SLOTS_VARIABLE: Final = "BASCULE_SPARK_SLOTS"
 """Environment variable that tells planners how many tasks run at once; `bascule.spark.session` sets it."""
 
@@ -117,12 +122,22 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
+def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
+    """Options by lower-case name, without what Spark's catalog adds: each option a second time, and properties."""
+    lower = {name.lower(): value for name, value in given.items()}
+    return {
+        name: value
+        for name, value in lower.items()
+        if name not in CATALOG_PROPERTIES and name.removeprefix(CATALOG_PREFIX) not in lower.keys() - {name}
+    }
+
+
 class _Given:
     """Options as given, by lower-case name; every read names the option as it is written in the documentation."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         known = {name.lower() for name in OPTIONS}
-        self._values = {name.lower(): value for name, value in given.items()}
+        self._values = without_catalog(given)
         for name in self._values:
             if name not in known:
                 raise usage(f"there is no option {name!r}{nearest(name, OPTIONS)}", option=name)

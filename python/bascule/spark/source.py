@@ -1,11 +1,11 @@
 """The data source `bascule`: what Spark finds by `format("bascule")`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
 from bascule.spark.columns import TYPES, ddl
-from bascule.spark.options import SourceOptions, parse_options
+from bascule.spark.options import SourceOptions, parse_options, without_catalog
 from bascule.spark.usage import nearest, usage
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from bascule.spark.batch import BasculeReader
     from bascule.spark.stream import BasculeStreamReader
+
+CATALOG_MARK: Final = "provider"
+"""Among the options when a catalog table is made, and only then."""
 
 
 class BasculeSource(DataSource):
@@ -27,30 +30,39 @@ class BasculeSource(DataSource):
         """The name of the format."""
         return "bascule"
 
-    def schema(self) -> str:
+    def schema(self) -> "str | StructType":
         """The schema when the user gives none.
+
+        Spark's catalog forgets the options of a table and keeps its schema: there the schema carries them.
 
         Raises:
             UsageError: an option is wrong (checked here because failures later are reported badly).
         """
-        return ddl(self._parsed().columns)
+        columns = parse_options(self.options).columns
+        if CATALOG_MARK not in self.options:
+            return ddl(columns)
+        from bascule.spark.tables import schema_with_options  # noqa: PLC0415 - keeps discovery light
+
+        return schema_with_options(columns, without_catalog(self.options))
 
     def reader(self, schema: "StructType") -> "BasculeReader":
         """A batch read."""
         from bascule.spark.batch import BasculeReader  # noqa: PLC0415 - keeps discovery light
 
         check_schema(schema)
-        return BasculeReader(self._parsed(), schema)
+        return BasculeReader(self._parsed(schema), schema)
 
     def streamReader(self, schema: "StructType") -> "BasculeStreamReader":  # noqa: N802 - Spark's name
         """A streaming read."""
         from bascule.spark.stream import BasculeStreamReader  # noqa: PLC0415 - keeps discovery light
 
         check_schema(schema)
-        return BasculeStreamReader(self._parsed(), schema)
+        return BasculeStreamReader(self._parsed(schema), schema)
 
-    def _parsed(self) -> SourceOptions:
-        return parse_options(dict(self.options))
+    def _parsed(self, schema: "StructType") -> SourceOptions:
+        from bascule.spark.tables import options_of  # noqa: PLC0415 - keeps discovery light
+
+        return parse_options({**options_of(schema), **without_catalog(self.options)})
 
 
 def check_schema(schema: "StructType") -> None:
