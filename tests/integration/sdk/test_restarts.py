@@ -6,9 +6,10 @@ import os
 import threading
 from pathlib import Path
 
+import bascule
 import pytest
-from bascule.errors import BrokerError, UnavailableError
-from bascule.testing import broker, broker_async
+from bascule.errors import BrokerError, StateError, UnavailableError
+from bascule.testing import broker, broker_async, broker_in_process
 
 
 def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) -> None:
@@ -106,3 +107,35 @@ async def test_closing_ends_a_wait() -> None:
         with pytest.raises(BrokerError) as raised:
             await asyncio.wait_for(waiting, 5)
         assert raised.value.code == "closed"
+
+
+def test_a_broker_in_this_process_is_a_whole_one(tmp_path: Path) -> None:
+    with broker_in_process(directory=tmp_path, durability="disk") as running:
+        with running.connect() as client:
+            client.create_stream("s")
+            client.publish_many("s", [b"v"] * 100)
+        address = running.address
+        running.restart()
+        assert running.address == address
+        with running.connect() as client:
+            assert client.get_partition("s").high_watermark == 100
+    with pytest.raises(UnavailableError):
+        bascule.connect(running.url, timeout=0.2)
+
+
+def test_two_brokers_in_this_process_do_not_know_each_other() -> None:
+    with broker_in_process() as first, broker_in_process() as second:
+        with first.connect() as client:
+            client.create_stream("s")
+        with second.connect() as client:
+            assert client.list_streams() == []
+
+
+def test_a_broker_in_this_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with (
+        broker_in_process(directory=tmp_path),
+        pytest.raises(StateError) as raised,
+        broker_in_process(directory=tmp_path),
+    ):
+        pass
+    assert raised.value.code == "data_directory_locked"
