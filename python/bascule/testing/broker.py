@@ -1,9 +1,9 @@
 """A standalone broker with its own nats-server and data directory, for one test or one session of tests.
 
-`broker` gives it a process of its own: a test can kill it as a crash would (`kill`) and start it again on the same data
 `broker` gives it a process of its own: a test can kill it as a crash would (`kill`) and start it again on the same
-data (`start`). `broker_in_process` runs it on a thread here, which starts ten times as fast. Nothing is left when the
-context ends, however it ends.
+data (`start`). `broker_in_process` runs it on a thread here, which starts faster. Nothing is left when the context
+ends, however it ends.
+"""
 
 import asyncio
 import json
