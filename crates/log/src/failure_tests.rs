@@ -2,7 +2,7 @@
 use crate::ahead::SegmentFile;
 use crate::coordinator::SyncRequest;
 use crate::disk::SyncFile;
-use crate::{Coordinator, Error, Identity, Log, LogOptions, ReadMode};
+use crate::{Coordinator, Durability, Error, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -173,4 +173,50 @@ fn requests_after_the_end_of_the_coordinator_are_answered() {
         answer: Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()),
     });
     assert!(!result.recv().unwrap());
+}
+
+/// What the checkpoint on disk says is durable.
+fn checkpointed(log: &Log) -> u64 {
+    log.checkpoint.lock().last().unwrap().durable
+}
+
+#[test]
+fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    log.set_options(LogOptions {
+        durability: Durability::Memory,
+        segment_bytes: 1,
+        ..LogOptions::default()
+    });
+    log.append(batch(), 1, 0).unwrap();
+    // The next append seals a segment that cannot be synced; the new one can be.
+    let gate = Arc::new(parking_lot::Mutex::new(()));
+    let (held, waiting) = (gate.lock(), Arc::clone(&gate));
+    log.preparer.submit(Box::new(move || drop(waiting.lock())));
+    let path = log.active.path().to_path_buf();
+    log.file = SegmentFile::new(path, unsyncable().file.try_clone().unwrap(), 0);
+    log.append(batch(), 1, 0).unwrap();
+    log.checkpoint().unwrap();
+    drop(held);
+    log.settle();
+    assert_eq!((log.reader().durable_end(), checkpointed(&log)), (0, 0));
+}
+
+#[test]
+fn a_sync_that_fails_during_the_close_is_not_tried_again() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    log.append(batch(), 1, 0).unwrap();
+    let (rounds, file) = (Arc::clone(coordinator.rounds()), unsyncable());
+    let checkpoint = Arc::clone(&log.checkpoint);
+    // As the zeros ahead are synced: handed in, and not yet done when the log is closed.
+    log.preparer.submit(Box::new(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        rounds.fail(&file.sync().unwrap_err());
+    }));
+    assert!(matches!(log.close(), Err(Error::Failed { .. })));
+    assert_eq!(checkpoint.lock().last().unwrap().durable, 0);
 }

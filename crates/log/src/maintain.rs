@@ -131,6 +131,9 @@ impl Log {
         let shared = Arc::clone(&self.shared);
         let rounds = Arc::clone(self.coordinator.rounds());
         self.preparer.submit(Box::new(move || {
+            if rounds.failure().is_some() {
+                return;
+            }
             let synced = files.iter().try_for_each(|file| file.sync());
             match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
                 Ok(()) => shared.raise_durable_end(end),
@@ -197,8 +200,9 @@ impl Log {
     /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. Either way the log is closed, and the next
     /// open recovers it.
     pub fn close(self) -> Result<(), Error> {
-        self.coordinator.check_usable()?;
         self.settle();
+        // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
+        self.coordinator.check_usable()?;
         let end = self.active.end();
         self.file
             .finish(end)
