@@ -26,6 +26,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Name of the file.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 const MAGIC: [u8; 4] = *b"BSCC";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
@@ -57,7 +59,7 @@ pub(crate) struct CheckpointFile {
 impl CheckpointFile {
     /// Opens or creates `<directory>/checkpoint` and reads the newer valid slot, if any.
     pub fn open(directory: &Path, identity: Identity) -> Result<Self, Error> {
-        let path = directory.join("checkpoint");
+        let path = directory.join(CHECKPOINT);
         let file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -83,6 +83,12 @@ pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
     open_directory(path)?.sync_names()
 }
 
+/// Makes the names in a directory durable, and the directory's own.
+pub(crate) fn sync_directory_and_name(path: &Path) -> Result<(), Error> {
+    sync_directory(path)?;
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
 /// Replaces a small file as a whole: temporary, sync, rename, sync of the directory. Blocks.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");

@@ -54,6 +54,16 @@ pub enum Error {
         /// The newest one known here.
         supported: u32,
     },
+    /// A batch was written by a newer version of this software, or with a feature this one lacks. Nothing was cut.
+    #[error("{}: the batch at offset {offset} is not for this version: {source}", path.display())]
+    NewerBatch {
+        /// The segment.
+        path: PathBuf,
+        /// Where in the log.
+        offset: u64,
+        /// What is not supported.
+        source: DamageError,
+    },
     /// The segment belongs to another partition or another creation of this one. Nothing was touched.
     #[error(
         "{} belongs to incarnation {found_incarnation} partition {found_partition}, \

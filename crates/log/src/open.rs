@@ -9,9 +9,10 @@
 //! | `*.deleted-<ns>` | removed by retention or by a cut | remove |
 //! | `.idx` without its `.seg` | a removal half done | remove |
 //! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
+//! | no segment, but a checkpoint above 0 | all segments were lost | go on at the durable point, the rest is damage |
 //! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
 use crate::ahead::SegmentFile;
-use crate::checkpoint::{Checkpoint, CheckpointFile};
+use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::disk;
 use crate::epochs::EpochTable;
 use crate::maintain::{create_segment, current, first_preamble};
@@ -70,8 +71,7 @@ impl Log {
         let (segment, file) = create_segment(directory, first_preamble(identity, 0), &options)?;
         file.target().sync()?;
         let epochs = EpochTable::open(directory, identity, Vec::new())?;
-        disk::sync_directory(directory)?;
-        directory.parent().map_or(Ok(()), disk::sync_directory)?;
+        disk::sync_directory_and_name(directory)?;
         let shared = Shared::new(
             directory.to_path_buf(),
             identity,
@@ -109,13 +109,19 @@ impl Log {
         sources
             .iter()
             .try_for_each(|source| check(source, identity))?;
-        if sources.is_empty() {
-            return Err(Error::Absent {
-                path: directory.to_path_buf(),
-            });
+        let absent = || Error::Absent {
+            path: directory.to_path_buf(),
+        };
+        if sources.is_empty() && !directory.join(CHECKPOINT).exists() {
+            return Err(absent());
         }
         let checkpoint = CheckpointFile::open(directory, identity)?;
         let last = checkpoint.last();
+        // A log that has begun is never begun anew, whatever became of its segments: its offsets are used.
+        let has_begun = last.is_some_and(|last| last.durable > 0 || last.log_start > 0);
+        if sources.is_empty() && !has_begun {
+            return Err(absent());
+        }
         tidy(directory, &sources)?;
         drop_half_rolled(
             directory,
@@ -312,7 +318,7 @@ fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
     let found = Scanner::new(&source.file, source.len, identity)
         .look(&place, true)
         .map_err(|error| Error::io("read", &source.path, error))?;
-    Ok(matches!(found, Found::Batch(_)))
+    Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 
 /// Finishes a removal that the checkpoint tells of.

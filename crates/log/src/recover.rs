@@ -220,9 +220,7 @@ impl<'a> Walk<'a> {
             self.options.segment_bytes.max(source.len),
         );
         let mut scanner = Scanner::new(&source.file, source.len, self.identity);
-        let end = self
-            .walk(&mut scanner, &segment, next_base)
-            .map_err(|error| Error::io("read", &source.path, error))?;
+        let end = self.walk(&mut scanner, &segment, next_base)?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
     }
@@ -245,14 +243,22 @@ impl<'a> Walk<'a> {
         scanner: &mut Scanner<'_>,
         segment: &Segment,
         next_base: Option<u64>,
-    ) -> std::io::Result<End> {
+    ) -> Result<End, Error> {
+        let failed = |error| Error::io("read", segment.path(), error);
         loop {
             let whole = self.place.offset >= self.durable;
-            let found = scanner.look(&self.place, whole)?;
+            let found = scanner.look(&self.place, whole).map_err(failed)?;
             if let Found::Batch(header) = found {
                 segment.add(&header);
                 self.note(&header);
                 continue;
+            }
+            if let Found::Unsupported(source) = found {
+                return Err(Error::NewerBatch {
+                    path: segment.path().to_path_buf(),
+                    offset: self.place.offset,
+                    source,
+                });
             }
             if next_base == Some(self.place.offset) {
                 return Ok(End::Whole);
@@ -263,7 +269,8 @@ impl<'a> Walk<'a> {
                 });
             }
             let limit = next_base.unwrap_or(u64::MAX);
-            let Some(resumed) = scanner.resume_after(&self.place, limit)? else {
+            let resumed = scanner.resume_after(&self.place, limit).map_err(failed)?;
+            let Some(resumed) = resumed else {
                 return Ok(End::Whole);
             };
             if resumed.offset > self.place.offset {
@@ -343,15 +350,21 @@ impl<'a> Walk<'a> {
         first_offset: u64,
         checkpoint: Option<Checkpoint>,
     ) -> Result<Recovered, Error> {
+        let known = checkpoint.unwrap_or_default();
+        let as_closed = known.clean && known.durable == self.place.offset && !self.truncated;
         let mut last = None;
         for source in kept {
-            if self.place.offset > self.durable || self.truncated {
+            if !as_closed {
                 source
                     .file
                     .sync_all()
                     .map_err(|error| Error::io("sync", &source.path, error))?;
             }
             last = Some(source);
+        }
+        if !as_closed {
+            // A process may have died between making a file and syncing its name; acks rely on both from now on.
+            disk::sync_directory_and_name(self.directory)?;
         }
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
@@ -374,7 +387,6 @@ impl<'a> Walk<'a> {
         };
         let next_offset = self.place.offset;
         self.epochs.retain(|(_, start)| *start < next_offset);
-        let known = checkpoint.unwrap_or_default();
         let untouched = self.report.cut_bytes == 0 && self.report.damaged.is_empty();
         self.report.clean = known.clean && known.durable == next_offset && untouched;
         Ok(Recovered {

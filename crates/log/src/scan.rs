@@ -1,6 +1,6 @@
 //! Walking the batches of a segment that nobody writes to, for recovery and for finding the way after damage.
 use crate::Identity;
-use bascule_record::{HEADER_BYTES, Header, MAGIC};
+use bascule_record::{DamageError, HEADER_BYTES, Header, MAGIC};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -44,12 +44,14 @@ impl Place {
 }
 
 /// What lies at a place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// The right batch.
     Batch(Header),
     /// Zeros, or the end of the file.
     End,
+    /// A sound batch that only a newer version understands: to be left alone.
+    Unsupported(DamageError),
     /// Anything else.
     Damage,
 }
@@ -84,8 +86,10 @@ impl<'a> Scanner<'a> {
         if head.iter().all(|byte| *byte == 0) {
             return Ok(Found::End);
         }
-        let Ok(header) = Header::read(head) else {
-            return Ok(Found::Damage);
+        let header = match Header::read(head) {
+            Ok(header) => header,
+            Err(error) if error.is_unsupported() => return Ok(Found::Unsupported(error)),
+            Err(_) => return Ok(Found::Damage),
         };
         if !place.fits(&header, self.identity)
             || place.position + header.batch_bytes() as u64 > self.len

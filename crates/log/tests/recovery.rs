@@ -413,3 +413,55 @@ fn a_directory_copied_while_it_is_written_recovers_everything_acked_before() {
         );
     }
 }
+
+#[test]
+fn a_batch_of_a_newer_version_is_left_alone() {
+    let home = Home::new();
+    let mut log = home.create(small(1 << 20));
+    fill(&mut log, [b"old".to_vec(), b"new".to_vec()]);
+    settle(&mut log);
+    drop(log);
+    let path = home.segments().remove(0);
+    let mut bytes = fs::read(&path).unwrap();
+    let second = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(_, window)| window == b"BSC1")
+        .nth(1)
+        .unwrap()
+        .0;
+    // The last batch, above the durable point, gets the next format version and is otherwise sound.
+    bytes[second + 4] = 2;
+    let crc = crc32c::crc32c(&bytes[second..second + 124]);
+    bytes[second + 124..second + 128].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&path, &bytes).unwrap();
+    let refused = home.try_open(small(1 << 20)).map(|(_, report)| report);
+    assert!(
+        matches!(
+            refused,
+            Err(bascule_log::Error::NewerBatch { offset: 1, .. })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes, "not cut");
+}
+
+#[test]
+fn a_log_whose_segments_are_gone_does_not_begin_anew() {
+    let home = Home::new();
+    let mut log = home.create(small(1 << 20));
+    fill(&mut log, (0..5).map(|i| vec![i; 10]));
+    log.close().unwrap();
+    for path in home.segments() {
+        fs::remove_file(path).unwrap();
+    }
+    let (mut log, recovery) = home.open(small(1 << 20));
+    assert_eq!(recovery.damaged, [(0, 5)]);
+    log.append(batch(b"new", 9000), 9, 0).unwrap();
+    settle(&mut log);
+    let (records, refused) = read_around(&log.reader());
+    assert_eq!(
+        (records, refused),
+        (vec![(5, b"new".to_vec())], vec![(0, 5)])
+    );
+}
