@@ -11,7 +11,7 @@ use crate::coordinator::Rounds;
 use crate::disk::SyncFile;
 use crate::worker::Door;
 use parking_lot::Mutex;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -110,9 +110,18 @@ impl SegmentFile {
     }
 
     /// Writes and syncs zeros up to `target`. No space left is not a failure of the file: the writer will say so itself.
+    ///
+    /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
+    /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
     fn zero_to(&self, target: u64) -> Result<(), Error> {
+        let path = &self.target.path;
+        let Ok(own) = OpenOptions::new().write(true).open(path) else {
+            // Without descriptors there are no zeros, which costs time only.
+            return Ok(());
+        };
+        let own = SyncFile::new(path.clone(), own);
         while self.zero_chunk(target)? {
-            self.target.sync()?;
+            own.sync()?;
         }
         Ok(())
     }
