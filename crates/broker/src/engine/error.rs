@@ -61,7 +61,9 @@ pub(super) fn open_code(error: &bascule_log::Error) -> &'static str {
     match error {
         bascule_log::Error::Full { .. } => "disk_full",
         bascule_log::Error::Io { .. } | bascule_log::Error::Failed { .. } => "storage_failed",
-        bascule_log::Error::NewerFormat { .. } | bascule_log::Error::NewerBatch { .. } => "data_directory_newer",
+        bascule_log::Error::NewerFormat { .. } | bascule_log::Error::NewerBatch { .. } => {
+            "data_directory_newer"
+        }
         bascule_log::Error::Foreign { .. } => "data_directory_foreign",
         _ => "damaged",
     }

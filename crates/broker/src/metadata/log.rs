@@ -76,6 +76,8 @@ impl MetadataLog {
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
         std::fs::create_dir_all(&directory)?;
+        // Everything acked from here on relies on this name.
+        std::fs::File::open(data)?.sync_all()?;
         let snapshot::Newest {
             index,
             state,
@@ -206,8 +208,9 @@ impl MetadataLog {
         );
         log.commit(Box::new(move |outcome| match outcome {
             Ok(end) => {
-                mark.raise(end);
+                // Under the lock, so that no barrier comes between the mark and the events.
                 let mut outstanding = outstanding.lock();
+                mark.raise(end);
                 for (index, proposal) in (first_index..).zip(proposals) {
                     outstanding.remove(&proposal.id);
                     shared
@@ -256,6 +259,7 @@ impl MetadataLog {
 
     /// Queues a `barrier` event behind every entry that is committed now.
     pub fn read_barrier(&self, id: u64) {
+        let _no_commit_halfway = self.outstanding.lock();
         let number = self.reader.high_watermark() as i64;
         self.shared.events.push(Event {
             kind: "barrier",

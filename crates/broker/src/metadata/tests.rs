@@ -93,6 +93,39 @@ async fn a_barrier_comes_behind_what_was_committed() {
     );
 }
 
+/// Whoever reads after a barrier has applied everything up to its number.
+#[tokio::test]
+async fn a_barrier_never_overtakes_what_it_counts() {
+    let data = tempfile::tempdir().unwrap();
+    let life = open(data.path()).unwrap();
+    let proposals = 300;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                life.log.read_barrier(1);
+                std::thread::yield_now();
+            }
+        });
+        let runtime = tokio::runtime::Handle::current();
+        let _inside = runtime.enter();
+        let (mut applied, mut overtaken) = (0, 0);
+        for id in 1..=proposals {
+            life.propose(id, "entry");
+            while applied < id {
+                for event in life.shared.events.poll(1 << 20) {
+                    match event.kind {
+                        "committed" => applied = event.id,
+                        _ => overtaken += u64::from(event.number as u64 > applied),
+                    }
+                }
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(overtaken, 0);
+    });
+}
+
 #[tokio::test]
 async fn an_oversized_entry_fails_alone() {
     let data = tempfile::tempdir().unwrap();
