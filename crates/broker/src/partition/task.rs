@@ -189,6 +189,7 @@ impl Task {
     async fn poisoned(&mut self) -> Told {
         self.partition
             .fail("its task failed; restart the broker to recover it");
+        self.writer.abandon();
         self.messages.clear();
         while let Some(message) = self.inbox.recv().await {
             match message {

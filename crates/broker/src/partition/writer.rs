@@ -253,6 +253,12 @@ impl Writer {
         }
     }
 
+    /// Gives up the group after a defect: what it holds is answered as unknown, and nothing more is committed.
+    pub fn abandon(&mut self) {
+        self.builder.clear();
+        self.group.clear();
+    }
+
     /// Hands the group to the committer; appends that did not reach the log whole are refused.
     pub fn finish_group(&mut self) {
         self.seal();

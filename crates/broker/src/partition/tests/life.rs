@@ -151,3 +151,25 @@ async fn retention_runs_by_itself_under_load() {
     }
     assert!(partition.failure().is_none());
 }
+
+/// The callback of a refused append runs on the task too: here while others of its group lie in the log, not committed.
+#[tokio::test]
+async fn what_a_panic_meets_halfway_is_answered_at_once() {
+    let home = home();
+    let partition = home.led(spec());
+    put(&partition, Payload::Sealed(sealed(0, &["a"])))
+        .await
+        .unwrap();
+    let (halfway, outcome) = append(records(&["b"]));
+    let (mut bad, _) = append(Payload::Sealed(sealed(7, &["out of sequence"])));
+    bad.done = Box::new(|_| panic!("a defect, on purpose"));
+    partition.try_append(halfway).unwrap();
+    partition.try_append(bad).unwrap();
+    let outcome = tokio::time::timeout(Duration::from_secs(10), outcome).await;
+    let outcome = outcome.expect("an answer").unwrap();
+    assert!(
+        matches!(outcome, Err(AppendError::Storage(_))),
+        "{outcome:?}"
+    );
+    partition.close(EndReason::Closed).await;
+}
