@@ -70,12 +70,11 @@ impl Engine {
             .iter()
             .filter_map(|(id, epoch)| Some((self.partition(*id)?, *epoch)))
             .collect();
-        runtime.block_on(async {
-            for (partition, epoch) in led {
-                partition.lead(epoch);
-                self.shared.nats.lead(&partition).await;
-            }
-        });
+        for (partition, epoch) in &led {
+            partition.lead(*epoch);
+        }
+        let partitions: Vec<_> = led.into_iter().map(|(partition, _)| partition).collect();
+        runtime.block_on(self.shared.nats.lead_all(&partitions));
         Ok(())
     }
 

@@ -73,7 +73,11 @@ impl InFlight {
 
     fn commit(self, partition: &Partition, commit_timestamp: i64) {
         if self.copy != NatsCopy::None && !self.duplicate && self.count > 0 {
-            partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
+            if self.records.is_empty() {
+                partition.copy_stored_to_nats(self.copy, self.base_offset, self.count);
+            } else {
+                partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
+            }
         }
         self.waiting.answer(Ok(Committed {
             base_offset: self.base_offset,

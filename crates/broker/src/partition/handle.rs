@@ -269,6 +269,12 @@ impl Partition {
         }
     }
 
+    /// Copies of a prebuilt batch: its records are read back from the log.
+    pub(super) fn copy_stored_to_nats(&self, mode: NatsCopy, base: u64, count: u32) {
+        let nats = &self.0.shared.nats;
+        nats.try_copy_stored(self, mode, base, count);
+    }
+
     pub(super) fn copy_to_nats(
         &self,
         mode: NatsCopy,

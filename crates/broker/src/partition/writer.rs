@@ -81,16 +81,14 @@ impl Writer {
         }
         waiting.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
         self.partition.0.received(self.timestamp);
+        let copy = if queued.copy {
+            self.spec.nats_copy
+        } else {
+            NatsCopy::None
+        };
         match queued.payload {
-            Payload::Records(records) => {
-                let copy = if queued.copy {
-                    self.spec.nats_copy
-                } else {
-                    NatsCopy::None
-                };
-                self.take_records(records, waiting, copy);
-            }
-            Payload::Sealed(batch) => self.take_sealed(batch, waiting),
+            Payload::Records(records) => self.take_records(records, waiting, copy),
+            Payload::Sealed(batch) => self.take_sealed(batch, waiting, copy),
         }
     }
 
@@ -166,7 +164,7 @@ impl Writer {
         }
     }
 
-    fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting) {
+    fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting, copy: NatsCopy) {
         self.seal();
         if let Some(error) = &self.broken {
             return waiting.answer(Err(error.clone()));
@@ -196,7 +194,7 @@ impl Writer {
             records: Vec::new(),
             rejected: Vec::new(),
             duplicate,
-            copy: NatsCopy::None,
+            copy,
         });
     }
 
