@@ -14,10 +14,14 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Copies are encoded in buffers of about this size.
 const ENCODE_BYTES: usize = 128 << 10;
+/// After so many bytes the copier waits until the connection has written them: the library bounds its queue by number only,
+/// and large records would make it hold hundreds of MiB.
+const HANDED_BYTES: usize = 4 << 20;
 /// Records that are looked at at once, and handed to a local listener at once.
 const CHUNK_RECORDS: usize = 1024;
 
@@ -38,6 +42,15 @@ pub(super) struct Channel {
     pub(super) planned: Option<Instant>,
     /// Local listeners on the partition's own subject, once they were looked up.
     pub(super) listeners: Option<Vec<Arc<Feed>>>,
+}
+
+/// Counts bytes that go to the connection, and waits now and then until it has written them.
+async fn pace(session: &Session, client: &Client, bytes: usize) {
+    if session.handed.fetch_add(bytes, Ordering::Relaxed) + bytes >= HANDED_BYTES {
+        session.handed.store(0, Ordering::Relaxed);
+        // A connection that is closed says so to the next publish.
+        let _ = client.flush().await;
+    }
 }
 
 /// What is left to publish of a job: records from `start` on.
@@ -212,6 +225,7 @@ impl Channel {
             while !rest.is_empty() {
                 let first = job.base_offset + (chunk.start + records.len() - rest.len()) as u64;
                 for copy in self.encode(job.mode, first, &mut rest) {
+                    pace(session, client, copy.payload.len()).await;
                     // One that is too large for NATS, or that finds the connection closed, is dropped.
                     match copy.send(client, reply.as_ref()).await {
                         Ok(()) => sent += 1,

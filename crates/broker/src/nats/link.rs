@@ -16,6 +16,8 @@ use tokio::runtime::Handle;
 
 const DISCONNECTED: &str = "nats: server is disconnected";
 const CLOSED: &str = "nats: connection closed";
+/// A payload beyond this is waited for until it is written: the library bounds its queue by number only.
+const LARGE_BYTES: usize = 16 << 10;
 const BAD_SUBJECT: &str = "nats: invalid subject";
 const TOO_LARGE: &str = "nats: maximum payload exceeded";
 
@@ -178,6 +180,7 @@ async fn send(
         return Err(BAD_SUBJECT.to_owned());
     }
     let subject = Subject::from(subject);
+    let is_large = payload.len() > LARGE_BYTES;
     let sent = match reply {
         Some(reply) => {
             client
@@ -190,5 +193,9 @@ async fn send(
         PublishErrorKind::MaxPayloadExceeded => TOO_LARGE.to_owned(),
         PublishErrorKind::InvalidSubject => BAD_SUBJECT.to_owned(),
         PublishErrorKind::Send => CLOSED.to_owned(),
-    })
+    })?;
+    if is_large {
+        client.flush().await.map_err(|_| CLOSED.to_owned())?;
+    }
+    Ok(())
 }

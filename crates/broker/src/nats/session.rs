@@ -36,6 +36,8 @@ pub(super) struct Session {
     pub(super) pending: Arc<Budget>,
     /// Copies that wait to go out.
     pub(super) copying: Arc<Budget>,
+    /// Bytes of copies handed to the *ingest* connection since it was last waited for.
+    pub(super) handed: AtomicUsize,
     pub(super) acks: mpsc::Sender<AckJob>,
     pub(super) copies: mpsc::UnboundedSender<CopyJob>,
     /// Prefix of the subjects on which the server answers the copier's probes; set once *ingest* is connected.
@@ -70,6 +72,7 @@ impl Session {
             streams: Connection::new(Role::Streams)?,
             pending: Arc::new(Budget::new(pending_bytes)),
             copying: Arc::new(Budget::new(pending_bytes)),
+            handed: AtomicUsize::new(0),
             acks: ack_sender,
             copies: copy_sender,
             inbox: OnceLock::new(),
