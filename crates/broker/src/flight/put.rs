@@ -13,8 +13,8 @@ use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
-use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, SealedBatch};
-use bascule_wire::flight::ingest::{IngestTarget, ingest};
+use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
+use bascule_wire::flight::ingest::{IngestError, IngestTarget, ingest};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -267,9 +267,11 @@ fn seal(
         producer,
     };
     let limits = if producer.is_some() { WHOLE } else { SPLIT };
-    let mut builder = BatchBuilder::new(limits);
-    let sealed =
-        ingest(batch, &target, &mut builder).map_err(|error| invalid(error.to_string()))?;
+    let mut builder = BatchBuilder::new(BatchLimits {
+        record_bytes: partition.max_record_bytes(),
+        ..limits
+    });
+    let sealed = ingest(batch, &target, &mut builder).map_err(not_taken)?;
     if producer.is_some() && sealed.len() > 1 {
         return Err(invalid(format!(
             "a record batch of an idempotent producer has at most {MAX_ROWS} rows and {MAX_BYTES} bytes; this one has {} rows: send smaller ones",
@@ -277,6 +279,21 @@ fn seal(
         )));
     }
     Ok(sealed)
+}
+
+fn not_taken(error: IngestError) -> Status {
+    match error {
+        IngestError::Record {
+            cause: BuildError::TooLarge { bytes, limit },
+            ..
+        } => refuse(
+            Code::InvalidArgument,
+            "too_large",
+            error.to_string(),
+            json!({"bytes": bytes, "limit": limit}),
+        ),
+        error => invalid(error.to_string()),
+    }
 }
 
 fn now_ns() -> i64 {

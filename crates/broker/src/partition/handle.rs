@@ -10,7 +10,7 @@ use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
 use parking_lot::Mutex;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -30,6 +30,7 @@ pub(super) struct Inner {
     pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
     pub(super) watch: watch::Receiver<u64>,
     pub(super) leading: AtomicBool,
+    pub(super) max_record_bytes: AtomicU32,
     /// Why writing ended, once it has.
     pub(super) failure: OnceLock<String>,
     pub(super) end: AtomicU8,
@@ -125,6 +126,7 @@ impl Partition {
             committed: Mutex::new(Some(committed)),
             watch,
             leading: AtomicBool::new(false),
+            max_record_bytes: AtomicU32::new(spec.max_record_bytes),
             failure: OnceLock::new(),
             end: AtomicU8::new(EndReason::Open as u8),
             first_received: AtomicI64::new(0),
@@ -133,6 +135,11 @@ impl Partition {
         }));
         task::spawn(partition.clone(), log, spec, inbox);
         Ok((partition, recovery))
+    }
+
+    /// Largest record it takes. Records that come one by one are checked by the task; whoever seals batches checks them.
+    pub fn max_record_bytes(&self) -> usize {
+        self.0.max_record_bytes.load(Ordering::Relaxed) as usize
     }
 
     /// What it is.
@@ -232,6 +239,9 @@ impl Partition {
 
     /// Changes settings; identity fields of the spec are ignored.
     pub fn configure(&self, spec: PartitionSpec) {
+        self.0
+            .max_record_bytes
+            .store(spec.max_record_bytes, Ordering::Relaxed);
         let _ = self.0.messages.send(Message::Configure(Box::new(spec)));
     }
 
