@@ -20,7 +20,7 @@ def test_the_advertised_address_is_the_bound_one_unless_told_otherwise() -> None
     assert documents.advertised(given, 5) == ("b.example", 7)
 
 
-def test_the_broker_id_is_the_configured_one_else_the_directorys_else_a_new_one(tmp_path: Path) -> None:
+def test_the_broker_id_is_the_configured_one_else_the_one_of_the_directory_else_a_new_one(tmp_path: Path) -> None:
     assert documents.broker_id(load(data_dir=tmp_path, broker__broker_id="b")) == "b"
     first, second = documents.broker_id(load(data_dir=tmp_path)), documents.broker_id(load(data_dir=tmp_path))
     assert first != second
