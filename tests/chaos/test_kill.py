@@ -1,6 +1,6 @@
 """Kill -9 under publish load: no acked record is lost, none is reordered, offsets have no gaps.
 
-`BASCULE_KILLS=200 BASCULE_SEED=7 pytest -s tests/chaos` runs more cycles at other moments.
+`KILLS=200 SEED=7 pytest -s tests/chaos` runs more cycles at other moments.
 """
 
 import json
@@ -74,7 +74,7 @@ def check(values: list[bytes], publishers: list[Publisher]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_no_acked_record_is_lost_or_reordered_when_the_broker_is_killed() -> None:
-    kills, seed = int(os.environ.get("BASCULE_KILLS", "20")), int(os.environ.get("BASCULE_SEED", "1"))
+    kills, seed = int(os.environ.get("KILLS", "20")), int(os.environ.get("SEED", "1"))
     chance = random.Random(seed)
     publishers = [Publisher(f"p{number}") for number in range(PUBLISHERS)]
     with testing.broker() as broker:

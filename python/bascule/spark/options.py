@@ -19,7 +19,7 @@ CATALOG_PROPERTIES: Final = frozenset(
     {"path", "provider", "location", "owner", "comment", "collation", "external", "is_managed_location", "table_type"}
 )
 """What Spark's catalog adds to the options of a table; ignored."""
-SLOTS_VARIABLE: Final = "BASCULE_SPARK_SLOTS"
+SLOTS_VARIABLE: Final = "PYSPARK_BASCULE_SLOTS"
 """Environment variable that tells planners how many tasks run at once; `bascule.spark.session` sets it."""
 
 OPTIONS: Final = {
