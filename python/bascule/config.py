@@ -7,12 +7,23 @@ integers with unit suffixes. The resolved document is immutable.
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
@@ -35,10 +46,24 @@ __all__ = [
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
 """Variables of that prefix that belong to clients, not to the broker."""
+NATS_SCHEMES: Final = ("nats", "tls")
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
 
 
+def check_nats_url(value: str) -> str:
+    """The same, when it is the address of a NATS server: `nats://` or `tls://`, or no scheme, then host and port."""
+    try:
+        url = urlsplit(value if "://" in value else f"nats://{value}")
+        fits = url.scheme in NATS_SCHEMES and url.hostname and url.port != 0 and not re.search(r"\s", value)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError('no URL of a NATS server: write one like "nats://10.0.0.5:4222" or "tls://nats.example.org"')
+    return value
+
+
+NatsUrl = Annotated[str, AfterValidator(check_nats_url)]
 Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]
 ByteCount = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0)]
 
@@ -51,7 +76,7 @@ class NatsSettings(_Section):
     """How to reach NATS, or which nats-server to start."""
 
     standalone: bool = Field(default=False, description="start and supervise a nats-server as a child process")
-    servers: tuple[str, ...] = Field(
+    servers: tuple[NatsUrl, ...] = Field(
         default=("nats://127.0.0.1:4222",), description="URLs of existing servers; unused when standalone"
     )
     user: str | None = Field(default=None, description="user name")
@@ -231,10 +256,14 @@ def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError
         message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
     else:
         reason = first["msg"].removeprefix("Value error, ")
-        given = "…" if path in SECRETS else repr(first["input"])
+        given = "…" if path in SECRETS or _has_password(path, first["input"]) else repr(first["input"])
         shown = "" if not path else f"{path} = {given} ({origin}): "
         message = f"{shown}{reason[:1].lower()}{reason[1:]}"
     return UsageError("configuration_invalid", message, {"key": path})
+
+
+def _has_password(path: str, value: object) -> bool:
+    return path.startswith("nats.servers") and "@" in str(value)
 
 
 def nearest(key: str, known: Sequence[str]) -> str:

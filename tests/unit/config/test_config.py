@@ -136,3 +136,19 @@ def test_known_keys_are_the_leaves() -> None:
     assert keys[0] == "data_dir"
     assert {"broker.port", "nats.servers", "limits.queue_bytes", "log.format"} <= set(keys)
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["nats://h", "nats://h:4222", "tls://nats.example.org:4443", "h:4222", "h", "nats://u:p@h:1", "nats://[::1]:1"],
+)
+def test_addresses_of_nats_servers(url: str) -> None:
+    assert config.load(None, {"nats.servers": [url]}, {}).nats.servers == (url,)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://h", "nats://", "nats://:4222", "nats://h:x", "nats://h:70000", "a b", "h:0"]
+)
+def test_what_is_no_address_of_a_nats_server_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match=r"nats\.servers.*no URL of a NATS server"):
+        config.load(None, {"nats.servers": [url]}, {})
