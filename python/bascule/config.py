@@ -130,7 +130,7 @@ class LimitSettings(_Section):
     connections: int = Field(default=4096, ge=1, description="gRPC connections")
     subscriptions: int = Field(default=4096, ge=1, description="open Subscribe and DoGet calls")
     message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="one inbound gRPC message")
-    nats_pending_bytes: ByteCount = Field(default=64 << 20, ge=1 << 20, description="NATS messages not yet queued")
+    nats_pending_bytes: ByteCount = Field(default=128 << 20, ge=1 << 20, description="NATS messages not yet queued")
     grace_ms: Milliseconds = Field(default=60_000, description="how long files of deleted partitions are kept")
 
 

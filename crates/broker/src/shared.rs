@@ -38,7 +38,7 @@ impl Default for Limits {
             connections: 4096,
             subscriptions: 4096,
             message_bytes: 4 << 20,
-            nats_pending_bytes: 64 << 20,
+            nats_pending_bytes: 128 << 20,
             grace_ms: 60_000,
         }
     }
