@@ -232,7 +232,8 @@ def show(result: Result) -> None:
     axes.bar(list(result), [mean for _, mean, _ in result.values()], label="mean")
     axes.plot(list(result), [high for *_, high in result.values()], "ko", label="95th percentile")
     axes.set(title="Departure delays out of New York, 2013", ylabel="minutes", xlabel="carrier")
-    axes.legend()
+    axes.margins(y=0.15)
+    axes.legend(loc="upper center", ncols=2)
     figure.savefig(OUTPUT / "delays.png", dpi=120)
 
 
