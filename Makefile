@@ -41,7 +41,7 @@ demo: build ## The main job on real data: NATS -> stream -> kill -9 -> Spark tab
 
 .PHONY: run
 run: build ## Start a standalone broker and stay
-	$(BIN)/bascule serve --standalone --data-dir demo-output/run
+	$(BIN)/bascule serve --standalone --data-dir bascule-data
 
 .PHONY: test
 test: build ## Run every test (Rust, then Python)
@@ -77,5 +77,5 @@ bench: ## Measure everything in release and write bench/results/
 	$(BIN)/python bench/run.py
 
 .PHONY: clean
-clean: ## Remove what the targets made (not the data of brokers)
+clean: ## Remove what the targets made; the data of `make run` (in bascule-data) stays
 	rm -rf $(VENV) target demo-output

@@ -6,7 +6,7 @@
 //! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
 //! tail, index files, checkpoints, removal of segments). Both end when the last handle is dropped and nothing waits.
 //!
-//! After a failed sync the directory is failed for good (promise P14): the kernel may have dropped the pages, so a
+//! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
 use crate::Error;
 use crate::disk::{SyncFile, is_passing};
@@ -91,7 +91,7 @@ pub(crate) struct Rounds {
 
 /// The committer of one data directory. Owns two threads, which end when the last handle is dropped.
 ///
-/// After a failed sync the directory is failed for good: every waiting and later request gets the error (promise P14).
+/// After a failed sync the directory is failed for good: every waiting and later request gets the error.
 pub struct Coordinator {
     rounds: Arc<Rounds>,
     committer: Mutex<Option<JoinHandle<()>>>,

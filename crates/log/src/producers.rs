@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Producers remembered per partition.
 pub(crate) const MAX_PRODUCERS: usize = 10_000;
-/// Batches remembered per producer: the window of promise P4.
+/// Batches remembered per producer: the window within which a repeated send is recognised.
 const WINDOW: usize = 5;
 const MAGIC: [u8; 4] = *b"BSCP";
 const VERSION: u32 = 1;

@@ -75,7 +75,7 @@ KEYS: Final[dict[str, Key]] = {
     "logging.level": _sets("log.level", level),
     "logging.recovery": _idle(boolean, "recovery logs one line for each partition"),
     "logging.raft": _idle(boolean, "there is no Raft log"),
-    "logging.nats": _idle(boolean, "nats-server logs to a file in the data directory"),
+    "logging.nats": _idle(boolean, "warnings and errors of nats-server are in the log of the broker"),
     "batch.max.messages": _sets("streams.batch_max_messages", integer),
     "batch.max.time": _refused(duration_ms, "batches never wait: what has arrived during a sync joins the next", 0),
     "tls.key": _refused(text, _TLS),

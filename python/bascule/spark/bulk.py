@@ -1,4 +1,4 @@
-"""The bulk scan: a bounded read on `mapInArrow`, about 1.4 times as fast as the data source.
+"""The bulk scan: a bounded read on `mapInArrow`, faster than the data source, most of all with few columns.
 
 The data source turns record batches into rows twice; `mapInArrow` does it once. The plan is fixed when `scan` is
 called.
