@@ -1,39 +1,62 @@
 //! What a message of a `DoPut` must be before Arrow's decoder sees it.
 //!
-//! The decoder trusts lengths: it panics on a buffer outside the body, and allocates what a compressed buffer claims to
-//! become. Both are checked here. Column types and values are checked later, where rows are taken apart.
+//! The decoder trusts lengths: it panics on a buffer outside the body or one that ends within an element, and allocates what
+//! a compressed buffer claims to become. All three are checked here. Column types and values are checked later, where rows are taken apart.
+use super::fit::Elements;
 use super::refusal::invalid;
 use super::service::MAX_MESSAGE_BYTES;
 use arrow_flight::FlightData;
 use arrow_ipc::{Buffer, MessageHeader, RecordBatch, root_as_message};
+use arrow_schema::Schema;
 use tonic::Status;
 
 /// Length that a compressed buffer begins with: what it becomes, i64; −1 = it is not compressed.
 const CLAIM_BYTES: usize = 8;
 
-/// Refuses messages that the decoder must not see.
-///
-/// # Errors
-/// `INVALID_ARGUMENT`.
-pub fn check(data: &FlightData) -> Result<(), Status> {
-    let message = root_as_message(&data.data_header)
-        .map_err(|error| invalid(format!("a message head is no Arrow message: {error}")))?;
-    match message.header_type() {
-        MessageHeader::Schema | MessageHeader::NONE => Ok(()),
-        MessageHeader::RecordBatch => {
-            let batch = message.header_as_record_batch();
-            let batch = batch.ok_or_else(|| invalid("a record batch has no head".to_owned()))?;
-            check_batch(&batch, &data.data_body)
+/// Checks the messages of one call.
+#[derive(Debug, Default)]
+pub struct Intake {
+    /// Of the schema that came last.
+    elements: Option<Elements>,
+}
+
+impl Intake {
+    /// Refuses messages that the decoder must not see.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`.
+    pub fn check(&mut self, data: &FlightData) -> Result<(), Status> {
+        let message = root_as_message(&data.data_header)
+            .map_err(|error| invalid(format!("a message head is no Arrow message: {error}")))?;
+        match message.header_type() {
+            MessageHeader::Schema => {
+                let schema = Schema::try_from(data)
+                    .map_err(|error| invalid(format!("the schema cannot be read: {error}")))?;
+                self.elements = Some(Elements::of(&schema)?);
+                Ok(())
+            }
+            MessageHeader::NONE => Ok(()),
+            MessageHeader::RecordBatch => {
+                let batch = message.header_as_record_batch();
+                let batch =
+                    batch.ok_or_else(|| invalid("a record batch has no head".to_owned()))?;
+                let elements = self
+                    .elements
+                    .as_ref()
+                    .ok_or_else(|| invalid("a record batch came before the schema".to_owned()))?;
+                check_batch(&batch, &data.data_body, elements)
+            }
+            MessageHeader::DictionaryBatch => Err(invalid(
+                "dictionary-encoded columns are not taken: send plain ones".to_owned(),
+            )),
+            other => Err(invalid(format!("a message of kind {other:?} is not taken"))),
         }
-        MessageHeader::DictionaryBatch => Err(invalid(
-            "dictionary-encoded columns are not taken: send plain ones".to_owned(),
-        )),
-        other => Err(invalid(format!("a message of kind {other:?} is not taken"))),
     }
 }
 
-fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), Status> {
+fn check_batch(batch: &RecordBatch<'_>, body: &[u8], elements: &Elements) -> Result<(), Status> {
     let mut claimed = 0;
+    let mut lengths = elements.lengths(batch.variadicBufferCounts().into_iter().flatten());
     for buffer in batch.buffers().into_iter().flatten() {
         let content = content(buffer, body).ok_or_else(|| {
             let (offset, length, have) = (buffer.offset(), buffer.length(), body.len());
@@ -41,8 +64,17 @@ fn check_batch(batch: &RecordBatch<'_>, body: &[u8]) -> Result<(), Status> {
                 "a record batch names {length} bytes at {offset} of a body of {have} bytes"
             ))
         })?;
+        let mut length = content.len();
         if batch.compression().is_some() {
-            claimed += claim(content)?;
+            length = claim(content)?;
+            claimed += length;
+        }
+        // Buffers beyond those that the schema has are not looked at.
+        let element = lengths.next().unwrap_or(1);
+        if !length.is_multiple_of(element) {
+            return Err(invalid(format!(
+                "a buffer of {length} bytes ends within an element of {element} bytes"
+            )));
         }
         if claimed > MAX_MESSAGE_BYTES {
             return Err(invalid(format!(
@@ -79,7 +111,7 @@ fn claim(content: &[u8]) -> Result<usize, Status> {
         .first_chunk::<CLAIM_BYTES>()
         .map(|bytes| i64::from_le_bytes(*bytes));
     let bytes = match claim {
-        Some(-1) => Some(content.len()),
+        Some(-1) => Some(content.len() - CLAIM_BYTES),
         Some(bytes) => usize::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= MAX_MESSAGE_BYTES),
@@ -98,6 +130,7 @@ mod tests {
         DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions,
     };
     use arrow_ipc::{CompressionType, MetadataVersion};
+    use arrow_schema::{DataType, Field};
     use std::sync::Arc;
 
     fn message(compression: Option<CompressionType>) -> FlightData {
@@ -115,6 +148,17 @@ mod tests {
             )
             .unwrap();
         FlightData::from(encoded)
+    }
+
+    fn check(data: &FlightData) -> Result<(), Status> {
+        let schema = Schema::new(vec![Field::new("value", DataType::Binary, true)]);
+        let elements = Some(Elements::of(&schema).unwrap());
+        Intake { elements }.check(data)
+    }
+
+    #[test]
+    fn a_batch_before_its_schema_is_refused() {
+        assert!(Intake::default().check(&message(None)).is_err());
     }
 
     #[test]

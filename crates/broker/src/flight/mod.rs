@@ -6,6 +6,7 @@
 //!   run on blocking threads, so that a large scan does not delay other calls.
 //! * `put` ← `intake`: batched, optionally idempotent append. `info`, `offsets`: planning.
 mod body;
+mod fit;
 mod frame;
 mod get;
 mod info;

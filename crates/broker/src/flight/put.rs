@@ -3,9 +3,10 @@
 //! A task per call decodes record batches, makes log batches of them on a blocking thread and hands these to the partition
 //! without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
 //! is the number of results that the caller has not read.
+use super::intake::Intake;
 use super::refusal::{append_failed, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
-use super::{intake, resolve};
+use super::resolve;
 use crate::partition::{Append, AppendError, Committed, Partition, Payload};
 use crate::shared::SharedRef;
 use arrow_array::RecordBatch;
@@ -160,9 +161,10 @@ async fn pump(
     messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
     results: mpsc::Sender<Pending>,
 ) {
-    let checked = messages.map(|message| {
+    let mut intake = Intake::default();
+    let checked = messages.map(move |message| {
         let message = message?;
-        intake::check(&message)?;
+        intake.check(&message)?;
         Ok::<_, Status>(message)
     });
     let mut decoder = FlightDataDecoder::new(checked.map_err(FlightError::from));
