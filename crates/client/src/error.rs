@@ -95,6 +95,9 @@ impl Error {
     }
 }
 
+/// How a refusal begins when the partition is not open: nothing was taken, and the broker goes on trying to open it.
+const NOT_OPEN: &str = "failed to resume stream";
+
 /// Statuses to codes; where one status stands for several things the text, which the protocol fixes, tells them apart.
 fn code_of(status: &Status, effect: Effect) -> &'static str {
     let text = status.message();
@@ -119,6 +122,7 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
         Code::Unknown if text == "incorrect expected offset" => "incorrect_offset",
         Code::Unknown if text.starts_with("failed to publish to NATS") => "nats_unavailable",
         Code::Internal if text == "no known metadata leader" => "unavailable",
+        Code::Internal if text.starts_with(NOT_OPEN) => "unavailable",
         _ => "internal",
     }
 }
@@ -158,6 +162,7 @@ pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
         Ok(Number::Readonly) => "readonly",
         Ok(Number::IncorrectOffset) => "incorrect_offset",
         Ok(Number::PermissionDenied) => "permission_denied",
+        Ok(Number::Internal) if text.starts_with(NOT_OPEN) => "unavailable",
         Ok(Number::Internal) if text.contains("no space left") => "disk_full",
         Ok(Number::Internal) if text.contains("queue is full") => "busy",
         Ok(Number::Internal) if text.contains("not led here") => "not_leader",

@@ -60,6 +60,14 @@ impl From<MetadataError> for EngineError {
 pub(super) fn open_code(error: &bascule_log::Error) -> &'static str {
     match error {
         bascule_log::Error::Full { .. } => "disk_full",
+        bascule_log::Error::Io { source, .. }
+            if matches!(
+                source.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            ) =>
+        {
+            "disk_full"
+        }
         bascule_log::Error::Io { .. } | bascule_log::Error::Failed { .. } => "storage_failed",
         bascule_log::Error::NewerFormat { .. } | bascule_log::Error::NewerBatch { .. } => {
             "data_directory_newer"
