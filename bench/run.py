@@ -33,7 +33,7 @@ class Bench:
 
     def __init__(self, *, quick: bool, profile: str) -> None:
         self.runs = 1 if quick else 3
-        self.seconds = 2 if quick else 8
+        self.seconds = 2 if quick else 5
         self.count = 200_000 if quick else 1_000_000
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=ROOT))
         self.driver = ROOT / "target" / profile / "bascule-bench-driver"
