@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import importlib
 import json
 import os
@@ -42,11 +42,11 @@ def rigs() -> dict[str, Rig]:
 
 def keep(result: Result) -> None:
     """Write the result with its date, version, commit and machine."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True)
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, text=True)
     document = asdict(result) | {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "version": bascule.__version__,
-        "commit": commit.stdout.strip(),
+        "commit": commit.strip(),
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}",
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
