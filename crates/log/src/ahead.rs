@@ -9,11 +9,10 @@
 use crate::Error;
 use crate::coordinator::Rounds;
 use crate::disk::SyncFile;
+use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::worker::Door;
 use parking_lot::Mutex;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +38,7 @@ type Stopped = bool;
 
 impl SegmentFile {
     /// Wraps a file of `len` bytes that holds nothing but zeros behind the log's end.
-    pub fn new(path: PathBuf, file: File, len: u64) -> Arc<Self> {
+    pub fn new(path: PathBuf, file: Arc<dyn StorageFile>, len: u64) -> Arc<Self> {
         Arc::new(Self {
             target: SyncFile::new(path, file),
             zeroed_to: AtomicU64::new(len),
@@ -79,7 +78,7 @@ impl SegmentFile {
     pub fn finish(&self, end: u64) -> io::Result<()> {
         let mut stopped = self.ahead.lock();
         *stopped = true;
-        if self.target.file.metadata()?.len() > end {
+        if self.target.file.len()? > end {
             self.target.file.set_len(end)?;
         }
         Ok(())
@@ -103,7 +102,7 @@ impl SegmentFile {
         }
         let (file, rounds) = (Arc::clone(self), Arc::clone(rounds));
         preparer.submit(Box::new(move || {
-            file.zero_to(target)
+            file.zero_to(rounds.storage(), target)
                 .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
             file.busy.store(false, Ordering::Relaxed);
         }));
@@ -113,13 +112,12 @@ impl SegmentFile {
     ///
     /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
     /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
-    fn zero_to(&self, target: u64) -> Result<(), Error> {
+    fn zero_to(&self, storage: &dyn Storage, target: u64) -> Result<(), Error> {
         let path = &self.target.path;
-        let Ok(own) = OpenOptions::new().write(true).open(path) else {
+        let Ok(own) = SyncFile::open(storage, path, OpenMode::ReadWrite) else {
             // Without descriptors there are no zeros, which costs time only.
             return Ok(());
         };
-        let own = SyncFile::new(path.clone(), own);
         while self.zero_chunk(target)? {
             own.sync()?;
         }

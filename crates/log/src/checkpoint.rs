@@ -18,11 +18,10 @@
 //! | 48 | u64 | durable point: every offset below it was synced |
 //! | 56 | u32 | reserved: writers write 0, readers ignore |
 //! | 60 | u32 | CRC-32C of bytes 0–59 |
-use crate::disk::SyncFile;
+use crate::disk::{SyncFile, read_up_to};
 use crate::fields::{seal, u32_at, u64_at, unseal};
+use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, Identity};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,25 +57,24 @@ pub(crate) struct CheckpointFile {
 
 impl CheckpointFile {
     /// Opens or creates `<directory>/checkpoint` and reads the newer valid slot, if any.
-    pub fn open(directory: &Path, identity: Identity) -> Result<Self, Error> {
+    pub fn open(
+        storage: &dyn Storage,
+        directory: &Path,
+        identity: Identity,
+    ) -> Result<Self, Error> {
         let path = directory.join(CHECKPOINT);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|source| Error::io("open", &path, source))?;
-        reserve(&file).map_err(|source| Error::io("write", &path, source))?;
+        let target = SyncFile::open(storage, &path, OpenMode::Create)?;
+        let file = &*target.file;
+        reserve(file).map_err(|source| Error::io("write", &path, source))?;
         let newest = [0, SLOT_DISTANCE]
             .into_iter()
-            .filter_map(|position| read_slot(&file, position, identity))
+            .filter_map(|position| read_slot(file, position, identity))
             .max_by_key(|(sequence, _)| *sequence);
         Ok(Self {
-            target: SyncFile::new(path, file),
             identity,
             sequence: newest.map_or(0, |(sequence, _)| sequence),
             last: newest.map(|(_, checkpoint)| checkpoint),
+            target,
         })
     }
 
@@ -109,9 +107,9 @@ impl CheckpointFile {
 }
 
 /// Gives both slots their blocks, so that a full disk does not keep a checkpoint from being written.
-fn reserve(file: &File) -> std::io::Result<()> {
+fn reserve(file: &dyn StorageFile) -> std::io::Result<()> {
     let whole = SLOT_DISTANCE + SLOT_BYTES as u64;
-    let len = file.metadata()?.len();
+    let len = file.len()?;
     if len < whole {
         file.write_all_at(&vec![0; (whole - len) as usize], len)?;
     }
@@ -135,10 +133,14 @@ fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8
 }
 
 /// A slot that does not check, belongs to another log or has another version is absent.
-fn read_slot(file: &File, position: u64, identity: Identity) -> Option<(u64, Checkpoint)> {
+fn read_slot(
+    file: &dyn StorageFile,
+    position: u64,
+    identity: Identity,
+) -> Option<(u64, Checkpoint)> {
     let mut bytes = [0; SLOT_BYTES];
-    file.read_exact_at(&mut bytes, position).ok()?;
-    let body = unseal(&bytes)?;
+    let read = read_up_to(file, &mut bytes, position).ok()?;
+    let body = unseal(bytes.get(..read).filter(|slot| slot.len() == SLOT_BYTES)?)?;
     let ours = body.get(..4)? == MAGIC
         && u32_at(body, 4)? == VERSION
         && u64_at(body, 16)? == identity.incarnation

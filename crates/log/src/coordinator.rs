@@ -5,12 +5,14 @@
 //!
 //! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
 //! tail, index files, checkpoints, removal of segments). Both end when the last handle is dropped and nothing waits.
+//! A stepped coordinator has neither: its owner calls [`Coordinator::step`], and everything happens in that call.
 //!
 //! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
 use crate::Error;
 use crate::disk::{SyncFile, is_passing};
-use crate::worker::{Door, Worker, join};
+use crate::storage::{OsStorage, Storage};
+use crate::worker::{Door, Jobs, Worker, join};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -77,8 +79,10 @@ struct Queue {
 }
 
 /// The state that outlives the handle for as long as a thread needs it.
-#[derive(Default)]
 pub(crate) struct Rounds {
+    storage: Arc<dyn Storage>,
+    /// Whether a round may use threads of its own.
+    threads: bool,
     queue: Mutex<Queue>,
     wake: Condvar,
     failure: OnceLock<Failure>,
@@ -89,13 +93,22 @@ pub(crate) struct Rounds {
     longest_nanos: AtomicU64,
 }
 
-/// The committer of one data directory. Owns two threads, which end when the last handle is dropped.
+/// The committer of one data directory. Owns two threads, which end when the last handle is dropped, or none.
 ///
 /// After a failed sync the directory is failed for good: every waiting and later request gets the error.
 pub struct Coordinator {
     rounds: Arc<Rounds>,
     committer: Mutex<Option<JoinHandle<()>>>,
-    preparer: Option<Worker>,
+    preparer: Preparer,
+}
+
+/// Who does what acks must not wait for.
+enum Preparer {
+    Thread(Worker),
+    /// The caller of [`Coordinator::step`].
+    Stepped(Jobs),
+    /// Nobody: the system gave no thread.
+    Missing,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -110,7 +123,12 @@ impl std::fmt::Debug for Coordinator {
 impl Coordinator {
     /// Starts the threads. When the operating system gives none, the directory counts as failed.
     pub fn start() -> Arc<Self> {
-        let rounds = Arc::new(Rounds::default());
+        Self::start_on(Arc::new(OsStorage))
+    }
+
+    /// As [`Coordinator::start`], on another storage.
+    pub fn start_on(storage: Arc<dyn Storage>) -> Arc<Self> {
+        let rounds = Arc::new(Rounds::new(storage, true));
         let theirs = Arc::clone(&rounds);
         let committer = Builder::new()
             .name("log-commit".into())
@@ -129,8 +147,43 @@ impl Coordinator {
         Arc::new(Self {
             rounds,
             committer: Mutex::new(committer.ok()),
-            preparer: preparer.ok(),
+            preparer: preparer.map_or(Preparer::Missing, Preparer::Thread),
         })
+    }
+
+    /// A coordinator without threads: nothing is synced, answered or prepared but in [`Coordinator::step`], and in the
+    /// calls of a log that wait for what was asked before ([`crate::Log::close`], [`crate::Log::delete`] and a change of
+    /// class). The same calls in the same order do the same to the storage.
+    pub fn stepped(storage: Arc<dyn Storage>) -> Arc<Self> {
+        Arc::new(Self {
+            rounds: Arc::new(Rounds::new(storage, false)),
+            committer: Mutex::new(None),
+            preparer: Preparer::Stepped(Jobs::default()),
+        })
+    }
+
+    /// Of a stepped coordinator: runs one round for all requests that wait, then every job that waits, those handed in
+    /// meanwhile included. Returns whether there was anything to do. Of one with threads: does nothing, `false`.
+    pub fn step(&self) -> bool {
+        let Preparer::Stepped(jobs) = &self.preparer else {
+            return false;
+        };
+        let mut requests = std::mem::take(&mut self.rounds.queue.lock().requests);
+        let any = !requests.is_empty();
+        if any {
+            self.rounds.round(&mut requests);
+        }
+        jobs.run_all() || any
+    }
+
+    /// Whether its owner does the work by [`Coordinator::step`].
+    pub(crate) fn is_stepped(&self) -> bool {
+        matches!(self.preparer, Preparer::Stepped(_))
+    }
+
+    /// Where files are.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.rounds.storage
     }
 
     /// What was done so far.
@@ -166,9 +219,11 @@ impl Coordinator {
 
     /// Where work that acks must not wait for is handed in.
     pub(crate) fn preparer(&self) -> Door {
-        self.preparer
-            .as_ref()
-            .map_or_else(Door::closed, Worker::door)
+        match &self.preparer {
+            Preparer::Thread(worker) => worker.door(),
+            Preparer::Stepped(jobs) => jobs.door(),
+            Preparer::Missing => Door::closed(),
+        }
     }
 }
 
@@ -189,6 +244,26 @@ impl Drop for Coordinator {
 }
 
 impl Rounds {
+    fn new(storage: Arc<dyn Storage>, threads: bool) -> Self {
+        Self {
+            storage,
+            threads,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            failure: OnceLock::new(),
+            finished: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            longest_nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// Where files are.
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
     /// Queues a request; never blocks.
     pub fn submit(&self, request: SyncRequest) {
         let mut queue = self.queue.lock();
@@ -266,7 +341,7 @@ impl Rounds {
         let round = self.finished.load(Ordering::Relaxed) + 1;
         if self.failure().is_none() {
             let started = Instant::now();
-            match sync_all(round, requests) {
+            match self.sync_all(round, requests) {
                 Ok(files) => {
                     self.files.fetch_add(files as u64, Ordering::Relaxed);
                 }
@@ -285,27 +360,27 @@ impl Rounds {
             let _ = catch_unwind(AssertUnwindSafe(|| (request.answer)(result)));
         }
     }
-}
 
-/// Syncs every distinct file, then every distinct directory. Returns the number of files.
-fn sync_all(round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
-    let files: Vec<&SyncFile> = requests
-        .iter()
-        .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])
-        .flatten()
-        .filter(|file| file.first_in(round))
-        .collect();
-    if files.len() < PARALLEL {
-        files.iter().try_for_each(|file| file.sync())?;
-    } else {
-        sync_parallel(&files)?;
+    /// Syncs every distinct file, then every distinct directory. Returns the number of files.
+    fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
+        let files: Vec<&SyncFile> = requests
+            .iter()
+            .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])
+            .flatten()
+            .filter(|file| file.first_in(round))
+            .collect();
+        if !self.threads || files.len() < PARALLEL {
+            files.iter().try_for_each(|file| file.sync())?;
+        } else {
+            sync_parallel(&files)?;
+        }
+        requests
+            .iter()
+            .filter_map(|request| request.directory.as_deref())
+            .filter(|directory| directory.first_in(round))
+            .try_for_each(SyncFile::sync_names)?;
+        Ok(files.len())
     }
-    requests
-        .iter()
-        .filter_map(|request| request.directory.as_deref())
-        .filter(|directory| directory.first_in(round))
-        .try_for_each(SyncFile::sync_names)?;
-    Ok(files.len())
 }
 
 fn sync_parallel(files: &[&SyncFile]) -> Result<(), Error> {

@@ -1,13 +1,12 @@
 //! Sequential reading of whole batches.
-use crate::disk::SyncFile;
-use crate::scan::{Place, Scanner, read_up_to};
+use crate::disk::{SyncFile, read_up_to};
+use crate::scan::{Place, Scanner};
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::{ReadError, ReadMode};
 use bascule_record::{HEADER_BYTES, Header};
 use bytes::{Bytes, BytesMut};
-use rustix::io::{Errno, ReadWriteFlags};
-use std::io::IoSliceMut;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// Read at least this much while looking for the batch that holds an offset: one index interval.
@@ -207,7 +206,7 @@ impl Cursor {
         let mut buffer = self.buffer(wanted.max(least).min(available));
         let read = match mode {
             ReadMode::NoWait => read_cached(file, &mut buffer, at.place.position)?,
-            ReadMode::Blocking => read_up_to(&file.file, &mut buffer, at.place.position)
+            ReadMode::Blocking => read_up_to(&*file.file, &mut buffer, at.place.position)
                 .map_err(|source| ReadError::io(&file.path, source))?,
         };
         let complete = read == buffer.len();
@@ -297,7 +296,7 @@ impl Cursor {
         let limit = segments
             .get(after)
             .map_or_else(|| self.shared.log_end(), |next| next.base_offset);
-        let resumed = Scanner::new(&file.file, segment.end(), self.shared.identity)
+        let resumed = Scanner::new(&*file.file, segment.end(), self.shared.identity)
             .resume_after(&place, limit)
             .map_err(|source| ReadError::io(&file.path, source))?;
         let end = resumed.map_or(limit, |resumed| resumed.offset);
@@ -315,21 +314,13 @@ impl Cursor {
 /// Reads what is in the page cache.
 fn read_cached(file: &SyncFile, buffer: &mut BytesMut, position: u64) -> Result<usize, ReadError> {
     loop {
-        let result = rustix::io::preadv2(
-            &file.file,
-            &mut [IoSliceMut::new(buffer)],
-            position,
-            ReadWriteFlags::NOWAIT,
-        );
-        return match result {
-            Ok(read) => Ok(read),
-            Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN) => Err(ReadError::WouldBlock),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                read_up_to(&file.file, buffer, position)
-                    .map_err(|source| ReadError::io(&file.path, source))
+        match file.file.read_cached_at(buffer, position) {
+            Ok(read) => return Ok(read),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ReadError::WouldBlock);
             }
-            Err(errno) => Err(ReadError::io(&file.path, errno.into())),
-        };
+            Err(error) => return Err(ReadError::io(&file.path, error)),
+        }
     }
 }

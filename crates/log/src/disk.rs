@@ -1,8 +1,7 @@
-//! Files and directories: what is synced, replaced and marked deleted, and how.
+//! Files and directories: what is synced, replaced and marked deleted, and how. Every access is the storage's.
 use crate::Error;
-use std::fs::{self, File};
+use crate::storage::{OpenMode, Storage, StorageFile};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +11,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct SyncFile {
     /// Where it was opened; for messages.
     pub path: PathBuf,
-    /// The descriptor.
-    pub file: File,
+    /// The open file.
+    pub file: Arc<dyn StorageFile>,
     round: AtomicU64,
 }
 
 impl SyncFile {
     /// Wraps an open file.
-    pub fn new(path: PathBuf, file: File) -> Arc<Self> {
+    pub fn new(path: PathBuf, file: Arc<dyn StorageFile>) -> Arc<Self> {
         Arc::new(Self {
             path,
             file,
             round: AtomicU64::new(0),
         })
+    }
+
+    /// Opens a file.
+    pub fn open(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result<Arc<Self>, Error> {
+        Ok(Self::new(path.to_path_buf(), open(storage, path, mode)?))
     }
 
     /// Whether this is the first time the file is met in this round; rounds count from 1 within one coordinator.
@@ -34,13 +38,16 @@ impl SyncFile {
 
     /// Syncs the data, and the size when it changed.
     pub fn sync(&self) -> Result<(), Error> {
-        rustix::fs::fdatasync(&self.file)
-            .map_err(|errno| Error::io("sync", &self.path, errno.into()))
+        self.file
+            .sync_data()
+            .map_err(|source| Error::io("sync", &self.path, source))
     }
 
     /// Syncs a directory: all of it, since a name added to it is not data to every filesystem.
     pub fn sync_names(&self) -> Result<(), Error> {
-        rustix::fs::fsync(&self.file).map_err(|errno| Error::io("sync", &self.path, errno.into()))
+        self.file
+            .sync_all()
+            .map_err(|source| Error::io("sync", &self.path, source))
     }
 }
 
@@ -54,12 +61,6 @@ pub(crate) fn is_passing(error: &Error) -> bool {
         } => *operation != "sync" && (is_full(source) || is_out_of_descriptors(source)),
         _ => false,
     }
-}
-
-/// Opens a directory, so that the coordinator can sync it.
-pub(crate) fn open_directory(path: &Path) -> Result<Arc<SyncFile>, Error> {
-    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
-    Ok(SyncFile::new(path.to_path_buf(), file))
 }
 
 /// Whether the error means that no space or quota is left.
@@ -78,28 +79,113 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     )
 }
 
+/// Opens a file.
+pub(crate) fn open(
+    storage: &dyn Storage,
+    path: &Path,
+    mode: OpenMode,
+) -> Result<Arc<dyn StorageFile>, Error> {
+    let operation = match mode {
+        OpenMode::Create | OpenMode::Replace => "create",
+        OpenMode::Read | OpenMode::ReadWrite | OpenMode::Directory => "open",
+    };
+    storage
+        .open(path, mode)
+        .map_err(|source| Error::io(operation, path, source))
+}
+
+/// Opens a directory, so that the coordinator can sync it.
+pub(crate) fn open_directory(storage: &dyn Storage, path: &Path) -> Result<Arc<SyncFile>, Error> {
+    SyncFile::open(storage, path, OpenMode::Directory)
+}
+
 /// Makes the names in a directory durable.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), Error> {
-    open_directory(path)?.sync_names()
+pub(crate) fn sync_directory(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    storage
+        .sync_directory(path)
+        .map_err(|source| Error::io("sync", path, source))
 }
 
 /// Makes the names in a directory durable, and the directory's own.
-pub(crate) fn sync_directory_and_name(path: &Path) -> Result<(), Error> {
-    sync_directory(path)?;
-    path.parent().map_or(Ok(()), sync_directory)
+pub(crate) fn sync_directory_and_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    sync_directory(storage, path)?;
+    path.parent()
+        .map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
+/// Makes a directory and those above it, as far as they are not there, and syncs the names of those it made but the
+/// last one's.
+pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::io("create", path, source);
+    match storage.create_directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) else {
+                return Err(failed(error));
+            };
+            create_directories(storage, parent)?;
+            sync_directory_and_name(storage, parent)?;
+            storage.create_directory(path).map_err(failed)
+        }
+        result => result.map_err(failed),
+    }
+}
+
+/// All bytes of a small file.
+///
+/// # Errors
+/// Those of the storage; the file may be absent.
+pub(crate) fn read(storage: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    let read = read_up_to(&*file, &mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Reads until the buffer is full or the file ends. Returns the bytes read.
+pub(crate) fn read_up_to(
+    file: &dyn StorageFile,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, position + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes a small derived file, unsynced; a reader tells half a one by its checksum.
+pub(crate) fn write(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    open(storage, path, OpenMode::Replace)?
+        .write_all_at(bytes, 0)
+        .map_err(|source| Error::io("write", path, source))
 }
 
 /// Replaces a small file as a whole: temporary, sync, rename, sync of the directory. Blocks.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let temporary = path.with_extension("tmp");
-    let file =
-        File::create(&temporary).map_err(|source| Error::io("create", &temporary, source))?;
-    file.write_all_at(bytes, 0)
+    let file = SyncFile::open(storage, &temporary, OpenMode::Replace)?;
+    file.file
+        .write_all_at(bytes, 0)
         .map_err(|source| Error::io("write", &temporary, source))?;
-    file.sync_data()
-        .map_err(|source| Error::io("sync", &temporary, source))?;
-    fs::rename(&temporary, path).map_err(|source| Error::io("rename", &temporary, source))?;
-    path.parent().map_or(Ok(()), sync_directory)
+    file.sync()?;
+    rename(storage, &temporary, path)?;
+    path.parent()
+        .map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
+/// Gives a file or directory another name.
+pub(crate) fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), Error> {
+    storage
+        .rename(from, to)
+        .map_err(|source| Error::io("rename", from, source))
 }
 
 /// The name under which a file or directory waits to be unlinked: `<name>.deleted-<time in ns>`.
@@ -116,8 +202,8 @@ pub(crate) fn deleted_at(path: &Path) -> Option<i64> {
 }
 
 /// Removes a file; one that is not there is fine.
-pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
+pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match storage.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io("remove", path, error))
         }
@@ -125,28 +211,31 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The paths in a directory, sorted by name.
-pub(crate) fn list(directory: &Path) -> Result<Vec<PathBuf>, Error> {
-    let entries = fs::read_dir(directory).map_err(|source| Error::io("list", directory, source))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(
-            entry
-                .map_err(|source| Error::io("list", directory, source))?
-                .path(),
-        );
+/// Removes a directory and everything in it.
+pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    for inside in list(storage, path)? {
+        match storage.remove_file(&inside) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                remove_tree(storage, &inside)?;
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("remove", &inside, error));
+            }
+            _ => {}
+        }
     }
-    paths.sort();
-    Ok(paths)
+    storage
+        .remove_directory(path)
+        .map_err(|source| Error::io("remove", path, source))
 }
 
-/// Time of day, ns since 1970; only for marking deleted names when no caller's clock is at hand.
-pub(crate) fn wall_clock_ns() -> i64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |elapsed| {
-            i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
-        })
+/// The paths in a directory, sorted by name.
+pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = storage
+        .list(directory)
+        .map_err(|source| Error::io("list", directory, source))?;
+    paths.sort();
+    Ok(paths)
 }
 
 #[cfg(test)]

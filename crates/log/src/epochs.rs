@@ -13,9 +13,8 @@
 //! repeated every 24 bytes; epochs ascend, offsets do not decrease. The first entry that does not check ends the file.
 use crate::disk::{self, SyncFile};
 use crate::fields::{seal, u32_at, u64_at, unseal};
+use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,8 +30,8 @@ pub(crate) struct EpochTable {
 
 impl EpochTable {
     /// Reads what checks of `<directory>/epochs`; empty when there is none.
-    pub fn read(directory: &Path, identity: Identity) -> Vec<(u64, u64)> {
-        let bytes = std::fs::read(directory.join("epochs")).unwrap_or_default();
+    pub fn read(storage: &dyn Storage, directory: &Path, identity: Identity) -> Vec<(u64, u64)> {
+        let bytes = disk::read(storage, &directory.join("epochs")).unwrap_or_default();
         let mut entries: Vec<(u64, u64)> = Vec::new();
         for entry in bytes.chunks_exact(ENTRY_BYTES) {
             let fields = unseal(entry).and_then(|body| {
@@ -53,6 +52,7 @@ impl EpochTable {
 
     /// Opens the file for appending; it is rewritten first when it does not hold exactly `entries`.
     pub fn open(
+        storage: &dyn Storage,
         directory: &Path,
         identity: Identity,
         entries: Vec<(u64, u64)>,
@@ -62,18 +62,13 @@ impl EpochTable {
             .iter()
             .flat_map(|entry| to_bytes(*entry, identity))
             .collect();
-        if std::fs::read(&path).ok().as_deref() != Some(&bytes) {
-            disk::replace(&path, &bytes)?;
+        if disk::read(storage, &path).ok().as_deref() != Some(&bytes) {
+            disk::replace(storage, &path, &bytes)?;
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|source| Error::io("open", &path, source))?;
         Ok(Self {
             entries,
             identity,
-            target: SyncFile::new(path, file),
+            target: SyncFile::open(storage, &path, OpenMode::ReadWrite)?,
         })
     }
 

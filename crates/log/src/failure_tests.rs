@@ -2,9 +2,9 @@
 use crate::ahead::SegmentFile;
 use crate::coordinator::SyncRequest;
 use crate::disk::SyncFile;
+use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::{Coordinator, Durability, Error, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
-use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
@@ -34,8 +34,7 @@ fn commit(log: &mut Log) -> Result<u64, Arc<Error>> {
 
 /// A device that accepts writes but no sync.
 fn unsyncable() -> Arc<SyncFile> {
-    let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-    SyncFile::new("/dev/null".into(), file)
+    SyncFile::open(&OsStorage, Path::new("/dev/null"), OpenMode::ReadWrite).unwrap()
 }
 
 fn sync(coordinator: &Coordinator, file: &Arc<SyncFile>) -> bool {
@@ -143,7 +142,7 @@ fn a_write_that_fails_fails_the_directory() {
     let mut log = create(&home.path().join("1"), &coordinator);
     // Open for reading only: every write is refused.
     let path = log.active.path().to_path_buf();
-    let file = OpenOptions::new().read(true).open(&path).unwrap();
+    let file = OsStorage.open(&path, OpenMode::Read).unwrap();
     log.file = SegmentFile::new(path, file, u64::MAX);
     assert!(matches!(
         log.append(batch(), 1, 0),
@@ -196,7 +195,7 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     let (held, waiting) = (gate.lock(), Arc::clone(&gate));
     log.preparer.submit(Box::new(move || drop(waiting.lock())));
     let path = log.active.path().to_path_buf();
-    log.file = SegmentFile::new(path, unsyncable().file.try_clone().unwrap(), 0);
+    log.file = SegmentFile::new(path, Arc::clone(&unsyncable().file), 0);
     log.append(batch(), 1, 0).unwrap();
     log.checkpoint().unwrap();
     drop(held);

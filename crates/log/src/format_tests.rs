@@ -5,6 +5,7 @@ use crate::epochs::EpochTable;
 use crate::index::{self, IndexEntry, SparseIndex, Summary};
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::producers::{MAX_PRODUCERS, Producers};
+use crate::storage::OsStorage;
 use bascule_record::Producer;
 use std::fs;
 
@@ -87,21 +88,27 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
         durable,
         ..Checkpoint::default()
     });
-    let mut file = CheckpointFile::open(home.path(), IDENTITY).unwrap();
+    let mut file = CheckpointFile::open(&OsStorage, home.path(), IDENTITY).unwrap();
     assert_eq!(file.last(), None);
     for state in [states[0], states[1], third, third] {
         file.write(state).unwrap();
     }
     let written = fs::read(&path).unwrap();
     assert_eq!(hex(&written[4096..4160]), CHECKPOINT);
-    let read = || CheckpointFile::open(home.path(), IDENTITY).unwrap().last();
+    let read = || {
+        CheckpointFile::open(&OsStorage, home.path(), IDENTITY)
+            .unwrap()
+            .last()
+    };
     assert_eq!(read(), Some(third));
     let foreign = Identity {
         partition: 6,
         ..IDENTITY
     };
     assert_eq!(
-        CheckpointFile::open(home.path(), foreign).unwrap().last(),
+        CheckpointFile::open(&OsStorage, home.path(), foreign)
+            .unwrap()
+            .last(),
         None
     );
     // The newer slot is damaged: the other one counts; both: none.
@@ -119,20 +126,23 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
 #[test]
 fn epochs_end_at_the_first_entry_that_does_not_check() {
     let home = tempfile::tempdir().unwrap();
-    let mut table = EpochTable::open(home.path(), IDENTITY, Vec::new()).unwrap();
+    let mut table = EpochTable::open(&OsStorage, home.path(), IDENTITY, Vec::new()).unwrap();
     table.begin(9, 400).unwrap();
     let path = home.path().join("epochs");
     assert_eq!(hex(&fs::read(&path).unwrap()), EPOCH);
     table.begin(11, 500).unwrap();
     assert_eq!(
-        EpochTable::read(home.path(), IDENTITY),
+        EpochTable::read(&OsStorage, home.path(), IDENTITY),
         [(9, 400), (11, 500)]
     );
     let mut torn = fs::read(&path).unwrap();
     torn.truncate(47);
     fs::write(&path, &torn).unwrap();
-    assert_eq!(EpochTable::read(home.path(), IDENTITY), [(9, 400)]);
-    drop(EpochTable::open(home.path(), IDENTITY, vec![(9, 400)]).unwrap());
+    assert_eq!(
+        EpochTable::read(&OsStorage, home.path(), IDENTITY),
+        [(9, 400)]
+    );
+    drop(EpochTable::open(&OsStorage, home.path(), IDENTITY, vec![(9, 400)]).unwrap());
     assert_eq!(
         hex(&fs::read(&path).unwrap()),
         EPOCH,

@@ -32,6 +32,7 @@ mod retention;
 mod scan;
 mod segment;
 mod shared;
+mod storage;
 mod watermark;
 mod worker;
 
@@ -42,4 +43,5 @@ pub use log::{Appended, Committed, Log, SequenceError};
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use reader::{LogReader, ReadMode};
 pub use recover::Recovery;
+pub use storage::{OpenMode, OsStorage, Storage, StorageFile};
 pub use watermark::HighWatermark;

@@ -8,9 +8,9 @@ use crate::disk::{self, SyncFile};
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
+use crate::storage::{OpenMode, Storage};
 use crate::worker::Job;
 use crate::{Durability, Error, Identity, Log, LogOptions, index};
-use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -20,18 +20,13 @@ const MAX_SPAN: u64 = 1 << 31;
 
 /// Creates a segment's file with its preamble and first zeros, in the page cache.
 pub(crate) fn create_segment(
+    storage: &Arc<dyn Storage>,
     directory: &Path,
     preamble: Preamble,
     options: &LogOptions,
 ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
     let path = directory.join(segment_name(preamble.base_offset));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .map_err(|source| Error::io("create", &path, source))?;
+    let file = disk::open(&**storage, &path, OpenMode::Replace)?;
     let mut bytes = preamble.to_bytes();
     if options.durability == Durability::Disk {
         let zeros = (FIRST_ZEROS as u64)
@@ -42,10 +37,10 @@ pub(crate) fn create_segment(
     let segment_file = SegmentFile::new(path.clone(), file, bytes.len() as u64);
     if let Err(source) = segment_file.write(&bytes, 0) {
         // Nothing depends on the half-made file; an error here leaves it to be truncated by the next attempt.
-        let _ = fs::remove_file(&path);
+        let _ = storage.remove_file(&path);
         return Err(Error::io("write", &path, source));
     }
-    let segment = Segment::new(path, preamble.base_offset, options.segment_bytes);
+    let segment = Segment::new(storage, path, preamble.base_offset, options.segment_bytes);
     segment.set_file(segment_file.target());
     Ok((Arc::new(segment), segment_file))
 }
@@ -74,8 +69,10 @@ impl Log {
             last_timestamp: self.shared.last_timestamp(),
             epoch: self.epochs.last(),
         };
-        let created = disk::open_directory(&self.directory).and_then(|directory| {
-            let (segment, file) = create_segment(&self.directory, preamble, &self.options)?;
+        let storage = self.coordinator.storage();
+        let created = disk::open_directory(&**storage, &self.directory).and_then(|directory| {
+            let (segment, file) =
+                create_segment(storage, &self.directory, preamble, &self.options)?;
             Ok((directory, segment, file))
         });
         let (directory, segment, file) = match created {
@@ -152,9 +149,9 @@ impl Log {
         self.preparer.submit(Box::new(move || {
             let bytes = index::to_bytes(identity, &sealed.summary(chain, epoch), sealed.index());
             let path = sealed.path().with_extension("idx");
-            fs::write(&path, bytes)
-                .map_err(|source| Error::io("write", &path, source))
-                .and_then(|()| disk::replace(&producers_path, &producers))
+            let storage = rounds.storage();
+            disk::write(storage, &path, &bytes)
+                .and_then(|()| disk::replace(storage, &producers_path, &producers))
                 .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
     }
@@ -214,12 +211,14 @@ impl Log {
         let identity = self.shared.identity;
         let summary = self.active.summary(self.chain, self.epochs.last());
         let index_path = self.active.path().with_extension("idx");
-        fs::write(
+        let storage = &**self.coordinator.storage();
+        disk::write(
+            storage,
             &index_path,
-            index::to_bytes(identity, &summary, self.active.index()),
-        )
-        .map_err(|source| Error::io("write", &index_path, source))?;
+            &index::to_bytes(identity, &summary, self.active.index()),
+        )?;
         disk::replace(
+            storage,
             &self.directory.join("producers"),
             &self.producers.to_bytes(identity, log_end),
         )?;
@@ -235,14 +234,20 @@ impl Log {
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
         self.settle();
-        let marked = disk::deleted_name(&self.directory, disk::wall_clock_ns());
-        fs::rename(&self.directory, &marked)
-            .map_err(|source| Error::io("rename", &self.directory, source))?;
-        self.directory.parent().map_or(Ok(()), disk::sync_directory)
+        let storage = &**self.coordinator.storage();
+        let marked = disk::deleted_name(&self.directory, storage.wall_clock_ns());
+        disk::rename(storage, &self.directory, &marked)?;
+        self.directory
+            .parent()
+            .map_or(Ok(()), |parent| disk::sync_directory(storage, parent))
     }
 
     /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the preparer.
     pub(crate) fn settle(&self) {
+        if self.coordinator.is_stepped() {
+            while self.coordinator.step() {}
+            return;
+        }
         let (done, settled) = mpsc::channel();
         let last = done.clone();
         self.coordinator.rounds().submit(SyncRequest {
@@ -275,13 +280,17 @@ pub(crate) fn current(shared: &Shared, clean: bool) -> Checkpoint {
 }
 
 /// The preamble of a log's first segment.
-pub(crate) fn first_preamble(identity: Identity, base_offset: u64) -> Preamble {
+pub(crate) fn first_preamble(
+    storage: &dyn Storage,
+    identity: Identity,
+    base_offset: u64,
+) -> Preamble {
     Preamble {
         version: FORMAT_VERSION,
         identity,
         chain: 0,
         base_offset,
-        created: disk::wall_clock_ns(),
+        created: storage.wall_clock_ns(),
         last_timestamp: NO_TIME,
         epoch: 0,
     }

@@ -20,12 +20,12 @@ use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
 use crate::producers::Producers;
 use crate::recover::{Recovered, Recovery};
 use crate::retention::mark_removed;
-use crate::scan::{Found, Place, Scanner, read_up_to};
+use crate::scan::{Found, Place, Scanner};
 use crate::segment::{Segment, base_offset_of};
 use crate::shared::Shared;
+use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::{Coordinator, Error, Identity, Log, LogOptions};
 use parking_lot::Mutex;
-use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) struct Source {
     /// From its name.
     pub base_offset: u64,
     /// Open for reading and writing.
-    pub file: File,
+    pub file: Arc<dyn StorageFile>,
     /// Its length, bytes.
     pub len: u64,
     /// `None` when it does not check.
@@ -56,8 +56,9 @@ impl Log {
     ) -> Result<Self, Error> {
         coordinator.check_usable()?;
         let options = options.bounded();
-        fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
-        if disk::list(directory)?
+        let storage = coordinator.storage();
+        disk::create_directories(&**storage, directory)?;
+        if disk::list(&**storage, directory)?
             .iter()
             .any(|path| base_offset_of(path).is_some())
         {
@@ -65,13 +66,18 @@ impl Log {
                 path: directory.to_path_buf(),
             });
         }
-        let mut checkpoint = CheckpointFile::open(directory, identity)?;
+        let mut checkpoint = CheckpointFile::open(&**storage, directory, identity)?;
         checkpoint.write(Checkpoint::default())?;
         checkpoint.target().sync()?;
-        let (segment, file) = create_segment(directory, first_preamble(identity, 0), &options)?;
+        let (segment, file) = create_segment(
+            storage,
+            directory,
+            first_preamble(&**storage, identity, 0),
+            &options,
+        )?;
         file.target().sync()?;
-        let epochs = EpochTable::open(directory, identity, Vec::new())?;
-        disk::sync_directory_and_name(directory)?;
+        let epochs = EpochTable::open(&**storage, directory, identity, Vec::new())?;
+        disk::sync_directory_and_name(&**storage, directory)?;
         let shared = Shared::new(
             directory.to_path_buf(),
             identity,
@@ -105,43 +111,51 @@ impl Log {
     ) -> Result<(Self, Recovery), Error> {
         coordinator.check_usable()?;
         let options = options.bounded();
-        let mut sources = find_sources(directory)?;
+        let storage = coordinator.storage();
+        let mut sources = find_sources(&**storage, directory)?;
         sources
             .iter()
             .try_for_each(|source| check(source, identity))?;
         let absent = || Error::Absent {
             path: directory.to_path_buf(),
         };
-        if sources.is_empty() && !directory.join(CHECKPOINT).exists() {
+        if sources.is_empty() && !holds(&**storage, directory, CHECKPOINT)? {
             return Err(absent());
         }
-        let checkpoint = CheckpointFile::open(directory, identity)?;
+        let checkpoint = CheckpointFile::open(&**storage, directory, identity)?;
         let last = checkpoint.last();
         // A log that has begun is never begun anew, whatever became of its segments: its offsets are used.
         let has_begun = last.is_some_and(|last| last.durable > 0 || last.log_start > 0);
         if sources.is_empty() && !has_begun {
             return Err(absent());
         }
-        tidy(directory, &sources)?;
+        tidy(&**storage, directory, &sources)?;
         drop_half_rolled(
+            &**storage,
             directory,
             identity,
             &mut sources,
             last.map_or(0, |last| last.durable),
         )?;
         drop_removed(
+            &**storage,
             directory,
             &mut sources,
             last.map_or(0, |last| last.log_start),
         )?;
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
-            let (_, file) = create_segment(directory, first_preamble(identity, base), &options)?;
+            let (_, file) = create_segment(
+                storage,
+                directory,
+                first_preamble(&**storage, identity, base),
+                &options,
+            )?;
             file.target().sync()?;
-            disk::sync_directory(directory)?;
-            sources = find_sources(directory)?;
+            disk::sync_directory(&**storage, directory)?;
+            sources = find_sources(&**storage, directory)?;
         }
-        let recovered = Recovered::scan(directory, identity, sources, last, &options)?;
+        let recovered = Recovered::scan(storage, directory, identity, sources, last, &options)?;
         Self::from_recovered(recovered, checkpoint, identity, options, coordinator)
     }
 
@@ -163,7 +177,12 @@ impl Log {
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         checkpoint.write(current(&shared, false))?;
         let parts = Parts {
-            epochs: EpochTable::open(&directory, identity, recovered.epochs)?,
+            epochs: EpochTable::open(
+                &**coordinator.storage(),
+                &directory,
+                identity,
+                recovered.epochs,
+            )?,
             shared,
             segment: recovered.active,
             file: recovered.file,
@@ -206,19 +225,18 @@ impl Parts {
 }
 
 /// Opens a segment's file and reads its preamble.
-pub(crate) fn open_source(path: PathBuf, base_offset: u64) -> Result<Source, Error> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(|source| Error::io("open", &path, source))?;
+pub(crate) fn open_source(
+    storage: &dyn Storage,
+    path: PathBuf,
+    base_offset: u64,
+) -> Result<Source, Error> {
+    let file = disk::open(storage, &path, OpenMode::ReadWrite)?;
     let mut bytes = [0; PREAMBLE_BYTES as usize];
     let len = file
-        .metadata()
-        .map_err(|source| Error::io("look at", &path, source))?
-        .len();
-    let read =
-        read_up_to(&file, &mut bytes, 0).map_err(|source| Error::io("read", &path, source))?;
+        .len()
+        .map_err(|source| Error::io("look at", &path, source))?;
+    let read = disk::read_up_to(&*file, &mut bytes, 0)
+        .map_err(|source| Error::io("read", &path, source))?;
     let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
     Ok(Source {
         preamble: preamble.filter(|preamble| {
@@ -232,8 +250,8 @@ pub(crate) fn open_source(path: PathBuf, base_offset: u64) -> Result<Source, Err
 }
 
 /// The segments in order of their base offsets.
-fn find_sources(directory: &Path) -> Result<Vec<Source>, Error> {
-    let paths = match disk::list(directory) {
+fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
+    let paths = match disk::list(storage, directory) {
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Vec::new()
         }
@@ -243,8 +261,17 @@ fn find_sources(directory: &Path) -> Result<Vec<Source>, Error> {
         .into_iter()
         .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
     segments
-        .map(|(path, base)| open_source(path, base))
+        .map(|(path, base)| open_source(storage, path, base))
         .collect()
+}
+
+/// Whether the directory is there and holds the name.
+fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Result<bool, Error> {
+    match disk::list(storage, directory) {
+        Ok(paths) => Ok(paths.contains(&directory.join(name))),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Refuses what another version or another log wrote.
@@ -272,15 +299,15 @@ fn check(source: &Source, identity: Identity) -> Result<(), Error> {
 }
 
 /// Removes names that mean nothing any more.
-fn tidy(directory: &Path, sources: &[Source]) -> Result<(), Error> {
-    for path in disk::list(directory)? {
+fn tidy(storage: &dyn Storage, directory: &Path, sources: &[Source]) -> Result<(), Error> {
+    for path in disk::list(storage, directory)? {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let orphan = extension == Some("idx")
             && !sources
                 .iter()
                 .any(|source| source.path.with_extension("idx") == path);
         if orphan || extension == Some("tmp") || disk::deleted_at(&path).is_some() {
-            disk::remove_file(&path)?;
+            disk::remove_file(storage, &path)?;
         }
     }
     Ok(())
@@ -288,6 +315,7 @@ fn tidy(directory: &Path, sources: &[Source]) -> Result<(), Error> {
 
 /// The last segment may be one whose creation was never synced; nothing in it was ever acked then.
 fn drop_half_rolled(
+    storage: &dyn Storage,
     directory: &Path,
     identity: Identity,
     sources: &mut Vec<Source>,
@@ -300,9 +328,10 @@ fn drop_half_rolled(
         return Ok(());
     }
     mark_removed(
+        storage,
         directory,
         std::iter::once(last.path.as_path()),
-        disk::wall_clock_ns(),
+        storage.wall_clock_ns(),
     )?;
     sources.pop();
     Ok(())
@@ -315,14 +344,19 @@ fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
         chain: None,
         epoch: 0,
     };
-    let found = Scanner::new(&source.file, source.len, identity)
+    let found = Scanner::new(&*source.file, source.len, identity)
         .look(&place, true)
         .map_err(|error| Error::io("read", &source.path, error))?;
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 
 /// Finishes a removal that the checkpoint tells of.
-fn drop_removed(directory: &Path, sources: &mut Vec<Source>, log_start: u64) -> Result<(), Error> {
+fn drop_removed(
+    storage: &dyn Storage,
+    directory: &Path,
+    sources: &mut Vec<Source>,
+    log_start: u64,
+) -> Result<(), Error> {
     let bases: Vec<u64> = sources
         .iter()
         .skip(1)
@@ -337,8 +371,9 @@ fn drop_removed(directory: &Path, sources: &mut Vec<Source>, log_start: u64) -> 
     }
     let removed: Vec<Source> = sources.drain(..count).collect();
     mark_removed(
+        storage,
         directory,
         removed.iter().map(|source| source.path.as_path()),
-        disk::wall_clock_ns(),
+        storage.wall_clock_ns(),
     )
 }

@@ -20,9 +20,9 @@ use crate::producers::Producers;
 use crate::retention::mark_removed;
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{NO_TIME, Segment};
+use crate::storage::Storage;
 use crate::{Error, Identity, LogOptions};
 use bascule_record::Header;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -69,6 +69,7 @@ pub(crate) struct Recovered {
 
 /// The walk through the segments, in order.
 struct Walk<'a> {
+    storage: &'a Arc<dyn Storage>,
     directory: &'a Path,
     identity: Identity,
     options: &'a LogOptions,
@@ -98,6 +99,7 @@ enum End {
 impl Recovered {
     /// Walks the segments, cuts the torn tail and syncs. `sources` is not empty.
     pub fn scan(
+        storage: &Arc<dyn Storage>,
         directory: &Path,
         identity: Identity,
         mut sources: Vec<Source>,
@@ -107,6 +109,7 @@ impl Recovered {
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let mut walk = Walk::new(
+            storage,
             directory,
             identity,
             options,
@@ -140,8 +143,15 @@ impl Recovered {
 }
 
 impl<'a> Walk<'a> {
-    fn new(directory: &'a Path, identity: Identity, options: &'a LogOptions, durable: u64) -> Self {
+    fn new(
+        storage: &'a Arc<dyn Storage>,
+        directory: &'a Path,
+        identity: Identity,
+        options: &'a LogOptions,
+        durable: u64,
+    ) -> Self {
         Self {
+            storage,
             directory,
             identity,
             options,
@@ -153,7 +163,7 @@ impl<'a> Walk<'a> {
                 epoch: 0,
             },
             last_timestamp: NO_TIME,
-            epochs: EpochTable::read(directory, identity),
+            epochs: EpochTable::read(&**storage, directory, identity),
             producers: Producers::default(),
             producers_to: 0,
             truncated: false,
@@ -163,7 +173,8 @@ impl<'a> Walk<'a> {
 
     /// Loads the snapshot of the producers.
     fn load_derived(&mut self, first_offset: u64) {
-        let bytes = fs::read(self.directory.join("producers")).unwrap_or_default();
+        let bytes =
+            disk::read(&**self.storage, &self.directory.join("producers")).unwrap_or_default();
         let snapshot = Producers::read(&bytes, self.identity);
         (self.producers, self.producers_to) =
             snapshot.unwrap_or((Producers::default(), first_offset));
@@ -210,16 +221,17 @@ impl<'a> Walk<'a> {
             };
             self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
             return Ok((
-                Segment::from_summary(source.path.clone(), &summary, index),
+                Segment::from_summary(self.storage, source.path.clone(), &summary, index),
                 End::Whole,
             ));
         }
         let segment = Segment::new(
+            self.storage,
             source.path.clone(),
             source.base_offset,
             self.options.segment_bytes.max(source.len),
         );
-        let mut scanner = Scanner::new(&source.file, source.len, self.identity);
+        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
         let end = self.walk(&mut scanner, &segment, next_base)?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
@@ -227,7 +239,7 @@ impl<'a> Walk<'a> {
 
     /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
     fn described(&self, source: &Source) -> Option<(Summary, SparseIndex)> {
-        let bytes = fs::read(source.path.with_extension("idx")).ok()?;
+        let bytes = disk::read(&**self.storage, &source.path.with_extension("idx")).ok()?;
         let (summary, index) = index::read(&bytes, self.identity, source.base_offset)?;
         let epoch_known =
             summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
@@ -321,7 +333,8 @@ impl<'a> Walk<'a> {
             .map(|source| source.len - PREAMBLE_BYTES.min(source.len))
             .sum::<u64>();
         let paths = dropped.iter().rev().map(|source| source.path.as_path());
-        mark_removed(self.directory, paths, disk::wall_clock_ns())
+        let now_ns = self.storage.wall_clock_ns();
+        mark_removed(&**self.storage, self.directory, paths, now_ns)
     }
 
     /// Cuts the segment at the place and syncs the cut.
@@ -340,7 +353,7 @@ impl<'a> Walk<'a> {
             source.len = end;
             self.truncated = true;
         }
-        disk::remove_file(&source.path.with_extension("idx"))
+        disk::remove_file(&**self.storage, &source.path.with_extension("idx"))
     }
 
     fn finish(
@@ -364,7 +377,7 @@ impl<'a> Walk<'a> {
         }
         if !as_closed {
             // A process may have died between making a file and syncing its name; acks rely on both from now on.
-            disk::sync_directory_and_name(self.directory)?;
+            disk::sync_directory_and_name(&**self.storage, self.directory)?;
         }
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
@@ -378,7 +391,7 @@ impl<'a> Walk<'a> {
         let last = last.filter(|source| !lost_tail && source.preamble.is_some());
         let (active, file) = match (last, segments.last()) {
             (Some(source), Some(segment)) => {
-                disk::remove_file(&source.path.with_extension("idx"))?;
+                disk::remove_file(&**self.storage, &source.path.with_extension("idx"))?;
                 let file = SegmentFile::new(source.path, source.file, source.len);
                 segment.set_file(file.target());
                 (Arc::clone(segment), file)
@@ -410,7 +423,7 @@ impl<'a> Walk<'a> {
         for segment in segments {
             let failed = |error| Error::io("read", segment.path(), error);
             let file = segment.file().map_err(failed)?;
-            let mut scanner = Scanner::new(&file.file, segment.end(), self.identity);
+            let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
             let mut place = Place {
                 position: PREAMBLE_BYTES,
                 offset: segment.base_offset,
@@ -450,12 +463,12 @@ impl<'a> Walk<'a> {
             chain: self.place.chain.unwrap_or(0),
             last_timestamp: self.last_timestamp,
             epoch: self.place.epoch,
-            ..first_preamble(self.identity, self.place.offset)
+            ..first_preamble(&**self.storage, self.identity, self.place.offset)
         };
-        let (segment, file) = create_segment(self.directory, preamble, self.options)?;
+        let (segment, file) = create_segment(self.storage, self.directory, preamble, self.options)?;
         let target: &SyncFile = file.target();
         target.sync()?;
-        disk::sync_directory(self.directory)?;
+        disk::sync_directory(&**self.storage, self.directory)?;
         segments.push(Arc::clone(&segment));
         Ok((segment, file))
     }
@@ -469,7 +482,7 @@ fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
     while end > from {
         let start = end.saturating_sub(STEP).max(from);
         let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
-        let read = crate::scan::read_up_to(&source.file, window, start)?;
+        let read = disk::read_up_to(&*source.file, window, start)?;
         if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
             return Ok(start + at as u64 + 1);
         }

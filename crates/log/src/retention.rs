@@ -6,8 +6,8 @@
 use crate::disk;
 use crate::maintain::current;
 use crate::segment::Segment;
+use crate::storage::{OsStorage, Storage};
 use crate::{Error, Log, Retention};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,12 +58,13 @@ impl Log {
                     checkpoint.target().sync()?;
                     drop(checkpoint);
                     mark_removed(
+                        rounds.storage(),
                         &shared.directory,
                         removed.iter().map(|segment| segment.path()),
                         now_ns,
                     )?;
                 }
-                sweep_segments(&shared.directory, now_ns)
+                sweep_segments(rounds.storage(), &shared.directory, now_ns)
             };
             // Without space or descriptors the files stay where they are; the next open finishes their removal.
             work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
@@ -76,38 +77,55 @@ impl Log {
     /// # Errors
     /// [`Error::Io`] naming the first one that could not be removed; those before it are gone.
     pub fn sweep_deleted(parent: &Path, grace_ns: i64, now_ns: i64) -> Result<usize, Error> {
-        let mut swept = 0;
-        for path in due(parent, grace_ns, now_ns)? {
-            fs::remove_dir_all(&path).map_err(|source| Error::io("remove", &path, source))?;
-            swept += 1;
-        }
-        Ok(swept)
+        Self::sweep_deleted_on(&OsStorage, parent, grace_ns, now_ns)
+    }
+
+    /// As [`Log::sweep_deleted`], on another storage.
+    ///
+    /// # Errors
+    /// As [`Log::sweep_deleted`].
+    pub fn sweep_deleted_on(
+        storage: &dyn Storage,
+        parent: &Path,
+        grace_ns: i64,
+        now_ns: i64,
+    ) -> Result<usize, Error> {
+        let due = due(storage, parent, grace_ns, now_ns)?;
+        due.iter()
+            .try_for_each(|path| disk::remove_tree(storage, path))?;
+        Ok(due.len())
     }
 }
 
 /// Gives segments and their indexes marked names, and makes the change durable.
 pub(crate) fn mark_removed<'a>(
+    storage: &dyn Storage,
     directory: &Path,
     segments: impl Iterator<Item = &'a Path>,
     now_ns: i64,
 ) -> Result<(), Error> {
     for path in segments {
-        disk::remove_file(&path.with_extension("idx"))?;
+        disk::remove_file(storage, &path.with_extension("idx"))?;
         let marked = disk::deleted_name(path, now_ns);
-        fs::rename(path, &marked).map_err(|source| Error::io("rename", path, source))?;
+        disk::rename(storage, path, &marked)?;
     }
-    disk::sync_directory(directory)
+    disk::sync_directory(storage, directory)
 }
 
-fn sweep_segments(directory: &Path, now_ns: i64) -> Result<(), Error> {
-    due(directory, GRACE_NS, now_ns)?
+fn sweep_segments(storage: &dyn Storage, directory: &Path, now_ns: i64) -> Result<(), Error> {
+    due(storage, directory, GRACE_NS, now_ns)?
         .iter()
-        .try_for_each(|path| disk::remove_file(path))
+        .try_for_each(|path| disk::remove_file(storage, path))
 }
 
 /// Marked names older than the grace period.
-fn due(parent: &Path, grace_ns: i64, now_ns: i64) -> Result<Vec<PathBuf>, Error> {
-    let mut paths = disk::list(parent)?;
+fn due(
+    storage: &dyn Storage,
+    parent: &Path,
+    grace_ns: i64,
+    now_ns: i64,
+) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = disk::list(storage, parent)?;
     paths.retain(|path| {
         disk::deleted_at(path).is_some_and(|marked| now_ns.saturating_sub(marked) >= grace_ns)
     });

@@ -1,9 +1,9 @@
 //! Walking the batches of a segment that nobody writes to, for recovery and for finding the way after damage.
 use crate::Identity;
+use crate::disk::read_up_to;
+use crate::storage::StorageFile;
 use bascule_record::{DamageError, HEADER_BYTES, Header, MAGIC};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Bytes read at a time.
 const WINDOW: usize = 256 << 10;
@@ -58,7 +58,7 @@ pub(crate) enum Found {
 
 /// Reads a file through a window.
 pub(crate) struct Scanner<'a> {
-    file: &'a File,
+    file: &'a dyn StorageFile,
     len: u64,
     identity: Identity,
     window: Vec<u8>,
@@ -69,7 +69,7 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     /// A scanner of the first `len` bytes.
-    pub fn new(file: &'a File, len: u64, identity: Identity) -> Self {
+    pub fn new(file: &'a dyn StorageFile, len: u64, identity: Identity) -> Self {
         Self {
             file,
             len,
@@ -172,18 +172,4 @@ impl<'a> Scanner<'a> {
         let window = self.window.get(from..).unwrap_or_default();
         Ok(window.get(..wanted).unwrap_or(window))
     }
-}
-
-/// Reads until the buffer is full or the file ends. Returns the bytes read.
-pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, position + done as u64) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }

@@ -2,8 +2,8 @@
 use crate::disk::SyncFile;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
 use crate::preamble::PREAMBLE_BYTES;
+use crate::storage::{OpenMode, Storage};
 use bascule_record::Header;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ pub(crate) struct Segment {
     /// First offset.
     pub base_offset: u64,
     path: PathBuf,
+    storage: Arc<dyn Storage>,
     file: OnceLock<Arc<SyncFile>>,
     end: AtomicU64,
     next_offset: AtomicU64,
@@ -29,10 +30,16 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment without batches.
-    pub fn new(path: PathBuf, base_offset: u64, segment_bytes: u64) -> Self {
+    pub fn new(
+        storage: &Arc<dyn Storage>,
+        path: PathBuf,
+        base_offset: u64,
+        segment_bytes: u64,
+    ) -> Self {
         Self {
             base_offset,
             path,
+            storage: Arc::clone(storage),
             file: OnceLock::new(),
             end: AtomicU64::new(PREAMBLE_BYTES),
             next_offset: AtomicU64::new(base_offset),
@@ -44,10 +51,16 @@ impl Segment {
     }
 
     /// A sealed segment as its index file describes it.
-    pub fn from_summary(path: PathBuf, summary: &Summary, index: SparseIndex) -> Self {
+    pub fn from_summary(
+        storage: &Arc<dyn Storage>,
+        path: PathBuf,
+        summary: &Summary,
+        index: SparseIndex,
+    ) -> Self {
         Self {
             base_offset: summary.base_offset,
             path,
+            storage: Arc::clone(storage),
             file: OnceLock::new(),
             end: AtomicU64::new(summary.end),
             next_offset: AtomicU64::new(summary.next_offset),
@@ -68,7 +81,10 @@ impl Segment {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let file = SyncFile::new(self.path.clone(), File::open(&self.path)?);
+        let file = SyncFile::new(
+            self.path.clone(),
+            self.storage.open(&self.path, OpenMode::Read)?,
+        );
         Ok(self.file.get_or_init(|| file))
     }
 

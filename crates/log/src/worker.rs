@@ -1,4 +1,5 @@
-//! A thread that runs jobs in the order they were handed in. It ends when its handle is dropped and the queue is empty.
+//! Jobs run in the order they were handed in: by a thread, which ends when its handle is dropped and the queue is empty,
+//! or by whoever owns them.
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +56,27 @@ impl Worker {
     }
 }
 
+/// Jobs that no thread runs: their owner does.
+#[derive(Default)]
+pub(crate) struct Jobs(Arc<Shared>);
+
+impl Jobs {
+    /// A handle to hand in jobs with.
+    pub fn door(&self) -> Door {
+        Door(Arc::clone(&self.0))
+    }
+
+    /// Runs what waits, and what is handed in meanwhile. Returns whether there was anything.
+    pub fn run_all(&self) -> bool {
+        let mut any = false;
+        while let Some(job) = self.0.next() {
+            any = true;
+            run(job);
+        }
+        any
+    }
+}
+
 /// Hands in jobs.
 #[derive(Clone)]
 pub(crate) struct Door(Arc<Shared>);
@@ -87,9 +109,12 @@ impl Door {
 impl Shared {
     fn run(&self) {
         while let Some(job) = self.take() {
-            // A job that panics is a bug of that job; the others still have to be done.
-            let _ = catch_unwind(AssertUnwindSafe(job));
+            run(job);
         }
+    }
+
+    fn next(&self) -> Option<Job> {
+        self.queue.lock().jobs.pop_front()
     }
 
     fn take(&self) -> Option<Job> {
@@ -104,6 +129,11 @@ impl Shared {
             self.wake.wait(&mut queue);
         }
     }
+}
+
+/// A job that panics is a bug of that job; the others still have to be done.
+fn run(job: Job) {
+    let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
 impl Drop for Worker {

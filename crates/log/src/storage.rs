@@ -1,0 +1,209 @@
+//! The door to files: everything this crate reads or writes goes through [`Storage`] and [`StorageFile`].
+//!
+//! [`OsStorage`] is the operating system. Tests and the simulator bring their own, which fail, lose power or lie as told.
+//! Errors are those of the operating system: callers tell a full disk, a lack of descriptors and everything else apart
+//! by them. An implementation is used by several threads at once and must not panic.
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading.
+    Read,
+    /// An existing file, for reading and writing.
+    ReadWrite,
+    /// For reading and writing; made when it is not there, and kept as it is when it is.
+    Create,
+    /// For reading and writing; made when it is not there, and emptied when it is.
+    Replace,
+    /// An existing directory, to be synced by [`StorageFile::sync_all`].
+    Directory,
+}
+
+/// Files by path.
+pub trait Storage: Debug + Send + Sync {
+    /// Opens a file or a directory.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when it is not there and is not to be made; the operating system's.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>>;
+
+    /// Gives a file or directory another name; what had that name before is gone. Atomic, durable only after the
+    /// directory was synced.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a name; the file stays readable to those who have it open.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`], [`io::ErrorKind::IsADirectory`]; the operating system's.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes one directory; its parent must be there.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`], [`io::ErrorKind::NotFound`]; the operating system's.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
+
+    /// The paths in a directory, each with the directory's in front, in any order.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]; the operating system's.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        self.open(path, OpenMode::Directory)?.sync_all()
+    }
+
+    /// Time of day, ns since 1970; only for the names of removed files and the creation time of segments.
+    fn wall_clock_ns(&self) -> i64 {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |elapsed| {
+                i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
+            })
+    }
+}
+
+/// An open file.
+#[allow(clippy::len_without_is_empty)] // a file is asked for its length, never whether it is empty
+pub trait StorageFile: Debug + Send + Sync {
+    /// Reads up to `buffer.len()` bytes at `position`; 0 at the end of the file.
+    ///
+    /// # Errors
+    /// The operating system's; [`io::ErrorKind::Interrupted`] asks for another try.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// As [`StorageFile::read_at`], from memory only.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when the bytes are not in memory; those of [`StorageFile::read_at`].
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buffer, position)
+    }
+
+    /// Writes all bytes at `position`, in memory until a sync. After an error any part of them may be written.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
+
+    /// Length, bytes.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Cuts the file, or makes it longer with zeros.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes the data durable, and the length when it changed.
+    ///
+    /// # Errors
+    /// The operating system's. Afterwards nothing is known of what was written since the last success.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// As [`StorageFile::sync_data`], with all that is known of the file; for a directory, its names.
+    ///
+    /// # Errors
+    /// As [`StorageFile::sync_data`].
+    fn sync_all(&self) -> io::Result<()>;
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsStorage;
+
+impl Storage for OsStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let writes = !matches!(mode, OpenMode::Read | OpenMode::Directory);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(writes)
+            .create(matches!(mode, OpenMode::Create | OpenMode::Replace))
+            .truncate(mode == OpenMode::Replace)
+            .open(path)?;
+        Ok(Arc::new(OsFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(path)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect()
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(File);
+
+impl StorageFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, position)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let into = &mut [IoSliceMut::new(buffer)];
+        match preadv2(&self.0, into, position, ReadWriteFlags::NOWAIT) {
+            // Not every filesystem can tell what is in memory.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.0.read_at(buffer, position),
+            result => result.map_err(Into::into),
+        }
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}

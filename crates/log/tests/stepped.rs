@@ -1,0 +1,90 @@
+//! A log whose coordinator has no threads: nothing happens but in `step`, and always the same.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+mod recording;
+
+use bascule_log::{Coordinator, Identity, Log, LogOptions, Retention};
+use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
+use recording::Recording;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const IDENTITY: Identity = Identity {
+    incarnation: 1,
+    partition: 0,
+};
+
+fn batch() -> SealedBatch {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    let record = RecordRef {
+        value: Some(b"value"),
+        ..RecordRef::default()
+    };
+    builder.push(&record).unwrap();
+    builder.seal(Codec::None, None, None).unwrap()
+}
+
+/// Everything a log does in its life; returns what the storage was asked for.
+fn life(directory: &Path) -> Vec<String> {
+    let storage = Recording::new(directory);
+    let coordinator = Coordinator::stepped(storage.clone());
+    let options = LogOptions {
+        segment_bytes: 1 << 10,
+        ..LogOptions::default()
+    };
+    let mut log = Log::create(directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    for i in 0..40 {
+        log.append(batch(), 1 + i / 20, 0).unwrap();
+        log.commit(Box::new(|_| {}));
+        if i % 3 == 0 {
+            while coordinator.step() {}
+            log.set_high_watermark(log.reader().durable_end());
+        }
+    }
+    log.maintain(
+        &Retention {
+            messages: 10,
+            ..Retention::default()
+        },
+        0,
+    )
+    .unwrap();
+    log.close().unwrap();
+    let (log, _) = Log::open(directory, IDENTITY, options, &coordinator).unwrap();
+    log.delete().unwrap();
+    storage.calls()
+}
+
+#[test]
+fn nothing_is_synced_or_answered_before_a_step() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = Recording::new(home.path());
+    let coordinator = Coordinator::stepped(storage.clone());
+    let directory = home.path().join("1");
+    let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    let answered = Arc::new(AtomicU64::new(0));
+    let theirs = Arc::clone(&answered);
+    log.append(batch(), 1, 0).unwrap();
+    let before = storage.calls().len();
+    log.commit(Box::new(move |end| {
+        theirs.store(end.unwrap(), Ordering::Relaxed);
+    }));
+    assert_eq!(
+        (storage.calls().len(), answered.load(Ordering::Relaxed)),
+        (before, 0)
+    );
+    assert!(coordinator.step());
+    assert_eq!(
+        (answered.load(Ordering::Relaxed), log.reader().durable_end()),
+        (1, 1)
+    );
+    assert!(!coordinator.step(), "nothing is left");
+}
+
+#[test]
+fn the_same_calls_do_the_same_to_the_storage() {
+    let home = tempfile::tempdir().unwrap();
+    let (one, two) = (life(&home.path().join("a")), life(&home.path().join("b")));
+    assert!(one.len() > 100, "{}", one.len());
+    assert_eq!(one, two);
+}
