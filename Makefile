@@ -46,6 +46,7 @@ run: build ## Start a standalone broker and stay
 .PHONY: test
 test: build ## Run every test (Rust, then Python)
 	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire
+	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
 	BASCULE_REQUIRE_NATS=1 cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
 	$(BIN)/pytest
 

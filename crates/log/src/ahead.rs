@@ -9,6 +9,7 @@
 use crate::Error;
 use crate::coordinator::Rounds;
 use crate::disk::SyncFile;
+use crate::failpoint;
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::worker::Door;
 use parking_lot::Mutex;
@@ -119,6 +120,7 @@ impl SegmentFile {
             return Ok(());
         };
         while self.zero_chunk(target)? {
+            failpoint::pass("segment.preallocate.half");
             own.sync()?;
         }
         Ok(())

@@ -96,6 +96,15 @@ impl CheckpointFile {
         let sequence = self.sequence + 1;
         let bytes = to_bytes(sequence, self.identity, checkpoint);
         let position = (sequence % 2) * SLOT_DISTANCE;
+        #[cfg(feature = "failpoints")]
+        {
+            let half = bytes.get(..SLOT_BYTES / 2).unwrap_or_default();
+            self.target
+                .file
+                .write_all_at(half, position)
+                .map_err(|source| Error::io("write", &self.target.path, source))?;
+            crate::failpoint::pass("checkpoint.slot_half_written");
+        }
         self.target
             .file
             .write_all_at(&bytes, position)

@@ -11,6 +11,7 @@
 //! second sync that succeeds would prove nothing.
 use crate::Error;
 use crate::disk::{SyncFile, is_passing};
+use crate::failpoint;
 use crate::storage::{OsStorage, Storage};
 use crate::worker::{Door, Jobs, Worker, join};
 use parking_lot::{Condvar, Mutex};
@@ -343,6 +344,7 @@ impl Rounds {
             let started = Instant::now();
             match self.sync_all(round, requests) {
                 Ok(files) => {
+                    failpoint::pass("publish.synced");
                     self.files.fetch_add(files as u64, Ordering::Relaxed);
                 }
                 Err(error) => self.fail(&error),
@@ -363,6 +365,8 @@ impl Rounds {
 
     /// Syncs every distinct file, then every distinct directory. Returns the number of files.
     fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
+        failpoint::check("publish.before_sync")
+            .map_err(|source| Error::io("sync", Path::new("the log"), source))?;
         let files: Vec<&SyncFile> = requests
             .iter()
             .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])

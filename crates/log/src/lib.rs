@@ -13,6 +13,10 @@ mod cursor;
 mod disk;
 mod epochs;
 mod error;
+#[cfg(not(feature = "failpoints"))]
+mod failpoint;
+#[cfg(feature = "failpoints")]
+pub mod failpoint;
 #[cfg(test)]
 mod failure_tests;
 mod fields;

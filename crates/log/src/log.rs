@@ -7,6 +7,7 @@ use crate::checkpoint::CheckpointFile;
 use crate::coordinator::SyncRequest;
 use crate::disk;
 use crate::epochs::EpochTable;
+use crate::failpoint;
 use crate::producers::Producers;
 use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
@@ -72,6 +73,7 @@ impl Log {
         now_ns: i64,
     ) -> Result<Appended, Error> {
         self.coordinator.check_usable()?;
+        failpoint::pass("publish.before_append");
         if leader_epoch < self.epochs.last() {
             return Err(Error::StaleEpoch {
                 path: self.directory.to_path_buf(),
@@ -111,6 +113,7 @@ impl Log {
             self.epochs
                 .begin(header.leader_epoch, header.base_offset)
                 .inspect_err(|error| self.coordinator.rounds().fail_unless_passing(error))?;
+            failpoint::pass("checkpoint.epoch_written");
         }
         let position = self.active.end();
         if let Err(source) = self.file.write(bytes, position) {
@@ -120,6 +123,10 @@ impl Log {
             }
             return Err(error);
         }
+        if self.active.batch_bytes() == 0 {
+            failpoint::pass("segment.first_batch");
+        }
+        failpoint::pass("publish.appended");
         self.epochs_dirty |= begins_epoch;
         self.chain = header.link();
         self.active.add(header);

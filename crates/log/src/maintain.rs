@@ -5,6 +5,7 @@ use crate::ahead::{FIRST_ZEROS, SegmentFile};
 use crate::checkpoint::Checkpoint;
 use crate::coordinator::SyncRequest;
 use crate::disk::{self, SyncFile};
+use crate::failpoint;
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
@@ -71,6 +72,8 @@ impl Log {
         };
         let storage = self.coordinator.storage();
         let created = disk::open_directory(&**storage, &self.directory).and_then(|directory| {
+            failpoint::check("segment.roll.before_create")
+                .map_err(|source| Error::io("create", &self.directory, source))?;
             let (segment, file) =
                 create_segment(storage, &self.directory, preamble, &self.options)?;
             Ok((directory, segment, file))
@@ -83,12 +86,14 @@ impl Log {
                 return Err(error);
             }
         };
+        failpoint::pass("segment.roll.created");
         let end = self.active.end();
         self.file.finish(end).map_err(|source| {
             let error = Error::io("truncate", self.active.path(), source);
             self.coordinator.rounds().fail(&error);
             error
         })?;
+        failpoint::pass("segment.seal");
         let sealed = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let sealed_file = std::mem::replace(&mut self.file, file);
         let mut segments = self.shared.segments().as_ref().clone();
@@ -187,6 +192,7 @@ impl Log {
                 return;
             }
             let result = checkpoint.lock().write(current(&shared, false));
+            failpoint::pass("checkpoint.durable_written");
             result.unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         })
     }
@@ -223,6 +229,7 @@ impl Log {
             &self.producers.to_bytes(identity, log_end),
         )?;
         let mut checkpoint = self.checkpoint.lock();
+        failpoint::pass("checkpoint.before_clean");
         checkpoint.write(current(&self.shared, true))?;
         checkpoint.target().sync()
     }
@@ -237,6 +244,7 @@ impl Log {
         let storage = &**self.coordinator.storage();
         let marked = disk::deleted_name(&self.directory, storage.wall_clock_ns());
         disk::rename(storage, &self.directory, &marked)?;
+        failpoint::pass("delete.renamed");
         self.directory
             .parent()
             .map_or(Ok(()), |parent| disk::sync_directory(storage, parent))

@@ -12,6 +12,7 @@ use crate::ahead::SegmentFile;
 use crate::checkpoint::Checkpoint;
 use crate::disk::{self, SyncFile};
 use crate::epochs::EpochTable;
+use crate::failpoint;
 use crate::index::{self, SparseIndex, Summary};
 use crate::maintain::{create_segment, first_preamble};
 use crate::open::Source;
@@ -352,6 +353,7 @@ impl<'a> Walk<'a> {
                 .map_err(|error| Error::io("truncate", &source.path, error))?;
             source.len = end;
             self.truncated = true;
+            failpoint::pass("recovery.cut_not_synced");
         }
         disk::remove_file(&**self.storage, &source.path.with_extension("idx"))
     }

@@ -4,6 +4,7 @@
 //! directory is synced; after a grace period the files are unlinked. A crash between any two of these leaves a state
 //! from which the next open goes on. All but the first is done by the preparer.
 use crate::disk;
+use crate::failpoint;
 use crate::maintain::current;
 use crate::segment::Segment;
 use crate::storage::{OsStorage, Storage};
@@ -53,6 +54,7 @@ impl Log {
         self.preparer.submit(Box::new(move || {
             let work = || {
                 if !removed.is_empty() {
+                    failpoint::pass("retention.decided");
                     let mut checkpoint = checkpoint.lock();
                     checkpoint.write(current(&shared, false))?;
                     checkpoint.target().sync()?;
@@ -63,6 +65,7 @@ impl Log {
                         removed.iter().map(|segment| segment.path()),
                         now_ns,
                     )?;
+                    failpoint::pass("retention.renamed");
                 }
                 sweep_segments(rounds.storage(), &shared.directory, now_ns)
             };
@@ -113,9 +116,11 @@ pub(crate) fn mark_removed<'a>(
 }
 
 fn sweep_segments(storage: &dyn Storage, directory: &Path, now_ns: i64) -> Result<(), Error> {
-    due(storage, directory, GRACE_NS, now_ns)?
-        .iter()
-        .try_for_each(|path| disk::remove_file(storage, path))
+    for path in due(storage, directory, GRACE_NS, now_ns)? {
+        disk::remove_file(storage, &path)?;
+        failpoint::pass("retention.half_unlinked");
+    }
+    Ok(())
 }
 
 /// Marked names older than the grace period.

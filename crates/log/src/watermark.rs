@@ -1,4 +1,5 @@
 //! Moving the high watermark from another thread than the writer's: the committer does it before it answers.
+use crate::failpoint;
 use crate::shared::Shared;
 use std::sync::Arc;
 
@@ -14,5 +15,6 @@ impl HighWatermark {
     /// Shows readers everything below `offset` (exclusive); never moves back.
     pub fn raise(&self, offset: u64) {
         self.0.raise_high_watermark(offset);
+        failpoint::pass("publish.hw_advanced");
     }
 }

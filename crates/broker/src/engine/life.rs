@@ -52,6 +52,9 @@ impl Engine {
         let internal = |error: std::io::Error| {
             EngineError::new("internal", format!("cannot start the runtime: {error}"))
         };
+        #[cfg(feature = "failpoints")]
+        bascule_log::failpoint::set_from_environment()
+            .map_err(|text| EngineError::new("invalid_argument", text))?;
         let directory = DataDirectory::open(
             &settings.data_dir,
             &settings.cluster_id,
