@@ -1,0 +1,25 @@
+"""`python -m tests.checker FILE...`: judge histories kept in files; 1 when one is not sound or proves nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.checker import History, check
+
+
+def main() -> int:
+    """Print one verdict a file."""
+    parser = argparse.ArgumentParser(prog="python -m tests.checker", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a history, one JSON object a line")
+    failed = False
+    for path in parser.parse_args().files:
+        verdict = check(History.load(path))
+        failed |= not verdict.sound or bool(verdict.vacuous)
+        print(f"{path}: {verdict}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
