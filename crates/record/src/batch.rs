@@ -1,4 +1,6 @@
 //! A checked batch and views of its columns.
+use crate::crypt::KeyRing;
+use crate::header::associated_data;
 use crate::layout::{Layout, NO_ORIGIN, Span, Varied, split_header, u32_at};
 use crate::{Codec, DamageError, Flags, HEADER_BYTES, Header};
 use bytes::Bytes;
@@ -30,8 +32,17 @@ impl Batch {
     /// `bytes` holds exactly one batch (see [`crate::Batches`]); the uncompressed payload is borrowed, not copied.
     ///
     /// # Errors
-    /// [`DamageError`] naming the first test that failed.
+    /// [`DamageError`] naming the first test that failed; for an encrypted batch see [`Batch::open`].
     pub fn read(bytes: &Bytes) -> Result<Self, DamageError> {
+        Self::open(bytes, &KeyRing::default())
+    }
+
+    /// The same, with the keys of the stream for batches that are encrypted.
+    ///
+    /// # Errors
+    /// [`DamageError`] naming the first test that failed. [`DamageError::Encrypted`] and
+    /// [`DamageError::Authentication`] mean that the stored bytes are as they were written, but not for these keys.
+    pub fn open(bytes: &Bytes, keys: &KeyRing) -> Result<Self, DamageError> {
         let header = Header::read(bytes)?;
         let (need, have) = (header.batch_bytes(), bytes.len());
         if have < need {
@@ -48,11 +59,11 @@ impl Batch {
                 computed,
             });
         }
-        if header.flags.has(Flags::ENCRYPTED) {
-            return Err(DamageError::Encrypted {
-                key_id: header.key_id,
-            });
-        }
+        let stored = if header.flags.has(Flags::ENCRYPTED) {
+            Bytes::from(decrypt(&header, bytes, keys)?)
+        } else {
+            stored
+        };
         let payload = if header.codec == Codec::None {
             stored
         } else {
@@ -217,6 +228,22 @@ impl Batch {
     fn element(&self, column: Option<Varied>, i: usize) -> &[u8] {
         column.map_or(&[], |column| column.element(&self.payload, i))
     }
+}
+
+/// The payload of an encrypted batch, still compressed.
+fn decrypt(header: &Header, bytes: &[u8], keys: &KeyRing) -> Result<Vec<u8>, DamageError> {
+    let key_id = header.key_id;
+    let key = keys
+        .get(key_id)
+        .map_err(|lack| DamageError::Encrypted { key_id, lack })?;
+    let (head, stored) = bytes
+        .split_first_chunk::<HEADER_BYTES>()
+        .ok_or(DamageError::Short {
+            need: HEADER_BYTES,
+            have: bytes.len(),
+        })?;
+    key.open(header.nonce, &associated_data(head, key_id), stored)
+        .ok_or(DamageError::Authentication { key_id })
 }
 
 /// Iterates the headers of one record.

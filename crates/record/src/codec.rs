@@ -6,6 +6,9 @@ use zstd::bulk::{Compressor, Decompressor};
 
 /// Level at which Zstandard compresses.
 const ZSTD_LEVEL: i32 = 3;
+/// Most output of one block of a Zstandard frame (RFC 8878 §3.1.1.2.4), and the fewest bytes that such a block takes.
+const ZSTD_BLOCK_BYTES: usize = 128 << 10;
+const ZSTD_BLOCK_LEAST: usize = 4;
 
 thread_local! {
     static ZSTD_COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
@@ -66,12 +69,15 @@ impl Codec {
     }
 
     /// The raw payload, exactly `raw_bytes` long; `None` when `stored` is damaged or would give any other length.
-    /// Never allocates or writes more than `raw_bytes`.
+    ///
+    /// `raw_bytes` is believed only as far as `stored` can bear it: a promise beyond what the codec's densest input could
+    /// become is refused before anything is allocated, so is a Zstandard frame that declares another length. Then
+    /// exactly `raw_bytes` are reserved and never exceeded, however many frames follow each other in `stored`.
     pub(crate) fn decompress(self, stored: &[u8], raw_bytes: usize) -> Option<Vec<u8>> {
         let (raw, written) = match self {
             Self::None => return (stored.len() == raw_bytes).then(|| stored.to_vec()),
             Self::Lz4 => {
-                // A byte of LZ4 stands for at most 255 of output: a larger promise is false, and not worth the memory.
+                // A byte of LZ4 stands for at most 255 of output.
                 if raw_bytes / 256 > stored.len() {
                     return None;
                 }
@@ -80,6 +86,14 @@ impl Codec {
                 (raw, written)
             }
             Self::Zstd => {
+                if raw_bytes / ZSTD_BLOCK_BYTES > stored.len() / ZSTD_BLOCK_LEAST {
+                    return None;
+                }
+                let declared = zstd::zstd_safe::get_frame_content_size(stored).ok()?;
+                // None: the frame does not say. Further frames may follow, so less is possible.
+                if declared.is_some_and(|declared| declared > raw_bytes as u64) {
+                    return None;
+                }
                 let mut raw = Vec::with_capacity(raw_bytes);
                 let written = decompress_zstd(stored, &mut raw)?;
                 (raw, written)

@@ -1,4 +1,5 @@
 //! What can be wrong with a batch, or with a record that should go into one.
+use crate::crypt::KeyLack;
 
 /// Stored bytes that are not a whole, undamaged batch that this version understands.
 ///
@@ -70,11 +71,18 @@ pub enum DamageError {
         /// Position of the field.
         at: usize,
     },
-    /// The payload is encrypted, and this version cannot decrypt.
-    #[error(
-        "batch is encrypted with key {key_id}; encrypted batches cannot be read by this version"
-    )]
+    /// The payload is encrypted, and its data key is not there.
+    #[error("batch is encrypted with data key {key_id}: {lack}")]
     Encrypted {
+        /// Key id of the header.
+        key_id: u32,
+        /// Why there is no such key.
+        lack: KeyLack,
+    },
+    /// The checksums match, the tag of the encryption does not: the key is another one of the same number, or somebody
+    /// changed header or payload and put the checksums right.
+    #[error("batch does not open with data key {key_id}: its authentication tag does not match")]
+    Authentication {
         /// Key id of the header.
         key_id: u32,
     },
@@ -182,8 +190,13 @@ impl DamageError {
                 | Self::Flags { .. }
                 | Self::Columns { .. }
                 | Self::Reserved { .. }
-                | Self::Encrypted { .. }
-        )
+        ) || self.is_locked()
+    }
+
+    /// Whether the bytes are as they were written (their checksums matched) but the keys at hand do not open them. Not
+    /// damage either: with the right key they are readable.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Encrypted { .. } | Self::Authentication { .. })
     }
 }
 

@@ -23,13 +23,14 @@
 //! | 76 | 4 | u32 | base sequence |
 //! | 80 | 4 | u32 | stored length of the payload, bytes |
 //! | 84 | 4 | u32 | raw length of the payload, bytes, ≤ 2^28 |
-//! | 88 | 4 | u32 | key id, 0 unless ENCRYPTED |
+//! | 88 | 4 | u32 | key id, ≥ 1 with ENCRYPTED, else 0 |
 //! | 92 | 12 | bytes | nonce, 0 unless ENCRYPTED |
 //! | 104 | 4 | u32 | CRC-32C of the stored payload |
 //! | 108 | 4 | u32 | chain: link of the previous batch, 0 for the first of an incarnation |
 //! | 112 | 4 | u32 | kept link, 0 unless REWRITTEN |
 //! | 116 | 8 | u64 | reserved, 0; refused otherwise |
 //! | 124 | 4 | u32 | CRC-32C of bytes 0–123 |
+use crate::crypt::{NONCE_BYTES, TAG_BYTES};
 use crate::{Codec, DamageError};
 
 /// Length of a batch header, bytes.
@@ -42,8 +43,8 @@ pub const VERSION: u8 = 1;
 pub const MAX_RAW_BYTES: u32 = 256 << 20;
 /// Most records of a batch, inclusive.
 pub const MAX_RECORDS: u32 = 1 << 24;
-/// What encryption may add to a payload: the tag of AES-GCM.
-const TAG_BYTES: u32 = 16;
+/// Bytes of a header that encryption authenticates, from its start; the key id follows.
+const ASSOCIATED_BYTES: usize = 64;
 
 /// Flag bits of a batch (header byte 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +143,7 @@ pub struct Header {
     /// Key id for encryption, 0 = none.
     pub key_id: u32,
     /// Nonce for encryption.
-    pub nonce: [u8; 12],
+    pub nonce: [u8; NONCE_BYTES],
     /// CRC-32C of the stored payload.
     pub payload_crc: u32,
     /// Link of the previous batch; 0 for the first of an incarnation.
@@ -275,7 +276,7 @@ impl Header {
         if self.columns.has(Columns::OFFSET) != self.flags.has(Flags::SPARSE) {
             return contradiction(20);
         }
-        if !self.flags.has(Flags::ENCRYPTED) && self.key_id != 0 {
+        if self.flags.has(Flags::ENCRYPTED) != (self.key_id != 0) {
             return contradiction(88);
         }
         if !self.flags.has(Flags::ENCRYPTED) && self.nonce != [0; 12] {
@@ -308,13 +309,18 @@ impl Header {
         if base_offset.checked_add(u64::from(span)).is_none() {
             return Err(DamageError::Offsets { base_offset, span });
         }
-        let is_possible = if self.flags.has(Flags::ENCRYPTED) {
-            stored <= MAX_RAW_BYTES + TAG_BYTES
-        } else if self.codec == Codec::None {
-            stored == raw
+        let tag = if self.flags.has(Flags::ENCRYPTED) {
+            TAG_BYTES as u32
         } else {
-            stored < raw
+            0
         };
+        let is_possible = stored.checked_sub(tag).is_some_and(|stored| {
+            if self.codec == Codec::None {
+                stored == raw
+            } else {
+                stored < raw
+            }
+        });
         if raw > MAX_RAW_BYTES || !is_possible {
             return Err(DamageError::Lengths { stored, raw });
         }
@@ -356,6 +362,17 @@ impl Header {
         self.header_crc = crc32c::crc32c(&out[..124]);
         out[124..128].copy_from_slice(&self.header_crc.to_le_bytes());
     }
+}
+
+/// What encryption authenticates beside the payload: bytes 0–63 of the header and the key id, little-endian.
+pub(crate) fn associated_data(
+    header: &[u8; HEADER_BYTES],
+    key_id: u32,
+) -> [u8; ASSOCIATED_BYTES + 4] {
+    let mut data = [0; ASSOCIATED_BYTES + 4];
+    data[..ASSOCIATED_BYTES].copy_from_slice(&header[..ASSOCIATED_BYTES]);
+    data[ASSOCIATED_BYTES..].copy_from_slice(&key_id.to_le_bytes());
+    data
 }
 
 /// N bytes at AT; out of range does not compile.

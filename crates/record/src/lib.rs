@@ -11,6 +11,7 @@ mod batches;
 mod builder;
 mod codec;
 mod columns;
+pub mod crypt;
 mod error;
 mod gather;
 mod header;

@@ -1,4 +1,5 @@
 //! Compaction of one batch: the same place in the history, fewer records.
+use crate::crypt::{NONCE_BYTES, SealError, Sealer};
 use crate::gather::Gathered;
 use crate::seal;
 use crate::{Batch, Codec, Flags, HeaderEntry, RecordRef};
@@ -9,7 +10,20 @@ impl Batch {
     /// base, span, base timestamp, producer and chain, marked SPARSE and REWRITTEN, with the link kept. Offsets and
     /// timestamps of the remaining records do not change; the maximum timestamp becomes the largest remaining one (and
     /// stays as it was when nothing remains).
-    pub fn rewrite(&self, codec: Codec, mut keep: impl FnMut(usize) -> bool) -> Bytes {
+    ///
+    /// The new payload is encrypted by `sealer` (of [`crate::crypt::KeyRing::sealer`], one for each run of a compaction).
+    ///
+    /// # Errors
+    /// [`SealError`]; [`SealError::Plain`] when this batch is encrypted and there is no sealer.
+    pub fn rewrite(
+        &self,
+        codec: Codec,
+        sealer: Option<&mut Sealer>,
+        mut keep: impl FnMut(usize) -> bool,
+    ) -> Result<Bytes, SealError> {
+        if sealer.is_none() && self.header().flags.has(Flags::ENCRYPTED) {
+            return Err(SealError::Plain);
+        }
         let mut gathered = Gathered::default();
         let mut offsets = Vec::new();
         let mut headers = Vec::new();
@@ -25,17 +39,22 @@ impl Batch {
         header.count = gathered.len() as u32;
         header.max_timestamp = max_timestamp;
         header.kept_link = self.header().link();
-        header.flags.0 |= Flags::REWRITTEN;
+        header.flags.0 = header.flags.0 & !Flags::ENCRYPTED | Flags::REWRITTEN;
+        header.key_id = 0;
+        header.nonce = [0; NONCE_BYTES];
         let expected_bytes = self.payload().len();
-        seal::seal(
+        let sealed = seal::seal(
             &mut gathered,
             Some(&offsets),
             None,
             codec,
             header,
             expected_bytes,
-        )
-        .finish()
+        );
+        match sealer {
+            Some(sealer) => sealed.finish_encrypted(sealer),
+            None => Ok(sealed.finish()),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sealed batches: a finished payload, and a header that gets its place later.
+use crate::crypt::{SealError, Sealer};
 use crate::gather::Gathered;
+use crate::header::associated_data;
 use crate::{Codec, Columns, Flags, HEADER_BYTES, Header, Producer};
 use bytes::Bytes;
 
@@ -51,6 +53,24 @@ impl SealedBatch {
     /// Writes offset, epoch, chain and times into the header and its checksum. Hashes 124 bytes, never the payload.
     /// Returns the bytes to append; their header is `Header::read` of the first 128.
     pub fn stamp(mut self, stamp: &Stamp) -> Bytes {
+        self.place(stamp);
+        self.finish()
+    }
+
+    /// The same, with the payload encrypted under a nonce of `sealer`: the place is part of what is authenticated.
+    ///
+    /// # Errors
+    /// [`SealError`]; the batch is gone then.
+    pub fn stamp_encrypted(
+        mut self,
+        stamp: &Stamp,
+        sealer: &mut Sealer,
+    ) -> Result<Bytes, SealError> {
+        self.place(stamp);
+        self.finish_encrypted(sealer)
+    }
+
+    fn place(&mut self, stamp: &Stamp) {
         let header = &mut self.header;
         header.incarnation = stamp.incarnation;
         header.partition = stamp.partition;
@@ -63,7 +83,23 @@ impl SealedBatch {
             header.base_timestamp = stamp.not_before.min(i64::MAX - distance);
             header.max_timestamp = header.base_timestamp + distance;
         }
-        self.finish()
+    }
+
+    /// Encrypts the payload and writes the header.
+    pub(crate) fn finish_encrypted(mut self, sealer: &mut Sealer) -> Result<Bytes, SealError> {
+        let header = &mut self.header;
+        header.flags.0 |= Flags::ENCRYPTED;
+        header.key_id = sealer.key_id();
+        header.nonce = sealer.next_nonce()?;
+        if let Some((room, payload)) = self.bytes.split_first_chunk_mut::<HEADER_BYTES>() {
+            header.write(room);
+            let tag = sealer.seal(header.nonce, &associated_data(room, header.key_id), payload)?;
+            self.bytes.extend_from_slice(&tag);
+        }
+        let stored = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        self.header.stored_bytes = stored.len() as u32;
+        self.header.payload_crc = crc32c::crc32c(stored);
+        Ok(self.finish())
     }
 
     /// Writes the header as it is.
@@ -111,7 +147,7 @@ pub(crate) fn seal(
     mut header: Header,
     expected_bytes: usize,
 ) -> SealedBatch {
-    // One padding of at most 7 bytes per array, and the extra element of each array of ends.
+    // One padding of at most 7 bytes per array, the extra element of each array of ends, and the tag of encryption.
     let mut bytes = Vec::with_capacity(HEADER_BYTES + expected_bytes + 256);
     bytes.resize(HEADER_BYTES, 0);
     header.columns = gathered.write(offsets, own_subject, &mut bytes);

@@ -36,7 +36,9 @@ fn use_everything(batch: &Batch) {
     }
     batch.seek_time(i64::MAX);
     batch.constant_subject();
-    let rewritten = batch.rewrite(Codec::None, |i| i % 2 == 0);
+    let rewritten = batch
+        .rewrite(Codec::None, None, |i| i % 2 == 0)
+        .expect("it is not encrypted");
     Batch::read(&rewritten).expect("a batch that reads can be rewritten");
 }
 

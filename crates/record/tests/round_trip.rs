@@ -58,8 +58,8 @@ proptest! {
     fn rewriting_keeps_offsets_times_and_link(records in any_records(), codec in any_codec(), kept in any::<u64>()) {
         let original = Batch::read(&seal(&records, codec).stamp(&stamp())).unwrap();
         let keep = |i: usize| kept & (1 << i) != 0;
-        let once = Batch::read(&original.rewrite(codec, keep)).unwrap();
-        let again = Batch::read(&once.rewrite(Codec::None, |i| i % 2 == 0)).unwrap();
+        let once = Batch::read(&original.rewrite(codec, None, keep).unwrap()).unwrap();
+        let again = Batch::read(&once.rewrite(Codec::None, None, |i| i % 2 == 0).unwrap()).unwrap();
 
         let survivors: Vec<_> = (0..original.len()).filter(|i| keep(*i)).collect();
         let halved: Vec<_> = survivors.iter().copied().step_by(2).collect();

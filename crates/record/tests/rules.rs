@@ -6,6 +6,7 @@
 )]
 mod support;
 
+use bascule_record::crypt::KeyLack;
 use bascule_record::{Batch, Codec, DamageError, Flags, HEADER_BYTES, Header, MAX_RAW_BYTES};
 use bytes::Bytes;
 use support::{OwnedHeader, OwnedRecord, seal, stamp};
@@ -75,8 +76,37 @@ fn what_a_newer_writer_may_have_written_is_unsupported_not_damaged() {
         assert_eq!(error, expected);
         assert!(error.is_unsupported());
     }
-    let encrypted = read_with(plain(), put(6, &[Flags::ENCRYPTED as u8]));
-    assert_eq!(encrypted, DamageError::Encrypted { key_id: 0 });
+}
+
+#[test]
+fn an_encrypted_batch_has_a_key_id_and_room_for_the_tag() {
+    let flags = Flags::ENCRYPTED;
+    let encrypt = |bytes: &mut Vec<u8>| {
+        bytes[6] = flags as u8;
+        bytes[88] = 7;
+        bytes.extend_from_slice(&[0; 16]);
+        let stored = (bytes.len() - HEADER_BYTES) as u32;
+        bytes[80..84].copy_from_slice(&stored.to_le_bytes());
+    };
+    let unknown = DamageError::Encrypted {
+        key_id: 7,
+        lack: KeyLack::Unknown,
+    };
+    assert_eq!(read_with(plain(), encrypt), unknown);
+    let unnumbered = read_with(plain(), |bytes| {
+        encrypt(bytes);
+        bytes[88] = 0;
+    });
+    assert_eq!(unnumbered, DamageError::FlagField { at: 88, flags });
+    let untagged = read_with(plain(), |bytes| {
+        encrypt(bytes);
+        bytes.truncate(bytes.len() - 1);
+        bytes[80] -= 1;
+    });
+    assert!(
+        matches!(untagged, DamageError::Lengths { .. }),
+        "{untagged}"
+    );
 }
 
 #[test]
@@ -298,7 +328,10 @@ fn timestamps_never_decrease_and_match_the_maximum() {
 fn offset_deltas_increase_below_the_span() {
     let records = [record(b""), record(b""), record(b""), record(b"")];
     let original = Batch::read(&Bytes::from(bytes_of(&records))).unwrap();
-    let sparse = original.rewrite(Codec::None, |i| i != 1).to_vec();
+    let sparse = original
+        .rewrite(Codec::None, None, |i| i != 1)
+        .unwrap()
+        .to_vec();
     assert_column(
         &read_with(sparse.clone(), put_payload(4, &[0])),
         "offset",

@@ -1,0 +1,26 @@
+//! Where random bytes come from. A trait, because a simulation must draw its own.
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Gives random bytes that nobody can foresee.
+pub trait Entropy: Send + Sync + std::fmt::Debug {
+    /// Fills `out`.
+    ///
+    /// # Errors
+    /// [`EntropyError`] when there are none; `out` is then not to be used.
+    fn fill(&self, out: &mut [u8]) -> Result<(), EntropyError>;
+}
+
+/// No random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gave no random bytes")]
+pub struct EntropyError;
+
+/// The operating system's generator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, out: &mut [u8]) -> Result<(), EntropyError> {
+        SystemRandom::new().fill(out).map_err(|_| EntropyError)
+    }
+}
