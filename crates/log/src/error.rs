@@ -1,5 +1,6 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
 use bascule_record::DamageError;
+use bascule_record::crypt::SealError;
 use std::path::{Path, PathBuf};
 
 /// A failed open, append, commit or maintenance step.
@@ -92,6 +93,12 @@ pub enum Error {
         /// Last epoch in the log.
         current: u64,
     },
+    /// The batch could not be encrypted; nothing was appended and the log stays usable.
+    #[error("batch was not encrypted: {source}")]
+    Encryption {
+        /// Why not.
+        source: SealError,
+    },
     /// The batch handed in is not a valid one; nothing was appended and the log stays usable.
     #[error("batch refused: {source}")]
     Batch {
@@ -134,6 +141,16 @@ pub enum ReadError {
         start: u64,
         /// First offset after it.
         end: u64,
+    },
+    /// The stored bytes of this range are as they were written, but the keys at hand do not open them.
+    #[error("offsets [{start}, {end}) are locked: {source}")]
+    Locked {
+        /// First locked offset.
+        start: u64,
+        /// First offset after them.
+        end: u64,
+        /// Which key, and why not.
+        source: DamageError,
     },
     /// The operating system refused.
     #[error("read {path}: {source}", path = path.display())]

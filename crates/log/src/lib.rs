@@ -11,6 +11,7 @@ mod checkpoint;
 mod coordinator;
 mod cursor;
 mod disk;
+mod encryption;
 mod epochs;
 mod error;
 #[cfg(not(feature = "failpoints"))]

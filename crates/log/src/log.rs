@@ -13,6 +13,7 @@ use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
 use crate::worker::Door;
 use crate::{Coordinator, Durability, Error, HighWatermark, LogOptions, LogReader};
+use bascule_record::crypt::Sealer;
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -44,6 +45,8 @@ pub struct Log {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) preparer: Door,
     pub(crate) options: LogOptions,
+    /// Encrypts what is appended; made by the first append that needs it.
+    pub(crate) sealer: Option<Sealer>,
     pub(crate) active: Arc<Segment>,
     pub(crate) file: Arc<SegmentFile>,
     /// Link of the last batch.
@@ -64,8 +67,8 @@ impl Log {
     /// that would go back are raised to the latest one.
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing was appended, a later append may succeed. [`Error::StaleEpoch`], [`Error::Batch`]:
-    /// nothing was appended, the log stays usable. Any other: the log refuses writes from now on.
+    /// [`Error::Full`]: nothing was appended, a later append may succeed. [`Error::StaleEpoch`], [`Error::Batch`],
+    /// [`Error::Encryption`]: nothing was appended, the log stays usable. Any other: the log refuses writes from now on.
     pub fn append(
         &mut self,
         batch: SealedBatch,
@@ -97,7 +100,7 @@ impl Log {
                 last_timestamp
             },
         };
-        let bytes = batch.stamp(&stamp);
+        let bytes = self.stamped(batch, &stamp)?;
         let header = Header::read(&bytes).map_err(|source| Error::Batch { source })?;
         self.write(&bytes, &header)?;
         Ok(Appended {
@@ -246,6 +249,7 @@ impl Log {
         if options.durability != self.options.durability {
             self.settle();
         }
+        self.set_keys(&options.keys);
         self.options = options.bounded();
     }
 }

@@ -3,6 +3,7 @@ use crate::cursor::Cursor;
 use crate::segment::NO_TIME;
 use crate::shared::Shared;
 use crate::{ReadError, ReadMode};
+use bascule_record::crypt::KeyRing;
 use bascule_record::{Batch, Batches};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -25,10 +26,11 @@ pub(crate) fn first_at_or_after(
     };
     let entry = segment.index().floor_time(timestamp);
     let start = entry.map_or(segment.base_offset, |entry| entry.offset);
+    let keys = shared.keys();
     let mut cursor = Cursor::new(Arc::clone(shared), start);
     while let Some(bytes) = cursor.next(u64::MAX, STEP, ReadMode::Blocking)? {
         for bytes in Batches::new(bytes) {
-            let offset = bytes.map_or(Ok(None), |bytes| first_in(&bytes, timestamp))?;
+            let offset = bytes.map_or(Ok(None), |bytes| first_in(&bytes, timestamp, &keys))?;
             if let Some(offset) = offset {
                 return Ok(Some(offset).filter(|offset| *offset < shared.high_watermark()));
             }
@@ -53,16 +55,17 @@ pub(crate) fn last_at_or_before(
 }
 
 /// First offset of the batch whose timestamp is ≥ `timestamp`.
-fn first_in(bytes: &Bytes, timestamp: i64) -> Result<Option<u64>, ReadError> {
+fn first_in(bytes: &Bytes, timestamp: i64, keys: &KeyRing) -> Result<Option<u64>, ReadError> {
     let Ok(header) = bascule_record::Header::read(bytes) else {
         return Ok(None);
     };
     if header.max_timestamp < timestamp {
         return Ok(None);
     }
-    let batch = Batch::read(bytes).map_err(|_| ReadError::Damaged {
-        start: header.base_offset,
-        end: header.next_offset(),
+    let (start, end) = (header.base_offset, header.next_offset());
+    let batch = Batch::open(bytes, keys).map_err(|error| match error {
+        source if source.is_locked() => ReadError::Locked { start, end, source },
+        _ => ReadError::Damaged { start, end },
     })?;
     let (mut low, mut high) = (0, batch.len());
     while low < high {

@@ -209,10 +209,14 @@ impl Parts {
     fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Log {
         Log {
             directory: Arc::from(self.shared.directory.as_path()),
-            shared: Arc::new(self.shared),
+            shared: {
+                self.shared.set_keys(&options.keys);
+                Arc::new(self.shared)
+            },
             coordinator: Arc::clone(coordinator),
             preparer: coordinator.preparer(),
             options,
+            sealer: None,
             active: self.segment,
             file: self.file,
             chain: self.chain,

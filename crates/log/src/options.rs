@@ -1,5 +1,6 @@
 //! What a partition's log is told when it is opened.
 use bascule_record::Codec;
+use bascule_record::crypt::KeyRing;
 
 /// What an acknowledgement of this log stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -34,9 +35,12 @@ pub struct LogOptions {
     pub preallocate_bytes: u64,
     /// Compression of batches that the log itself seals (the metadata log); partitions seal before they append.
     pub codec: Codec,
+    /// Keys of the stream. With a current one new batches are encrypted; without any they are not.
+    pub keys: KeyRing,
 }
 impl Default for LogOptions {
-    /// 256 MiB segments, never by age, zeros in steps of 16 MiB, durability `disk`, no compression.
+    /// 256 MiB segments, never by age, zeros in steps of 16 MiB, durability `disk`, no compression, no
+    /// encryption.
     fn default() -> Self {
         Self {
             durability: Durability::Disk,
@@ -44,6 +48,7 @@ impl Default for LogOptions {
             segment_age_ns: 0,
             preallocate_bytes: 16 << 20,
             codec: Codec::None,
+            keys: KeyRing::default(),
         }
     }
 }

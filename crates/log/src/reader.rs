@@ -18,7 +18,7 @@ pub enum ReadMode {
 /// A cheap, cloneable view of a log. Offsets are u64; ends are exclusive.
 #[derive(Clone, Debug)]
 pub struct LogReader {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl LogReader {
@@ -73,7 +73,7 @@ impl LogReader {
     /// First offset below the high watermark whose timestamp is ≥ `timestamp`; `None` when there is none. May wait for the disk.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] when the batch that decides is damaged; [`ReadError::Io`]; [`ReadError::Closed`].
+    /// [`ReadError::Damaged`], [`ReadError::Locked`] when the batch that decides is that; [`ReadError::Io`]; [`ReadError::Closed`].
     pub fn offset_at_or_after(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
         lookup::first_at_or_after(&self.shared, timestamp)
     }

@@ -6,6 +6,7 @@
 use crate::Identity;
 use crate::segment::{NO_TIME, Segment};
 use arc_swap::ArcSwap;
+use bascule_record::crypt::KeyRing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     high_watermark: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
+    keys: ArcSwap<KeyRing>,
 }
 
 impl Shared {
@@ -47,6 +49,7 @@ impl Shared {
             high_watermark: AtomicU64::new(log_start),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
+            keys: ArcSwap::default(),
         }
     }
 
@@ -105,6 +108,16 @@ impl Shared {
     /// Timestamp of the last record, [`NO_TIME`] when nothing was ever appended.
     pub fn last_timestamp(&self) -> i64 {
         self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// The stream's keys as they are now.
+    pub fn keys(&self) -> KeyRing {
+        KeyRing::clone(&self.keys.load())
+    }
+
+    /// Replaces the keys; only the writer may.
+    pub fn set_keys(&self, keys: &KeyRing) {
+        self.keys.store(Arc::new(keys.clone()));
     }
 
     /// Whether the log was closed or deleted.
