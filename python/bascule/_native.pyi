@@ -124,9 +124,9 @@ class Engine:
         Versions must ascend.
         """
 
-    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int]]:
-        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns) of those that are
-        open, in order asked; ends exclusive, 0 = never received in this life.
+    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int]]:
+        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers) of
+        those that are open, in order asked; ends exclusive, 0 = never received in this life.
         """
 
     # -- seeing -----------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ __all__ = ["BUILD_PROFILE", "Client", "Engine", "RecordBatch", "Subscription", "
 Event = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
 
-Position = tuple[int, int, int, int, int, int, int]
-"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns)."""
+Position = tuple[int, int, int, int, int, int, int, int]
+"""(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers)."""
 
 
 @contextmanager

@@ -12,10 +12,19 @@ from bascule.metadata import (
     Command,
     CreateStream,
     DeleteStream,
+    JoinGroup,
+    LeaveGroup,
+    PauseStream,
     Placement,
     Refused,
     RegisterBroker,
+    ResumeStream,
+    SetActivity,
+    SetGroupCoordinator,
+    SetStreamReadonly,
+    SettleActivity,
     State,
+    StreamKey,
     StreamSettings,
     apply,
     decode_command,
@@ -34,6 +43,9 @@ NAMES = st.one_of(st.sampled_from(["x", "y", "z", "ä"]), st.text(max_size=300))
 NAMESPACES = st.sampled_from(["default", "n", "m", ""])
 PORTS = st.one_of(st.integers(0, 65535), INT64)
 
+INDEXES = st.one_of(st.integers(0, 40), INT64)
+NUMBERS = st.lists(st.integers(-1, 3), max_size=4).map(tuple)
+
 stream_settings = st.builds(
     StreamSettings,
     durability=st.sampled_from(["disk", "memory"]),
@@ -51,7 +63,16 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.just(RegisterBroker("a", "h", 1, 1)),
     st.builds(CreateStream, NAMESPACES, NAMES, NAMES, NAMES, INT64, stream_settings, placements),
     st.builds(CreateStream, NAMESPACES, NAMES, NAMES, st.just(""), INT64, st.just(StreamSettings()), good_placements),
-    st.builds(DeleteStream, NAMESPACES, NAMES, st.one_of(st.integers(0, 40), INT64)),
+    st.builds(DeleteStream, NAMESPACES, NAMES, INDEXES),
+    st.builds(PauseStream, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
+    st.builds(ResumeStream, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
+    st.builds(SetStreamReadonly, NAMESPACES, NAMES, INDEXES, NUMBERS, st.booleans(), INT64),
+    st.builds(JoinGroup, NAMES, NAMES, st.lists(NAMES, max_size=4).map(tuple), BROKERS),
+    st.builds(JoinGroup, st.just("x"), NAMES, st.sampled_from([("x",), ("x", "y"), ("z", "y")]), st.just("a")),
+    st.builds(LeaveGroup, NAMES, NAMES, INDEXES, st.booleans()),
+    st.builds(SetGroupCoordinator, NAMES, BROKERS, INDEXES),
+    st.builds(SetActivity, st.booleans()),
+    st.builds(SettleActivity, INDEXES),
 )
 logs = st.lists(commands, max_size=40)
 
@@ -76,6 +97,26 @@ def test_apply_takes_any_command_in_any_state(log: list[Command]) -> None:
         for partition in stream.partitions:
             assert partition.leader in partition.isr
             assert set(partition.isr) <= set(partition.replicas) <= set(state.brokers)
+
+
+@given(logs)
+def test_every_partition_of_a_stream_somebody_reads_is_read_by_one_member_of_the_group(log: list[Command]) -> None:
+    state = replay(log)
+    for group in state.groups.values():
+        assert group.members
+        assert len({member.id for member in group.members}) == len(group.members)
+        wanted = {
+            (name, number)
+            for member in group.members
+            for name in member.streams
+            for number in range(len(state.streams[StreamKey("default", name)].partitions))
+        }
+        assigned = [
+            (part.stream, number) for item in group.members for part in item.assignments for number in part.partitions
+        ]
+        assert sorted(assigned) == sorted(wanted)
+        for member in group.members:
+            assert {part.stream for part in member.assignments} <= set(member.streams)
 
 
 @given(commands)

@@ -7,7 +7,7 @@
 
 from bascule.control.controller import Controller, PartitionStatus
 from bascule.control.dataplane import DataPlane, Event
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target
 from bascule.control.metadata_log import MetadataLog
 from bascule.control.pump import EventPump
 from bascule.control.reconciler import Reconciler
@@ -25,4 +25,5 @@ __all__ = [
     "Refusal",
     "RefusalCode",
     "StreamRequest",
+    "Target",
 ]

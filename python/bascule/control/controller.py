@@ -6,21 +6,46 @@ Knows no protocol. Reads answer from this broker's copy of the state.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bascule.control import decide
 from bascule.control.dataplane import DataPlane
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
 from bascule.logs import emit
-from bascule.metadata import Applied, Broker, DeleteStream, Refused, RefusedCode, RegisterBroker, State, StreamKey
+from bascule.metadata import (
+    Applied,
+    Broker,
+    Command,
+    CreateStream,
+    DeleteStream,
+    PauseStream,
+    Refused,
+    RefusedCode,
+    RegisterBroker,
+    ResumeStream,
+    SetStreamReadonly,
+    State,
+    StreamKey,
+)
 
 SNAPSHOT_RETRY_S = 30.0
 
 _REFUSED = {
     RefusedCode.STREAM_EXISTS: RefusalCode.STREAM_EXISTS,
     RefusedCode.STREAM_NOT_FOUND: RefusalCode.STREAM_NOT_FOUND,
+    RefusedCode.PARTITION_NOT_FOUND: RefusalCode.PARTITION_NOT_FOUND,
+    RefusedCode.GROUP_NOT_FOUND: RefusalCode.GROUP_NOT_FOUND,
+    RefusedCode.ALREADY_MEMBER: RefusalCode.ALREADY_MEMBER,
+    RefusedCode.NOT_A_MEMBER: RefusalCode.NOT_A_MEMBER,
+}
+_VERBS: dict[type[Command], str] = {
+    CreateStream: "created",
+    DeleteStream: "deleted",
+    PauseStream: "paused",
+    ResumeStream: "resumed",
+    SetStreamReadonly: "made read-only or writable",
 }
 
 
@@ -33,7 +58,9 @@ class RefusedError(Exception):
 
 
 class PartitionStatus(NamedTuple):
-    """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life."""
+    """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
+    `subscribers` are readers that wait for new records.
+    """
 
     log_start: int
     high_watermark: int
@@ -41,6 +68,7 @@ class PartitionStatus(NamedTuple):
     size_bytes: int
     first_received_ns: int
     last_received_ns: int
+    subscribers: int
 
 
 class Controller:
@@ -96,10 +124,7 @@ class Controller:
             RefusedError: host or port is out of bounds.
             BrokerError: as `MetadataLog.propose`.
         """
-        command = RegisterBroker(self.broker_id, host, port, self._clock_ns())
-        result = await self._log.propose(command, timeout_s)
-        if isinstance(result, Refused):
-            raise RefusedError(_refusal(result))
+        await self.propose(RegisterBroker(self.broker_id, host, port, self._clock_ns()), timeout_s)
         return self.state.brokers[self.broker_id]
 
     async def create_stream(self, request: StreamRequest, timeout_s: float) -> None:
@@ -110,12 +135,7 @@ class Controller:
             RefusedError: see `decide.create_stream`.
             BrokerError: as `MetadataLog.propose`.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        command = decide.create_stream(self.state, request, self._clock_ns())
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
-        result = await self._log.propose(command, timeout_s)
-        await self._settle(result, deadline)
+        await self._decide(lambda now_ns: decide.create_stream(self.state, request, now_ns), timeout_s)
 
     async def delete_stream(self, namespace: str, name: str, timeout_s: float) -> None:
         """Delete a stream with its data. Returns when it is gone here, or when the time is over: it is deleted, but
@@ -125,12 +145,42 @@ class Controller:
             RefusedError: it does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        command = decide.delete_stream(self.state, namespace, name)
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
-        result = await self._log.propose(command, timeout_s)
-        await self._settle(result, deadline)
+        await self._decide(lambda _: decide.delete_stream(self.state, namespace, name), timeout_s)
+
+    async def pause_stream(self, target: Target, *, resume_all: bool, timeout_s: float) -> None:
+        """Pause partitions. Returns when they are closed here, or when the time is over.
+
+        Raises:
+            RefusedError: the stream or one of the partitions does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._decide(
+            lambda now_ns: decide.pause_stream(self.state, target, resume_all=resume_all, now_ns=now_ns), timeout_s
+        )
+
+    async def resume_partition(self, namespace: str, name: str, partition: int, timeout_s: float) -> None:
+        """Resume a paused partition, and all others of its stream when its pause said so. Returns when it is open here,
+        or when the time is over; also when it was not paused.
+
+        Raises:
+            RefusedError: the stream or the partition does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._decide(
+            lambda now_ns: decide.resume_partition(self.state, namespace, name, partition, now_ns), timeout_s
+        )
+
+    async def set_readonly(self, target: Target, *, readonly: bool, timeout_s: float) -> None:
+        """Make partitions refuse publishes, or take them again. No publish that comes after the answer is taken
+        against it.
+
+        Raises:
+            RefusedError: the stream or one of the partitions does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        await self._decide(
+            lambda now_ns: decide.set_readonly(self.state, target, readonly=readonly, now_ns=now_ns), timeout_s
+        )
 
     def status(self, incarnations: Sequence[int]) -> dict[int, PartitionStatus]:
         """Where those of `incarnations` stand that are open here."""
@@ -148,20 +198,38 @@ class Controller:
                 emit(40, "metadata.snapshot", f"a snapshot could not be stored and is tried again: {failure}")
                 await asyncio.sleep(SNAPSHOT_RETRY_S)
 
-    async def _settle(self, result: Applied | Refused, deadline: float) -> None:
-        if isinstance(result, Refused):
-            raise RefusedError(_refusal(result))
+    async def _decide(self, decision: Callable[[int], Command | Refusal | None], timeout_s: float) -> None:
+        """Have what `decision` says committed, applied and carried out; None = it is so already."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        command = decision(self._clock_ns())
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        index = self.state.index
+        if command is not None:
+            index = await self.propose(command, timeout_s)
         try:
             async with asyncio.timeout_at(deadline):
-                await self._reconciler.reached(result.index)
+                await self._reconciler.reached(index)
         except TimeoutError:
-            emit(30, "control", "a change was answered before it was carried out", index=result.index)
+            emit(30, "control", "a change was answered before it was carried out", index=index)
+
+    async def propose(self, command: Command, timeout_s: float) -> int:
+        """Have `command` committed and applied; the index of its entry. It may not be carried out yet.
+
+        Raises:
+            RefusedError: it could not be applied.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        result = await self._log.propose(command, timeout_s)
+        if isinstance(result, Refused):
+            raise RefusedError(_refusal(result))
+        return result.index
 
     def _on_change(self, change: Change) -> None:
         self._reconciler.want(change.after)
-        if isinstance(change.result, Applied) and not isinstance(change.command, RegisterBroker):
-            verb = "deleted" if isinstance(change.command, DeleteStream) else "created"
-            command = change.command
+        verb = _VERBS.get(type(change.command))
+        if verb is not None and isinstance(change.result, Applied):
+            command: Any = change.command
             emit(20, "metadata", f"stream {verb}", namespace=command.namespace, stream=command.name)
 
 

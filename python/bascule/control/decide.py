@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bascule.metadata import MAX_PARTITIONS, CreateStream, DeleteStream, Placement, State, StreamSettings
+from bascule.metadata import (
+    MAX_PARTITIONS,
+    CreateStream,
+    DeleteStream,
+    PauseStream,
+    Placement,
+    ResumeStream,
+    SetStreamReadonly,
+    State,
+    Stream,
+    StreamSettings,
+)
 
 ALL_BROKERS = -1
 """As a replication factor: as many replicas as there are brokers."""
@@ -23,6 +34,12 @@ class RefusalCode(StrEnum):
     NOT_ENOUGH_BROKERS = "not_enough_brokers"
     STREAM_EXISTS = "stream_exists"
     STREAM_NOT_FOUND = "stream_not_found"
+    PARTITION_NOT_FOUND = "partition_not_found"
+    GROUP_NOT_FOUND = "group_not_found"
+    ALREADY_MEMBER = "already_member"
+    NOT_A_MEMBER = "not_a_member"
+    STALE_COORDINATOR = "stale_coordinator"
+    NO_COORDINATOR = "no_coordinator"
     INVALID = "invalid"
 
 
@@ -55,6 +72,15 @@ class StreamRequest:
     partitions: int
     replication_factor: int
     settings: StreamSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Partitions of a stream that a wish is about; none named = all."""
+
+    namespace: str
+    name: str
+    partitions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +119,41 @@ def delete_stream(state: State, namespace: str, name: str) -> DeleteStream | Ref
     return DeleteStream(namespace, name, stream.incarnation)
 
 
+def pause_stream(state: State, target: Target, *, resume_all: bool, now_ns: int) -> PauseStream | Refusal:
+    """The command that pauses the partitions."""
+    found = _partitions(state, target)
+    if isinstance(found, Refusal):
+        return found
+    stream, numbers = found
+    return PauseStream(stream.namespace, stream.name, stream.incarnation, numbers, resume_all, now_ns)
+
+
+def resume_partition(
+    state: State, namespace: str, name: str, partition: int, now_ns: int
+) -> ResumeStream | Refusal | None:
+    """The command that resumes `partition`, and all others that are paused when the stream says so; None when it is not
+    paused.
+    """
+    found = _partitions(state, Target(namespace, name, (partition,)))
+    if isinstance(found, Refusal):
+        return found
+    stream, numbers = found
+    if not stream.partitions[partition].paused:
+        return None
+    if stream.resume_all:
+        numbers = tuple(item.number for item in stream.partitions if item.paused)
+    return ResumeStream(namespace, name, stream.incarnation, numbers, stream.resume_all, now_ns)
+
+
+def set_readonly(state: State, target: Target, *, readonly: bool, now_ns: int) -> SetStreamReadonly | Refusal:
+    """The command that sets the flag of the partitions."""
+    found = _partitions(state, target)
+    if isinstance(found, Refusal):
+        return found
+    stream, numbers = found
+    return SetStreamReadonly(stream.namespace, stream.name, stream.incarnation, numbers, readonly, now_ns)
+
+
 def loads(state: State) -> dict[str, Load]:
     """The load of every broker, in order of id."""
     replicas, leaders = dict.fromkeys(sorted(state.brokers), 0), dict.fromkeys(state.brokers, 0)
@@ -129,6 +190,18 @@ def place(carried: Mapping[str, Load], partitions: int, factor: int) -> tuple[Pl
         leaders[leader] += 1
         placements.append(Placement((leader, *(item for item in chosen if item != leader)), leader))
     return tuple(placements)
+
+
+def _partitions(state: State, target: Target) -> tuple[Stream, tuple[int, ...]] | Refusal:
+    """The stream and the numbers meant, ascending and distinct."""
+    shown = f"{target.namespace}/{target.name}"
+    stream = state.stream(target.namespace, target.name)
+    if stream is None:
+        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {shown} does not exist")
+    for number in target.partitions:
+        if not 0 <= number < len(stream.partitions):
+            return Refusal(RefusalCode.PARTITION_NOT_FOUND, f"partition {number} of stream {shown} does not exist")
+    return stream, tuple(sorted(set(target.partitions))) or tuple(range(len(stream.partitions)))
 
 
 def _check_partitions(request: StreamRequest) -> Refusal | None:

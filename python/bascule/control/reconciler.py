@@ -114,9 +114,8 @@ class Reconciler:
         """Whether the steps were taken; partitions that failed to open are noted."""
         if not steps:
             return True
-        self._version += 1
         try:
-            failures = await asyncio.to_thread(self._work, steps, self._version)
+            failures = await asyncio.to_thread(self._work, steps)
         except Exception as failure:  # noqa: BLE001 - the loop must live; the pass is repeated
             emit(40, "control.reconcile", f"a change could not be carried out and is tried again: {failure}")
             return False
@@ -140,10 +139,12 @@ class Reconciler:
             )
         return True
 
-    def _work(self, steps: Plan, version: int) -> list[tuple[int, str, str]]:
+    def _work(self, steps: Plan) -> list[tuple[int, str, str]]:
         """The steps, in a thread. Returns (incarnation, code, sentence) of what failed to open."""
         failures: list[tuple[int, str, str]] = []
         if steps.close:
+            # First of all no more publishes are sent there: they ask to be resumed instead.
+            self._publish_view(steps)
             self._plane.close_partitions(steps.close)
         if steps.open:
             specs = [partition_spec(stream, item, self._defaults) for stream, item in steps.open]
@@ -152,12 +153,16 @@ class Reconciler:
         lead = [(incarnation, epoch) for incarnation, epoch in steps.lead if incarnation not in failed]
         if lead:
             self._plane.lead(lead)
-        if steps.streams or steps.removed:
-            changes = {"streams": [stream_spec(item) for item in steps.streams], "removed": [*steps.removed]}
-            self._plane.publish_view(version, json.dumps(changes).encode())
+        self._publish_view(steps)
         if steps.delete:
             self._plane.delete_partitions(steps.delete)
         return failures
+
+    def _publish_view(self, steps: Plan) -> None:
+        if steps.streams or steps.removed:
+            self._version += 1
+            changes = {"streams": [stream_spec(item) for item in steps.streams], "removed": [*steps.removed]}
+            self._plane.publish_view(self._version, json.dumps(changes).encode())
 
     def _forget(self, incarnations: "frozenset[int] | tuple[int, ...]") -> None:
         for incarnation in incarnations:

@@ -68,12 +68,134 @@ class DeleteStream:
     incarnation: int
 
 
-Command: TypeAlias = RegisterBroker | CreateStream | DeleteStream
+@dataclass(frozen=True, slots=True)
+class PauseStream:
+    """Partitions of the stream of this identity and incarnation close until they are resumed.
 
-_TYPES: dict[str, type[RegisterBroker] | type[CreateStream] | type[DeleteStream]] = {
+    Attributes:
+        partitions: numbers, distinct.
+        resume_all: from now on a publish to one paused partition of the stream resumes them all.
+        changed_ns: when.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    partitions: tuple[int, ...]
+    resume_all: bool
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeStream:
+    """Paused partitions open again.
+
+    Attributes:
+        partitions: numbers, distinct; those that are not paused stay as they are.
+        clear_resume_all: the stream's resume-all flag has done its work.
+        changed_ns: when.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    partitions: tuple[int, ...]
+    clear_resume_all: bool
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetStreamReadonly:
+    """Partitions refuse publishes, or take them again."""
+
+    namespace: str
+    name: str
+    incarnation: int
+    partitions: tuple[int, ...]
+    readonly: bool
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """A consumer becomes a member of a group, which comes into being with its first one.
+
+    Attributes:
+        group: the group's id.
+        consumer: the consumer's id.
+        streams: what it wants to read, of the namespace `default`; distinct.
+        coordinator: broker that coordinates the group if this entry creates it.
+    """
+
+    group: str
+    consumer: str
+    streams: tuple[str, ...]
+    coordinator: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """The membership that began with entry `joined` ends; the group with its last one.
+
+    Attributes:
+        expired: the coordinator had not heard of the consumer for too long.
+    """
+
+    group: str
+    consumer: str
+    joined: int
+    expired: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroupCoordinator:
+    """Another broker coordinates the group, unless it has changed since `epoch`."""
+
+    group: str
+    coordinator: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetActivity:
+    """From now on what happens is kept for the activity stream, or no longer."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SettleActivity:
+    """Everything up to the event `id` is written to the activity stream."""
+
+    id: int
+
+
+Command: TypeAlias = (
+    RegisterBroker
+    | CreateStream
+    | DeleteStream
+    | PauseStream
+    | ResumeStream
+    | SetStreamReadonly
+    | JoinGroup
+    | LeaveGroup
+    | SetGroupCoordinator
+    | SetActivity
+    | SettleActivity
+)
+
+_TYPES: dict[str, type[Command]] = {
     "register_broker": RegisterBroker,
     "create_stream": CreateStream,
     "delete_stream": DeleteStream,
+    "pause_stream": PauseStream,
+    "resume_stream": ResumeStream,
+    "set_stream_readonly": SetStreamReadonly,
+    "join_group": JoinGroup,
+    "leave_group": LeaveGroup,
+    "set_group_coordinator": SetGroupCoordinator,
+    "set_activity": SetActivity,
+    "settle_activity": SettleActivity,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

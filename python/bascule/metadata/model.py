@@ -17,12 +17,30 @@ DEFAULT_NAMESPACE = "default"
 MAX_PARTITIONS = 1000
 """Most partitions of one stream at its creation; also keeps the entry below the bound of the log."""
 
+MAX_MEMBERS = 4096
+"""Most members of one group."""
+
+MAX_MEMBER_STREAMS = 1000
+"""Most streams that a member may want to read."""
+
+MAX_ACTIVITY = 10_000
+"""Most events that wait to be written to the activity stream."""
+
 INCARNATION_ORDINAL_BITS = 16
 """An incarnation is (index of the entry that made it << 16) | ordinal within that entry."""
 
 Durability: TypeAlias = Literal["disk", "memory"]
 Codec: TypeAlias = Literal["none", "lz4", "zstd"]
 NatsCopy: TypeAlias = Literal["envelope", "value", "none"]
+Operation: TypeAlias = Literal[
+    "create_stream",
+    "delete_stream",
+    "pause_stream",
+    "resume_stream",
+    "set_stream_readonly",
+    "join_group",
+    "leave_group",
+]
 
 
 class StreamKey(NamedTuple):
@@ -183,6 +201,75 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """The partitions of one stream that a member of a group reads; at least one, ascending."""
+
+    stream: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a consumer group.
+
+    Attributes:
+        id: the consumer's id, unique in the group.
+        streams: what it wants to read, of the namespace `default`; distinct, ascending.
+        joined: index of the entry that let it in; tells two memberships of one id apart.
+        assignments: what it reads, ascending by stream.
+    """
+
+    id: str
+    streams: tuple[str, ...]
+    joined: int
+    assignments: tuple[Assignment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group; it has at least one member.
+
+    Attributes:
+        id: its id, cluster-wide.
+        coordinator: broker that serves its assignments and watches over its members.
+        epoch: index of the last entry that changed it; 0 = as it was created.
+        members: in the order of joining.
+    """
+
+    id: str
+    coordinator: str
+    epoch: int
+    members: tuple[Member, ...]
+
+    def member(self, consumer: str) -> Member | None:
+        """The member of this id."""
+        return next((item for item in self.members if item.id == consumer), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Something that happened to a stream or a group and has yet to be written to the activity stream.
+
+    Attributes:
+        id: index of the entry.
+        operation: what happened.
+        name: the stream (of the namespace `default`) or the group.
+        partitions: those meant, for operations on streams.
+        consumer: the member, for operations on groups.
+        streams: what a joining member wants to read.
+        flag: resume-all of a pause, the value of readonly, or whether a membership expired.
+    """
+
+    id: int
+    operation: Operation
+    name: str
+    partitions: tuple[int, ...] = ()
+    consumer: str = ""
+    streams: tuple[str, ...] = ()
+    flag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """Everything the cluster agrees on, after the entry `index`.
 
@@ -192,6 +279,9 @@ class State:
         namespaces: by name.
         streams: by identity.
         next_namespace_id: number the next namespace gets.
+        groups: consumer groups by id.
+        activity_on: whether what happens is kept for the activity stream.
+        activity: what has yet to be written there, in order; at most `MAX_ACTIVITY`, then the oldest are forgotten.
     """
 
     index: int = 0
@@ -199,6 +289,9 @@ class State:
     namespaces: Mapping[str, Namespace] = field(default_factory=dict[str, Namespace])
     streams: Mapping[StreamKey, Stream] = field(default_factory=dict[StreamKey, Stream])
     next_namespace_id: int = 0
+    groups: Mapping[str, Group] = field(default_factory=dict[str, Group])
+    activity_on: bool = False
+    activity: tuple[Activity, ...] = ()
 
     def stream(self, namespace: str, name: str) -> Stream | None:
         """The stream of this identity, if it exists."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bascule.metadata.model import Broker, Namespace, State, Stream
+from bascule.metadata.model import Activity, Broker, Group, Namespace, State, Stream
 from bascule.metadata.plain import PlainError, UnknownKeyError, canonical, from_plain, parse, to_plain
 
 SNAPSHOT_VERSION = 1
@@ -39,6 +39,9 @@ class _Document:
     brokers: tuple[Broker, ...]
     namespaces: tuple[Namespace, ...]
     streams: tuple[Stream, ...]
+    groups: tuple[Group, ...] = ()
+    activity_on: bool = False
+    activity: tuple[Activity, ...] = ()
 
 
 def digest(state: State) -> str:
@@ -79,6 +82,9 @@ def decode_snapshot(snapshot: bytes) -> State:
         namespaces={item.name: item for item in document.namespaces},
         streams={item.key: item for item in document.streams},
         next_namespace_id=document.next_namespace_id,
+        groups={item.id: item for item in document.groups},
+        activity_on=document.activity_on,
+        activity=document.activity,
     )
 
 
@@ -89,6 +95,9 @@ def _body(state: State) -> bytes:
         brokers=_sorted(state.brokers.items()),
         namespaces=_sorted(state.namespaces.items()),
         streams=_sorted(state.streams.items()),
+        groups=_sorted(state.groups.items()),
+        activity_on=state.activity_on,
+        activity=state.activity,
     )
     return canonical(to_plain(document))
 

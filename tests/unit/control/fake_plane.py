@@ -36,7 +36,7 @@ class FakePlane:
         self.version = 0
         self.broken: dict[int, str] = {}
         self.silent = False
-        self.positions: dict[int, tuple[int, int, int, int, int, int]] = {}
+        self.positions: dict[int, tuple[int, int, int, int, int, int, int]] = {}
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -132,7 +132,7 @@ class FakePlane:
             del self.view[namespace, name]
 
     def status(self, incarnations: Sequence[int]) -> list[Position]:
-        nothing = (0, 0, 0, 0, 0, 0)
+        nothing = (0, 0, 0, 0, 0, 0, 0)
         return [(item, *self.positions.get(item, nothing)) for item in incarnations if item in self.opened]
 
 

@@ -39,6 +39,8 @@ pub(super) struct State {
     directory: Option<DataDirectory>,
     runtime: Option<Arc<Runtime>>,
     pub(super) partitions: HashMap<u64, Partition>,
+    /// First and last receipt of partitions that are paused, so that a resume does not forget them.
+    pub(super) received: HashMap<u64, (i64, i64)>,
     metadata: Option<Arc<MetadataLog>>,
     serving: Option<Serving>,
 }
@@ -208,6 +210,7 @@ impl Engine {
             directory,
             runtime,
             partitions,
+            received: _,
             metadata,
             serving,
         } = std::mem::take(&mut *self.state.lock());

@@ -53,10 +53,12 @@ impl Engine {
         {
             partition.report_recovery(&recovery);
         }
-        self.state
-            .lock()
-            .partitions
-            .insert(partition.identity().incarnation, partition);
+        let incarnation = partition.identity().incarnation;
+        let mut state = self.state.lock();
+        if let Some(times) = state.received.remove(&incarnation) {
+            partition.keep_received(times);
+        }
+        state.partitions.insert(incarnation, partition);
         Ok(())
     }
 
@@ -99,6 +101,7 @@ impl Engine {
         };
         let ended: Vec<Partition> = ended.into_iter().flatten().collect();
         runtime.block_on(self.close_all(&ended, reason));
+        self.keep_received(incarnations, &ended, reason);
         if reason != EndReason::Deleted {
             return Ok(());
         }
@@ -109,6 +112,21 @@ impl Engine {
             })?;
         }
         Ok(())
+    }
+
+    /// Pausing does not forget when records arrived; deleting does.
+    fn keep_received(&self, incarnations: &[u64], ended: &[Partition], reason: EndReason) {
+        let mut state = self.state.lock();
+        for incarnation in incarnations {
+            state.received.remove(incarnation);
+        }
+        for partition in ended.iter().filter(|_| reason == EndReason::Paused) {
+            let status = partition.status();
+            let times = (status.first_received, status.last_received);
+            state
+                .received
+                .insert(partition.identity().incarnation, times);
+        }
     }
 
     pub(super) async fn close_all(&self, partitions: &[Partition], reason: EndReason) {

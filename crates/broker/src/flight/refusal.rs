@@ -113,6 +113,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         AppendError::Busy => (Code::ResourceExhausted, "busy"),
         AppendError::Full => (Code::ResourceExhausted, "disk_full"),
         AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
+        AppendError::Readonly => (Code::FailedPrecondition, "readonly"),
         AppendError::Sequence(_) => (Code::FailedPrecondition, "sequence_gap"),
     };
     refuse(

@@ -19,7 +19,8 @@ impl Group {
         match &self.outcome {
             Ok(committed) => self.put_committed(out, ack_inbox, committed),
             Err(error) => {
-                let refusal = Refusal::Append(error.clone());
+                let number = self.destination.partition.identity().number as i32;
+                let refusal = Refusal::of(error.clone(), number);
                 let text = refusal.to_string();
                 for ack in &self.acks {
                     put_async_error_frame(out, &ack.correlation_id, refusal.async_code(), &text);

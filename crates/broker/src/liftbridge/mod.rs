@@ -7,7 +7,8 @@
 //!
 //! * [`service`]: dispatch of `/proto.API/*`; [`health`]: `grpc.health.v1`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
-//! * `route`, `refusal`: the checks before an append, in the order of the specification, and how each failure reads.
+//! * `route`, `refusal`, `resume`: the checks before an append, in the order of the specification, how each failure reads,
+//!   and waking a paused partition.
 //! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
 //! * `position`, `subscribe`, `subscription`: reading.
 //! * `forward`: everything else.
@@ -23,6 +24,7 @@ mod publish_async;
 mod refusal;
 mod reply;
 mod responses;
+mod resume;
 mod route;
 mod service;
 mod subscribe;

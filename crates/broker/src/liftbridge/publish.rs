@@ -3,6 +3,7 @@ use super::acks::committed_fields;
 use super::call::{Call, new_inbox, unary_message};
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
+use super::resume::{NotResumed, resume};
 use super::route::{AckContext, Destination, Route, split};
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
 use crate::shared::SharedRef;
@@ -15,6 +16,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tonic::Status;
 use tonic::body::Body;
+
+/// How often a partition that is paused again at once is resumed.
+const RESUMES: usize = 3;
 
 /// What the partition says about the one record.
 type Outcome = Result<Committed, AppendError>;
@@ -35,18 +39,9 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     if view.stream.is_empty() {
         return Err(Refusal::StreamMissing.status());
     }
-    let route = Route::find(
-        &shared.view.load(),
-        &shared.broker_id,
-        &view.stream,
-        view.partition,
-    );
-    let destination = route
-        .check(view.ack_policy)
-        .map_err(|refusal| refusal.status())?
-        .clone();
+    let destination = open_destination(shared, call, &view).await?;
 
-    let inbox = view.ack_inbox.clone();
+    let (inbox, number) = (view.ack_inbox.clone(), view.partition);
     let (record, ack) = split(view, received);
     let (done, mut outcome) = oneshot::channel();
     let append = Append {
@@ -72,7 +67,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     let outcome = outcome
         .await?
         .map_err(|_| Status::internal("the append was dropped, its outcome is unknown"))?;
-    let committed = checked(outcome).map_err(|refusal| refusal.status())?;
+    let committed = checked(outcome, number).map_err(|refusal| refusal.status())?;
     let inbox = if inbox.is_empty() {
         Bytes::from(new_inbox(&shared.namespace))
     } else {
@@ -86,9 +81,30 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     Ok(reply::framed(frame.into()))
 }
 
+/// Where the record goes, after all checks; a paused partition is resumed.
+async fn open_destination(
+    shared: &SharedRef,
+    call: &Call,
+    view: &PublishView,
+) -> Result<Arc<Destination>, Status> {
+    let (stream, number) = (&view.stream, view.partition);
+    for _ in 0..RESUMES {
+        let route = Route::find(&shared.view.load(), &shared.broker_id, stream, number);
+        match route.check(view.ack_policy) {
+            Ok(destination) => return Ok(destination.clone()),
+            Err(Refusal::Paused(_)) => {}
+            Err(refusal) => return Err(refusal.status()),
+        }
+        resume(shared, stream, number, call.remaining())
+            .await
+            .map_err(NotResumed::status)?;
+    }
+    Err(Refusal::Paused(number).status())
+}
+
 /// A single record is either committed or refused.
-fn checked(outcome: Outcome) -> Result<Committed, Refusal> {
-    let committed = outcome.map_err(Refusal::Append)?;
+fn checked(outcome: Outcome, number: i32) -> Result<Committed, Refusal> {
+    let committed = outcome.map_err(|error| Refusal::of(error, number))?;
     match committed.rejected.first() {
         Some(rejected) => Err(Refusal::Rejected(rejected.reason)),
         None => Ok(committed),

@@ -81,6 +81,7 @@ impl Reader {
                     return Ok(false);
                 };
                 let taken = self.take(frame?, body);
+                self.intake.resume().await;
                 // What came before a failure is published and answered all the same.
                 self.flush().await?;
                 taken?;

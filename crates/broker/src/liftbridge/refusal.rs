@@ -21,7 +21,13 @@ pub(super) enum Refusal {
     /// Concurrency control needs an ack.
     #[error("stream with concurrency control must have AckPolicy set")]
     PolicyMissing,
-    /// Paused, or led by nobody here.
+    /// Paused: to be resumed before this is said to anybody.
+    #[error("failed to resume stream: partition {0} is paused again and again")]
+    Paused(i32),
+    /// Paused, and not resumed for this reason.
+    #[error("failed to resume stream: {0}")]
+    NotResumed(String),
+    /// Led by nobody here.
     #[error("failed to resume stream: partition {0} is not open on this broker")]
     NotOpen(i32),
     /// The partition refused this one record.
@@ -40,6 +46,14 @@ fn reject_text(reason: RejectReason) -> &'static str {
 }
 
 impl Refusal {
+    /// An append to partition `number` that failed as a whole.
+    pub(super) fn of(error: AppendError, number: i32) -> Self {
+        match error {
+            AppendError::Readonly => Self::Readonly(number),
+            error => Self::Append(error),
+        }
+    }
+
     /// As a unary call answers it (§3.7).
     pub(super) fn status(&self) -> Status {
         Status::new(self.code(), self.to_string())
@@ -52,7 +66,7 @@ impl Refusal {
             }
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
             Self::Readonly(_) => Code::FailedPrecondition,
-            Self::NotOpen(_) => Code::Internal,
+            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => Code::Internal,
             Self::Rejected(RejectReason::IncorrectOffset) => Code::Unknown,
             Self::Append(error) => append_code(error),
         }
@@ -67,7 +81,9 @@ impl Refusal {
             Self::Readonly(_) => AsyncCode::Readonly,
             Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
-            Self::NotOpen(_) | Self::Append(_) => AsyncCode::Internal,
+            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) | Self::Append(_) => {
+                AsyncCode::Internal
+            }
         };
         code as i32
     }
@@ -78,7 +94,7 @@ fn append_code(error: &AppendError) -> Code {
     match error {
         AppendError::NotLeader | AppendError::Closed | AppendError::Busy => Code::Unavailable,
         AppendError::Full => Code::ResourceExhausted,
-        AppendError::Sequence(_) => Code::FailedPrecondition,
+        AppendError::Sequence(_) | AppendError::Readonly => Code::FailedPrecondition,
         _ => Code::Internal,
     }
 }

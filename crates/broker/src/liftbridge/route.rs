@@ -29,6 +29,7 @@ pub(super) struct Route {
     /// Steps up to and including *read-only*, which hold for every message alike.
     refusal: Option<Refusal>,
     concurrency_control: bool,
+    paused: bool,
     /// `None`: paused, or not led here.
     destination: Option<Arc<Destination>>,
 }
@@ -40,6 +41,7 @@ impl Route {
             number,
             refusal: None,
             concurrency_control: false,
+            paused: false,
             destination: None,
         };
         let name = String::from_utf8_lossy(stream);
@@ -56,6 +58,7 @@ impl Route {
             return route;
         }
         route.concurrency_control = stream_view.concurrency_control;
+        route.paused = partition.paused;
         if partition.leader == broker_id && !partition.paused {
             route.destination = partition
                 .handle
@@ -73,13 +76,16 @@ impl Route {
     /// The checks of §3.7 and §3.8 in their order.
     ///
     /// # Errors
-    /// The first that fails.
+    /// The first that fails; [`Refusal::Paused`] after all others: resume, look the route up anew and check again.
     pub(super) fn check(&self, ack_policy: i32) -> Result<&Arc<Destination>, Refusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
         if self.concurrency_control && ack_policy == AckPolicy::None as i32 {
             return Err(Refusal::PolicyMissing);
+        }
+        if self.paused {
+            return Err(Refusal::Paused(self.number));
         }
         self.destination
             .as_ref()

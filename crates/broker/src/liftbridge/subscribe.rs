@@ -3,6 +3,7 @@ use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::position::resolve;
 use super::reply::{self, Reply};
+use super::resume::resume;
 use super::subscription::Subscription;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
@@ -32,18 +33,16 @@ pub(super) async fn subscribe(
         .await??;
     let request = SubscribeRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
-    let (stream, number) = find(shared, &request)?;
-    let partition_view = stream.partition(number).ok_or_else(no_such_partition)?;
-    let partition = readable(&request, partition_view)?;
     let slot = Slot::take(shared)?;
+    let partition = open_partition(shared, call, &request).await?;
     let range = call
         .within(resolve(
             &request,
             &partition.reader(),
-            partition_view.readonly,
+            partition.is_readonly(),
         ))
         .await??;
-    let subscription = Subscription::new(shared, slot, partition, range, call.deadline);
+    let subscription = Subscription::new(shared, slot, &partition, range, call.deadline);
     Ok(reply::with_body(StreamBody::new(frames(subscription))))
 }
 
@@ -90,19 +89,35 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
     Ok((stream.clone(), request.partition))
 }
 
-/// Step 4, and a uniform answer for paused partitions.
-fn readable<'a>(
+/// Steps 1 to 4, and a uniform answer for paused partitions.
+async fn open_partition(
+    shared: &SharedRef,
+    call: &Call,
     request: &SubscribeRequest,
-    partition: &'a PartitionView,
-) -> Result<&'a Partition, Status> {
-    match &partition.handle {
-        Some(handle) if !partition.paused => Ok(handle),
-        _ if request.resume => Err(Status::internal(format!(
-            "Failed to resume stream: partition {} is not open on this broker",
-            partition.number
-        ))),
-        _ => Err(Status::failed_precondition("commit log was closed")),
+) -> Result<Partition, Status> {
+    let (stream, number) = find(shared, request)?;
+    let partition = stream.partition(number).ok_or_else(no_such_partition)?;
+    if let Some(handle) = readable(partition) {
+        return Ok(handle);
     }
+    if !request.resume {
+        return Err(Status::failed_precondition("commit log was closed"));
+    }
+    resume(shared, request.stream.as_bytes(), number, call.remaining())
+        .await
+        .map_err(|failure| failure.subscription())?;
+    let (stream, number) = find(shared, request)?;
+    let partition = stream.partition(number).ok_or_else(no_such_partition)?;
+    readable(partition).ok_or_else(|| {
+        Status::internal(format!(
+            "Failed to resume stream: partition {number} is not open on this broker"
+        ))
+    })
+}
+
+/// The partition when it is open.
+fn readable(partition: &PartitionView) -> Option<Partition> {
+    partition.handle.clone().filter(|_| !partition.paused)
 }
 
 /// One of `limits.subscriptions`, given back when dropped.

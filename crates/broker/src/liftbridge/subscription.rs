@@ -5,9 +5,8 @@
 use super::call::{PULSE, shutting_down};
 use super::position::Range;
 use super::subscribe::Slot;
-use crate::partition::{EndReason, Partition};
+use crate::partition::{EndReason, Partition, Subscriber};
 use crate::shared::SharedRef;
-use crate::view::PartitionView;
 use bascule_log::{Cursor, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError};
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
@@ -43,6 +42,7 @@ pub(super) struct Subscription {
     chunk_bytes: usize,
     deadline: Option<Instant>,
     _slot: Slot,
+    _subscriber: Subscriber,
 }
 
 /// What writing frames came to.
@@ -81,6 +81,7 @@ impl Subscription {
             deadline,
             partition: partition.clone(),
             _slot: slot,
+            _subscriber: partition.subscribe(),
         }
     }
 
@@ -228,7 +229,8 @@ impl Subscription {
         if !self.shared.serving.load(Ordering::Relaxed) {
             return Err(shutting_down());
         }
-        if self.position >= self.partition.reader().log_end() && self.is_readonly() {
+        // The flag first: whoever sees it sees all that was taken before.
+        if self.partition.is_readonly() && self.position >= self.partition.reader().log_end() {
             return Err(Status::resource_exhausted("End of readonly partition"));
         }
         self.idle().await
@@ -249,18 +251,6 @@ impl Subscription {
             }
             Ok(Ok(())) | Err(_) => Ok(()),
         }
-    }
-
-    /// What the view of now says about this creation of the partition.
-    fn is_readonly(&self) -> bool {
-        let identity = self.partition.identity();
-        let view = self.shared.view.load();
-        let partition: Option<&PartitionView> = view
-            .stream(&identity.namespace, &identity.stream)
-            .and_then(|stream| stream.partition(identity.number as i32));
-        partition.is_some_and(|partition| {
-            partition.incarnation == identity.incarnation && partition.readonly
-        })
     }
 
     /// The status of a partition that is no longer served.

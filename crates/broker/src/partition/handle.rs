@@ -30,6 +30,8 @@ pub(super) struct Inner {
     pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
     pub(super) watch: watch::Receiver<u64>,
     pub(super) leading: AtomicBool,
+    pub(super) readonly: AtomicBool,
+    pub(super) subscribers: AtomicUsize,
     pub(super) max_record_bytes: AtomicU32,
     /// Why writing ended, once it has.
     pub(super) failure: OnceLock<String>,
@@ -80,6 +82,17 @@ pub struct PartitionStatus {
     /// When the first and the last record arrived in this life, ns since 1970; 0 = never.
     pub first_received: i64,
     pub last_received: i64,
+    /// Readers that wait for new records.
+    pub subscribers: u64,
+}
+
+/// A reader of [`Partition::subscribe`].
+#[derive(Debug)]
+pub struct Subscriber(Partition);
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.0.0.subscribers.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Partition {
@@ -126,6 +139,8 @@ impl Partition {
             committed: Mutex::new(Some(committed)),
             watch,
             leading: AtomicBool::new(false),
+            readonly: AtomicBool::new(spec.readonly),
+            subscribers: AtomicUsize::new(0),
             max_record_bytes: AtomicU32::new(spec.max_record_bytes),
             failure: OnceLock::new(),
             end: AtomicU8::new(EndReason::Open as u8),
@@ -203,6 +218,26 @@ impl Partition {
         self.0.leading.load(Ordering::Acquire)
     }
 
+    /// Whether publishes are refused. Set between appends, so that whoever sees it sees all that was taken before.
+    pub fn is_readonly(&self) -> bool {
+        self.0.readonly.load(Ordering::Acquire)
+    }
+
+    /// Wakes whoever waits at the end: a change may end reading there.
+    pub(super) fn set_readonly(&self, readonly: bool) {
+        if self.0.readonly.swap(readonly, Ordering::AcqRel) != readonly
+            && let Some(committed) = &*self.0.committed.lock()
+        {
+            committed.send_modify(|_| ());
+        }
+    }
+
+    /// Counts a reader that waits for new records, until the guard is dropped.
+    pub fn subscribe(&self) -> Subscriber {
+        self.0.subscribers.fetch_add(1, Ordering::AcqRel);
+        Subscriber(self.clone())
+    }
+
     /// How the partition ended, once [`Partition::watch`] is closed.
     pub fn end(&self) -> EndReason {
         match self.0.end.load(Ordering::Acquire) {
@@ -218,6 +253,11 @@ impl Partition {
         self.0.failure.get().map(String::as_str)
     }
 
+    /// Goes on from the first and last receipt of a time before it was paused.
+    pub(crate) fn keep_received(&self, times: (i64, i64)) {
+        self.0.keep_received(times);
+    }
+
     /// Ends and times.
     pub fn status(&self) -> PartitionStatus {
         let reader = &self.0.reader;
@@ -228,6 +268,7 @@ impl Partition {
             bytes: reader.bytes(),
             first_received: self.0.first_received.load(Ordering::Relaxed),
             last_received: self.0.last_received.load(Ordering::Relaxed),
+            subscribers: self.0.subscribers.load(Ordering::Acquire) as u64,
         }
     }
 
@@ -354,6 +395,12 @@ impl Partition {
 }
 
 impl Inner {
+    /// Goes on from when records arrived before a pause.
+    pub(crate) fn keep_received(&self, (first, last): (i64, i64)) {
+        self.first_received.store(first, Ordering::Relaxed);
+        self.last_received.store(last, Ordering::Relaxed);
+    }
+
     /// Remembers a receipt at `now`, ns since 1970. Only the task calls it.
     pub(super) fn received(&self, now: i64) {
         if self.first_received.load(Ordering::Relaxed) == 0 {

@@ -104,6 +104,9 @@ pub enum AppendError {
     /// The broker's memory budget for appends is used up: try again.
     #[error("append queue is full")]
     Busy,
+    /// Publishes are refused until the partition is made writable.
+    #[error("partition is read-only")]
+    Readonly,
     /// No space left: try again when there is.
     #[error("no space left on the data directory")]
     Full,

@@ -16,7 +16,7 @@ mod tests;
 mod writer;
 
 pub(crate) use commit::now_ns;
-pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus};
+pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subscriber};
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };

@@ -39,6 +39,8 @@ pub struct PartitionSpec {
     pub segment_age_ms: u64,
     #[serde(default)]
     pub concurrency_control: bool,
+    #[serde(default)]
+    pub readonly: bool,
 }
 
 /// `disk` or `memory`.

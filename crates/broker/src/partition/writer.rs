@@ -55,6 +55,7 @@ impl Writer {
     pub fn configure(&mut self, spec: PartitionSpec) {
         self.builder = BatchBuilder::new(spec.batch_limits());
         self.log.set_options(spec.log_options());
+        self.partition.set_readonly(spec.readonly);
         self.spec = spec;
     }
 
@@ -75,6 +76,9 @@ impl Writer {
         }
         if self.epoch.is_none() {
             return waiting.answer(Err(AppendError::NotLeader));
+        }
+        if self.spec.readonly {
+            return waiting.answer(Err(AppendError::Readonly));
         }
         if let Some(error) = &self.broken {
             return waiting.answer(Err(error.clone()));

@@ -20,6 +20,7 @@ pub struct Harness {
     pub engine: Engine,
     pub address: String,
     streams: parking_lot::Mutex<HashMap<String, Value>>,
+    specs: parking_lot::Mutex<HashMap<u64, PartitionSpec>>,
     version: parking_lot::Mutex<u64>,
     _directory: tempfile::TempDir,
 }
@@ -41,11 +42,12 @@ impl Harness {
         let port = engine.serve("127.0.0.1", 0).unwrap();
         engine.set_serving(true);
         let address = format!("http://127.0.0.1:{port}");
-        let (streams, version) = Default::default();
+        let (streams, specs, version) = Default::default();
         Self {
             engine,
             address,
             streams,
+            specs,
             version,
             _directory: directory,
         }
@@ -62,6 +64,8 @@ impl Harness {
             .map(|number| spec(name, first, number, options))
             .collect();
         let led: Vec<_> = (0..partitions).map(|number| (first + number, 1)).collect();
+        let known = specs.iter().map(|spec| (spec.incarnation, spec.clone()));
+        self.specs.lock().extend(known);
         block_in_place(|| {
             assert_eq!(self.engine.open(specs).unwrap(), vec![]);
             self.engine.lead(&led).unwrap();
@@ -76,11 +80,53 @@ impl Harness {
         self.publish_view(name, stream);
     }
 
-    /// Sets a field of a partition in the view.
+    /// Sets a field of a partition in the view; `readonly` in the partition too.
     pub fn set(&self, name: &str, number: usize, field: &str, value: Value) {
         let mut stream = self.streams.lock()[name].clone();
+        if field == "readonly" {
+            let incarnation = stream["partitions"][number]["incarnation"].as_u64();
+            let mut spec = self.specs.lock()[&incarnation.unwrap()].clone();
+            spec.readonly = value == true;
+            assert_eq!(
+                block_in_place(|| self.engine.open(vec![spec])).unwrap(),
+                vec![]
+            );
+        }
         stream["partitions"][number][field] = value;
         self.publish_view(name, stream);
+    }
+
+    /// Does what the control plane does when a partition is to be resumed, once: resumes it, or refuses.
+    pub async fn answer_resume(&self, refusal: Option<(i32, &str)>) {
+        let events = &self.engine.shared().events;
+        let asked = loop {
+            let waiting = events.poll(16);
+            if let Some(asked) = waiting
+                .into_iter()
+                .find(|event| event.name == "liftbridge/ResumePartition")
+            {
+                break asked;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        let body: Value = serde_json::from_slice(&asked.body).unwrap();
+        let outcome = match refusal {
+            None => {
+                let number = body["partition"].as_u64().unwrap() as usize;
+                self.set(
+                    body["stream"].as_str().unwrap(),
+                    number,
+                    "paused",
+                    json!(false),
+                );
+                Ok(bytes::Bytes::new())
+            }
+            Some((code, message)) => Err(crate::events::Refusal {
+                code,
+                message: message.into(),
+            }),
+        };
+        events.respond(asked.id, outcome);
     }
 
     /// Removes a stream and its partitions.

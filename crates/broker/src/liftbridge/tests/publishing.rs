@@ -132,13 +132,68 @@ async fn unary_checks_come_in_order_with_their_texts() {
         let status = client.publish(request).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (code, text));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_publish_resumes_a_paused_partition_or_says_why_not() {
+    let harness = Harness::new();
+    harness.create("orders", 2, &json!({}));
+    let mut client = harness.connect().await;
     harness.set("orders", 0, "paused", json!(true));
-    let status = client.publish(with(|_| ())).await.unwrap_err();
-    assert_eq!(status.code(), Code::Internal);
-    assert!(
-        status.message().starts_with("failed to resume stream: "),
-        "{}",
-        status.message()
+    let refusal = Some((5, "No such stream: orders"));
+    let (status, ()) = tokio::join!(client.publish(with(|_| ())), harness.answer_resume(refusal));
+    let status = status.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::NotFound, "No such stream: orders")
+    );
+    let (answer, ()) = tokio::join!(client.publish(with(|_| ())), harness.answer_resume(None));
+    assert_eq!(answer.unwrap().ack.unwrap().offset, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asynchronous_publishes_wait_for_their_partition_in_order() {
+    let harness = Harness::new();
+    harness.create("orders", 2, &json!({}));
+    let mut client = harness.connect().await;
+    let requests = || {
+        ["a", "b", "c", "d"]
+            .map(|id| {
+                with(|request| {
+                    request.correlation_id = id.into();
+                    request.partition = i32::from(id == "c");
+                })
+            })
+            .to_vec()
+    };
+    harness.set("orders", 0, "paused", json!(true));
+    let (answers, ()) = tokio::join!(
+        client.publish_async(requests()),
+        harness.answer_resume(None)
+    );
+    let mut answers = summary(&answers.unwrap());
+    answers.sort();
+    let offset = |id: &str, offset: &str| entry(id, -1, offset);
+    let expected = vec![
+        offset("a", "0"),
+        offset("b", "1"),
+        offset("c", "0"),
+        offset("d", "2"),
+    ];
+    assert_eq!(answers, expected);
+
+    harness.set("orders", 0, "paused", json!(true));
+    let refusal = Some((13, "Failed to resume stream: raft operation timed out"));
+    let (answers, ()) = tokio::join!(
+        client.publish_async(requests()),
+        harness.answer_resume(refusal)
+    );
+    let mut answers = summary(&answers.unwrap());
+    answers.sort();
+    let failed = |id: &str| entry(id, 3, "failed to resume stream: raft operation timed out");
+    assert_eq!(
+        answers,
+        vec![failed("a"), failed("b"), offset("c", "1"), failed("d")]
     );
 }
 

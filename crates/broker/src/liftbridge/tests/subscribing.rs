@@ -321,7 +321,7 @@ async fn what_comes_later_and_what_is_led_elsewhere_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_partition_is_refused_and_resume_fails_for_now() {
+async fn a_paused_partition_is_refused_unless_it_is_to_be_resumed() {
     let (harness, mut client) = filled(1).await;
     harness.set("orders", 0, "paused", json!(true));
     let request = at(Start::Earliest, Stop::StopOnCancel);
@@ -330,19 +330,22 @@ async fn a_paused_partition_is_refused_and_resume_fails_for_now() {
         Code::FailedPrecondition,
         "commit log was closed",
     );
-    let status = client
-        .subscribe(SubscribeRequest {
-            resume: true,
-            ..request
-        })
-        .await
-        .unwrap_err();
-    assert_eq!(status.code(), Code::Internal);
-    assert!(
-        status.message().starts_with("Failed to resume stream: "),
-        "{}",
-        status.message()
+    let resuming = SubscribeRequest {
+        resume: true,
+        ..request
+    };
+    let refusal = Some((13, "Failed to resume stream: no"));
+    let (status, ()) = tokio::join!(
+        client.subscribe(resuming.clone()),
+        harness.answer_resume(refusal)
     );
+    is(
+        &status.unwrap_err(),
+        Code::Internal,
+        "Failed to resume stream: no",
+    );
+    let (stream, ()) = tokio::join!(client.subscribe(resuming), harness.answer_resume(None));
+    assert!(stream.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,65 @@
+//! Resuming a paused partition on behalf of a publisher or a subscriber (§3.3): the control plane decides and answers when
+//! the partition is open again.
+use super::refusal::Refusal;
+use crate::shared::Shared;
+use bytes::Bytes;
+use std::time::Duration;
+use tonic::{Code, Status};
+
+/// How long a resume may take when the caller set no deadline.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// What the texts of failed metadata writes begin with.
+const PREFIX: &str = "Failed to resume stream: ";
+
+/// Why a partition was not resumed: the status that a unary publish ends with.
+#[derive(Clone, Debug)]
+pub(super) struct NotResumed(Status);
+
+/// Waits until partition `number` of `stream` (valid UTF-8) is open, or is known not to have been paused. The view is new
+/// then: look the partition up again.
+///
+/// # Errors
+/// The stream or the partition is gone, the metadata log did not answer, or `remaining` is over.
+pub(super) async fn resume(
+    shared: &Shared,
+    stream: &[u8],
+    number: i32,
+    remaining: Option<Duration>,
+) -> Result<(), NotResumed> {
+    let stream = String::from_utf8_lossy(stream);
+    let request = serde_json::json!({"stream": stream, "partition": number}).to_string();
+    let left = Some(remaining.unwrap_or(TIMEOUT));
+    let answer =
+        shared
+            .events
+            .request("liftbridge/ResumePartition", Bytes::from(request), "", left);
+    match answer.await {
+        Ok(_) => Ok(()),
+        Err(refused) => Err(NotResumed(Status::new(
+            Code::from(refused.code),
+            refused.message,
+        ))),
+    }
+}
+
+impl NotResumed {
+    /// As a unary publish ends.
+    pub(super) fn status(self) -> Status {
+        self.0
+    }
+
+    /// As a subscription ends.
+    pub(super) fn subscription(&self) -> Status {
+        Status::internal(format!("{PREFIX}{}", self.reason()))
+    }
+
+    /// As a message of PublishAsync is answered.
+    pub(super) fn refusal(&self) -> Refusal {
+        Refusal::NotResumed(self.reason().to_owned())
+    }
+
+    fn reason(&self) -> &str {
+        let message = self.0.message();
+        message.strip_prefix(PREFIX).unwrap_or(message)
+    }
+}

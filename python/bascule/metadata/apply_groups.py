@@ -1,0 +1,100 @@
+"""The part of `apply` that concerns consumer groups. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bascule.metadata.activity import happened
+from bascule.metadata.assignment import add_member, drop_stream, remove_member
+from bascule.metadata.commands import JoinGroup, LeaveGroup, SetGroupCoordinator
+from bascule.metadata.model import (
+    DEFAULT_NAMESPACE,
+    MAX_MEMBER_STREAMS,
+    MAX_MEMBERS,
+    Activity,
+    Group,
+    Member,
+    State,
+)
+from bascule.metadata.refusal import RefusalError, check_name, invalid
+from bascule.metadata.results import RefusedCode
+
+
+def join(state: State, index: int, command: JoinGroup) -> State:
+    """The consumer is a member, and the group exists."""
+    check_name("group id", command.group)
+    check_name("consumer id", command.consumer)
+    streams = tuple(sorted(set(command.streams)))
+    if not 1 <= len(streams) <= MAX_MEMBER_STREAMS or len(streams) != len(command.streams):
+        raise invalid(f"{len(command.streams)} streams are none, repeat, or are more than {MAX_MEMBER_STREAMS}")
+    for name in streams:
+        if state.stream(DEFAULT_NAMESPACE, name) is None:
+            raise RefusalError(RefusedCode.STREAM_NOT_FOUND, f"stream {DEFAULT_NAMESPACE}/{name} does not exist")
+    known = state.groups.get(command.group)
+    if known is None and command.coordinator not in state.brokers:
+        raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
+    if known is not None and known.member(command.consumer) is not None:
+        message = f"consumer {command.consumer} is a member of group {command.group}"
+        raise RefusalError(RefusedCode.ALREADY_MEMBER, message)
+    group = known or Group(command.group, command.coordinator, 0, ())
+    if len(group.members) >= MAX_MEMBERS:
+        raise invalid(f"group {command.group} has {MAX_MEMBERS} members, the most it may have")
+    joining = Member(command.consumer, streams, index)
+    members = add_member(group.members, joining, _counts(state, (*group.members, joining)))
+    changed = _put(state, replace(group, epoch=index if known else 0, members=members))
+    event = Activity(index, "join_group", command.group, consumer=command.consumer, streams=streams)
+    return happened(changed, event)
+
+
+def leave(state: State, index: int, command: LeaveGroup) -> State:
+    """The consumer is no member; a group without members is gone."""
+    group = _find(state, command.group)
+    member = group.member(command.consumer)
+    if member is None or member.joined != command.joined:
+        message = f"consumer {command.consumer} is not a member of group {command.group}"
+        raise RefusalError(RefusedCode.NOT_A_MEMBER, message)
+    members = remove_member(group.members, member, _counts(state, group.members))
+    changed = _put(state, replace(group, epoch=index, members=members))
+    event = Activity(index, "leave_group", command.group, consumer=command.consumer, flag=command.expired)
+    return happened(changed, event)
+
+
+def set_coordinator(state: State, index: int, command: SetGroupCoordinator) -> State:
+    """Another broker coordinates; members keep what they read."""
+    group = _find(state, command.group)
+    if command.coordinator not in state.brokers:
+        raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
+    if group.epoch != command.epoch:
+        raise invalid(f"group {command.group} is of epoch {group.epoch}, not {command.epoch}")
+    return _put(state, replace(group, coordinator=command.coordinator, epoch=index))
+
+
+def without_stream(state: State, index: int, name: str) -> State:
+    """`state` after stream `name` was deleted: whoever read it reads it no more."""
+    changed = dict(state.groups)
+    for group_id in sorted(state.groups):
+        group = state.groups[group_id]
+        if any(name in member.streams for member in group.members):
+            members = drop_stream(group.members, name, _counts(state, group.members))
+            changed[group_id] = replace(group, epoch=index, members=members)
+    return replace(state, groups=changed)
+
+
+def _find(state: State, group_id: str) -> Group:
+    group = state.groups.get(group_id)
+    if group is None:
+        raise RefusalError(RefusedCode.GROUP_NOT_FOUND, f"consumer group {group_id} does not exist")
+    return group
+
+
+def _put(state: State, group: Group) -> State:
+    others = {key: item for key, item in state.groups.items() if key != group.id}
+    return replace(state, groups={**others, group.id: group} if group.members else others)
+
+
+def _counts(state: State, members: Iterable[Member]) -> dict[str, int]:
+    """Partitions of every stream that one of `members` subscribes to."""
+    counts: dict[str, int] = {}
+    for name in sorted({name for member in members for name in member.streams}):
+        stream = state.stream(DEFAULT_NAMESPACE, name)
+        counts[name] = len(stream.partitions) if stream else 0
+    return counts

@@ -1,0 +1,203 @@
+"""The part of `apply` that concerns streams. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from bascule.metadata.activity import happened
+from bascule.metadata.apply_groups import without_stream
+from bascule.metadata.commands import (
+    CreateStream,
+    DeleteStream,
+    PauseStream,
+    Placement,
+    ResumeStream,
+    SetStreamReadonly,
+)
+from bascule.metadata.model import (
+    DEFAULT_NAMESPACE,
+    MAX_PARTITIONS,
+    Activity,
+    Broker,
+    Namespace,
+    Partition,
+    State,
+    Stream,
+    StreamKey,
+    StreamSettings,
+    incarnation_of,
+)
+from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid
+from bascule.metadata.results import RefusedCode
+
+MAX_SUBJECT_BYTES = 1024
+"""A nats-server drops whoever sends it a control line of more than 4096 bytes; subject and queue group share one."""
+
+
+def create(state: State, index: int, command: CreateStream) -> State:
+    """The stream exists, led and replicated where the proposer said."""
+    _check_creation(state, command)
+    known = state.namespaces.get(command.namespace)
+    namespace = known or Namespace(command.namespace, state.next_namespace_id, 0, command.created_ns)
+    stream = Stream(
+        namespace=command.namespace,
+        name=command.name,
+        id=namespace.next_stream_id,
+        incarnation=index,
+        subject=command.subject,
+        queue_group=command.queue_group,
+        created_ns=command.created_ns,
+        settings=command.settings,
+        partitions=tuple(_partition(index, number, item) for number, item in enumerate(command.placements)),
+    )
+    namespace = replace(namespace, next_stream_id=namespace.next_stream_id + 1)
+    changed = replace(
+        state,
+        namespaces={**state.namespaces, namespace.name: namespace},
+        streams={**state.streams, stream.key: stream},
+        next_namespace_id=state.next_namespace_id + (0 if known else 1),
+    )
+    numbers = tuple(range(len(stream.partitions)))
+    return _told(changed, stream, Activity(index, "create_stream", stream.name, numbers))
+
+
+def delete(state: State, index: int, command: DeleteStream) -> State:
+    """The stream is gone, and groups that read it are balanced anew."""
+    stream = _find(state, command)
+    rest = replace(state, streams={key: item for key, item in state.streams.items() if key != stream.key})
+    if stream.namespace == DEFAULT_NAMESPACE:
+        rest = without_stream(rest, index, stream.name)
+    return _told(rest, stream, Activity(index, "delete_stream", stream.name))
+
+
+def pause(state: State, index: int, command: PauseStream) -> State:
+    """The partitions are paused; also those that were paused already get the new time."""
+
+    def change(partition: Partition) -> Partition:
+        first_ns = partition.first_paused_ns or command.changed_ns
+        return replace(partition, paused=True, first_paused_ns=first_ns, last_paused_ns=command.changed_ns)
+
+    stream = _find(state, command)
+    changed = replace(_with(stream, command.partitions, change), resume_all=command.resume_all)
+    event = Activity(index, "pause_stream", stream.name, command.partitions, flag=command.resume_all)
+    return _told(_put(state, changed), stream, event)
+
+
+def resume(state: State, index: int, command: ResumeStream) -> State:
+    """The partitions that were paused are not any more."""
+
+    def change(partition: Partition) -> Partition:
+        return replace(partition, paused=False, last_paused_ns=command.changed_ns) if partition.paused else partition
+
+    stream = _find(state, command)
+    changed = _with(stream, command.partitions, change)
+    if command.clear_resume_all:
+        changed = replace(changed, resume_all=False)
+    event = Activity(index, "resume_stream", stream.name, command.partitions)
+    return _told(_put(state, changed), stream, event)
+
+
+def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
+    """The partitions refuse publishes, or take them again."""
+
+    def change(partition: Partition) -> Partition:
+        first_ns = partition.first_readonly_ns or command.changed_ns
+        return replace(
+            partition,
+            readonly=command.readonly,
+            first_readonly_ns=first_ns,
+            last_readonly_ns=command.changed_ns,
+        )
+
+    stream = _find(state, command)
+    changed = _with(stream, command.partitions, change)
+    event = Activity(index, "set_stream_readonly", stream.name, command.partitions, flag=command.readonly)
+    return _told(_put(state, changed), stream, event)
+
+
+def _find(state: State, command: DeleteStream | PauseStream | ResumeStream | SetStreamReadonly) -> Stream:
+    key = StreamKey(command.namespace, command.name)
+    stream = state.streams.get(key)
+    if stream is None or stream.incarnation != command.incarnation:
+        raise RefusalError(RefusedCode.STREAM_NOT_FOUND, f"stream {_shown(key)} does not exist")
+    return stream
+
+
+def _with(stream: Stream, numbers: tuple[int, ...], change: Callable[[Partition], Partition]) -> Stream:
+    """The stream with the partitions of these numbers changed."""
+    if len(set(numbers)) != len(numbers):
+        raise invalid("numbers of partitions repeat")
+    partitions = list(stream.partitions)
+    for number in numbers:
+        if not 0 <= number < len(partitions):
+            message = f"partition {number} of stream {_shown(stream.key)} does not exist"
+            raise RefusalError(RefusedCode.PARTITION_NOT_FOUND, message)
+        partitions[number] = change(partitions[number])
+    return replace(stream, partitions=tuple(partitions))
+
+
+def _put(state: State, stream: Stream) -> State:
+    if state.streams[stream.key] == stream:
+        return state
+    return replace(state, streams={**state.streams, stream.key: stream})
+
+
+def _told(state: State, stream: Stream, event: Activity) -> State:
+    """`state` with the event of a stream; only those of the namespace `default` have any."""
+    return happened(state, event) if stream.namespace == DEFAULT_NAMESPACE else state
+
+
+def _partition(index: int, number: int, placement: Placement) -> Partition:
+    return Partition(
+        number=number,
+        incarnation=incarnation_of(index, number),
+        leader=placement.leader,
+        leader_epoch=index,
+        epoch=index,
+        replicas=placement.replicas,
+        isr=placement.replicas,
+    )
+
+
+def _check_creation(state: State, command: CreateStream) -> None:
+    check_name("namespace", command.namespace)
+    check_name("stream name", command.name)
+    if len(command.subject.encode()) > MAX_SUBJECT_BYTES or len(command.queue_group.encode()) > MAX_NAME_BYTES:
+        raise invalid(f"subject or queue group of stream {command.name} is too long")
+    _check_settings(command.settings)
+    if len(command.placements) > MAX_PARTITIONS:
+        raise invalid(f"{len(command.placements)} partitions are more than {MAX_PARTITIONS}")
+    for number, placement in enumerate(command.placements):
+        _check_placement(state.brokers, number, placement)
+    key = StreamKey(command.namespace, command.name)
+    if key in state.streams:
+        raise RefusalError(RefusedCode.STREAM_EXISTS, f"stream {_shown(key)} exists")
+
+
+def _check_placement(brokers: Mapping[str, Broker], number: int, placement: Placement) -> None:
+    for broker_id in placement.replicas:
+        if broker_id not in brokers:
+            raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {broker_id} of partition {number} is not known")
+    if len(set(placement.replicas)) != len(placement.replicas) or placement.leader not in placement.replicas:
+        raise invalid(f"replicas of partition {number} repeat, or its leader is not one of them")
+
+
+def _check_settings(settings: StreamSettings) -> None:
+    for name in (
+        "max_record_bytes",
+        "retention_bytes",
+        "retention_messages",
+        "retention_age_ms",
+        "cleaner_interval_ms",
+        "segment_bytes",
+        "segment_age_ms",
+        "compact_parallelism",
+        "auto_pause_ms",
+        "min_isr",
+    ):
+        value: int | None = getattr(settings, name)
+        if value is not None and value < 0:
+            raise invalid(f"{name} is {value}, below 0")
+
+
+def _shown(key: StreamKey) -> str:
+    return f"{key.namespace}/{key.name}"

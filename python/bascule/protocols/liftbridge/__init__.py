@@ -1,0 +1,14 @@
+"""Liftbridge's admin methods: exact checks, codes and texts; our words behind them.
+
+Liftbridge's streams are those of the namespace `default`. Its high watermark is ours − 1 and its newest offset is the
+end − 1, both −1 when there is nothing. Timestamps are nanoseconds, durations milliseconds.
+
+* `streams`, `creation`: CreateStream, DeleteStream, PauseStream, SetStreamReadonly.
+* `metadata`: FetchMetadata, FetchPartitionMetadata.
+* `messages`, `refusals`: what all of them need.
+"""
+
+from bascule.protocols.liftbridge.admin import LiftbridgeAdmin
+from bascule.protocols.liftbridge.creation import is_subject
+
+__all__ = ["LiftbridgeAdmin", "is_subject"]

@@ -1,0 +1,107 @@
+"""CreateStream: the checks that need no state, and the wish that a request stands for (specification §3.1)."""
+
+import re
+from typing import Any
+
+from bascule.control import StreamRequest
+from bascule.control.decide import ALL_BROKERS
+from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.protocols.status import Status, StatusError
+
+RESERVED = frozenset({"__activity", "__cursors"})
+MAX_NAME_BYTES = 255
+
+_FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s\x00-\x1f\x7f-\x9f]")
+_FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
+
+
+def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
+    """The wish in a CreateStreamRequest, after the checks that need no state, in the specification's order.
+
+    Raises:
+        StatusError: what is wrong with it.
+    """
+    if not asked.name:
+        raise StatusError(Status.INVALID_ARGUMENT, "Name cannot be empty")
+    if not is_subject(asked.subject):
+        raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid")
+    if asked.name in RESERVED:
+        raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
+    _check_name(asked.name)
+    if _FORBIDDEN_IN_SUBJECT.search(asked.group):
+        text = f"Queue group {asked.group[:80]!r} is invalid: white space and control characters are not allowed"
+        raise StatusError(Status.INVALID_ARGUMENT, text)
+    if asked.partitions < 0:
+        raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
+    for field, what in (("encryption", "encryption at rest"), ("compactEnabled", "compaction")):
+        if asked.HasField(field) and getattr(asked, field).value:
+            text = f"{what} is not available in this version; create the stream without {field}"
+            raise StatusError(Status.UNIMPLEMENTED, text)
+    return StreamRequest(
+        namespace=DEFAULT_NAMESPACE,
+        name=asked.name,
+        subject=asked.subject,
+        queue_group=asked.group,
+        partitions=asked.partitions or 1,
+        replication_factor=_replication_factor(asked.replicationFactor),
+        settings=_settings(asked, defaults),
+    )
+
+
+def is_subject(subject: str) -> bool:
+    """Whether a stream may sit on `subject`: no white space, no empty token, `>` only at the end; `*` anywhere."""
+    tokens = subject.split(".")
+    return not _FORBIDDEN_IN_SUBJECT.search(subject) and all(tokens) and ">" not in tokens[:-1]
+
+
+def _check_name(name: str) -> None:
+    """Names appear in subjects, paths and logs, so some characters are refused."""
+    reason = ""
+    if len(name.encode()) > MAX_NAME_BYTES:
+        reason = f"it is longer than {MAX_NAME_BYTES} bytes"
+    elif name in (".", ".."):
+        reason = "it must not be . or .."
+    elif found := _FORBIDDEN_IN_NAME.search(name):
+        reason = f"it contains {found.group()!r}; white space, control characters and / \\ * > are not allowed"
+    if reason:
+        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {name[:80]!r} is invalid: {reason}")
+
+
+def _replication_factor(asked: int) -> int:
+    """0 stands for 1, −1 for all brokers; other negative numbers are refused when replicas are placed."""
+    if asked == 0:
+        return 1
+    return ALL_BROKERS if asked == -1 else asked
+
+
+def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
+    def number(field: str) -> int | None:
+        if not asked.HasField(field):
+            return None
+        value: int = getattr(asked, field).value
+        if value < 0:
+            raise StatusError(Status.INVALID_ARGUMENT, f"{field} is {value}, must not be negative")
+        return value
+
+    def flag(field: str) -> bool | None:
+        return bool(getattr(asked, field).value) if asked.HasField(field) else None
+
+    concurrency_control = flag("optimisticConcurrencyControl")
+    return StreamSettings(
+        durability=defaults.durability,
+        codec=defaults.codec,
+        nats_copy=defaults.nats_copy,
+        concurrency_control=defaults.concurrency_control if concurrency_control is None else concurrency_control,
+        retention_bytes=number("retentionMaxBytes"),
+        retention_messages=number("retentionMaxMessages"),
+        retention_age_ms=number("retentionMaxAge"),
+        cleaner_interval_ms=number("cleanerInterval"),
+        segment_bytes=number("segmentMaxBytes"),
+        segment_age_ms=number("segmentMaxAge"),
+        compact_enabled=flag("compactEnabled"),
+        compact_parallelism=number("compactMaxGoroutines"),
+        auto_pause_ms=number("autoPauseTime"),
+        auto_pause_disable_if_subscribers=flag("autoPauseDisableIfSubscribers"),
+        min_isr=number("minIsr"),
+        encryption=flag("encryption"),
+    )

@@ -1,0 +1,25 @@
+"""Messages in and out of bytes."""
+
+from typing import Any
+
+from bascule._liftbridge_pb import DecodeError
+from bascule.protocols.status import Status, StatusError
+
+
+def parse(kind: Any, body: bytes) -> Any:
+    """A message of `kind`.
+
+    Raises:
+        StatusError: INTERNAL: malformed.
+    """
+    try:
+        return kind.FromString(body)
+    except DecodeError as damage:
+        text = f"grpc: error unmarshalling request: malformed {kind.DESCRIPTOR.name}"
+        raise StatusError(Status.INTERNAL, text) from damage
+
+
+def serialize(response: Any) -> bytes:
+    """The bytes of a message."""
+    serialized: bytes = response.SerializeToString()
+    return serialized

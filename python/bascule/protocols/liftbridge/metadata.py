@@ -1,0 +1,112 @@
+"""FetchMetadata and FetchPartitionMetadata (specification §3.6, §3.10)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from bascule._liftbridge_pb import message
+from bascule.control import Controller
+from bascule.control.controller import PartitionStatus
+from bascule.control.decide import loads
+from bascule.metadata import DEFAULT_NAMESPACE, Broker, Partition, Stream
+from bascule.protocols.liftbridge.messages import parse, serialize
+from bascule.protocols.router import AdminRequest, Handler
+from bascule.protocols.status import Status, StatusError
+
+_FetchMetadataRequest = message("FetchMetadataRequest")
+_FetchMetadataResponse = message("FetchMetadataResponse")
+_FetchPartitionMetadataRequest = message("FetchPartitionMetadataRequest")
+_FetchPartitionMetadataResponse = message("FetchPartitionMetadataResponse")
+_UNKNOWN_STREAM = 1
+_UNKNOWN_GROUP = 1
+
+
+class MetadataMethods:
+    """The handlers."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handler by method."""
+        return {"FetchMetadata": self.fetch_metadata, "FetchPartitionMetadata": self.fetch_partition_metadata}
+
+    async def fetch_metadata(self, request: AdminRequest) -> bytes:
+        """FetchMetadata (specification §3.6): from this broker's copy."""
+        asked = parse(_FetchMetadataRequest, request.body)
+        state = self._controller.state
+        names: list[str] = list(asked.streams) or sorted(
+            name for namespace, name in state.streams if namespace == DEFAULT_NAMESPACE
+        )
+        found = {name: stream for name in names if (stream := state.stream(DEFAULT_NAMESPACE, name)) is not None}
+        status = self._controller.status(_open_incarnations(found.values()))
+        response = _FetchMetadataResponse()
+        carried = loads(state)
+        for broker in self._brokers():
+            load = carried[broker.id]
+            response.brokers.add(
+                id=broker.id,
+                host=broker.host,
+                port=broker.port,
+                partitionCount=load.replicas,
+                leaderCount=load.leaders,
+            )
+        for name in names:
+            shown = response.streamMetadata.add(name=name)
+            if name in found:
+                _show_stream(shown, found[name], status)
+            else:
+                shown.error = _UNKNOWN_STREAM
+        for group in asked.groups:
+            response.groupMetadata.add(groupId=group, error=_UNKNOWN_GROUP)
+        return serialize(response)
+
+    async def fetch_partition_metadata(self, request: AdminRequest) -> bytes:
+        """FetchPartitionMetadata (specification §3.10)."""
+        asked = parse(_FetchPartitionMetadataRequest, request.body)
+        stream = self._controller.state.stream(DEFAULT_NAMESPACE, asked.stream)
+        number: int = asked.partition
+        if stream is None or not 0 <= number < len(stream.partitions):
+            raise StatusError(Status.NOT_FOUND, "partition not found")
+        partition = stream.partitions[number]
+        status = self._controller.status([partition.incarnation]).get(partition.incarnation)
+        if partition.leader != self._controller.broker_id or partition.paused or status is None:
+            raise StatusError(Status.FAILED_PRECONDITION, "The request should be sent to partition leader")
+        response = _FetchPartitionMetadataResponse()
+        _show_partition(response.metadata, partition, status)
+        return serialize(response)
+
+    def _brokers(self) -> list[Broker]:
+        """All brokers, this one first."""
+        here = self._controller.broker_id
+        return [
+            broker for _, broker in sorted(self._controller.state.brokers.items(), key=lambda item: item[0] != here)
+        ]
+
+
+def _open_incarnations(streams: Iterable[Stream]) -> list[int]:
+    return [item.incarnation for stream in streams for item in stream.partitions if not item.paused]
+
+
+def _show_stream(shown: Any, stream: Stream, status: dict[int, PartitionStatus]) -> None:
+    shown.subject = stream.subject
+    shown.creationTimestamp = stream.created_ns
+    for partition in stream.partitions:
+        _show_partition(shown.partitions[partition.number], partition, status.get(partition.incarnation))
+
+
+def _show_partition(shown: Any, partition: Partition, status: PartitionStatus | None) -> None:
+    shown.id = partition.number
+    shown.leader = partition.leader
+    shown.replicas.extend(partition.replicas)
+    shown.isr.extend(partition.isr)
+    shown.highWatermark = status.high_watermark - 1 if status else -1
+    shown.newestOffset = status.log_end - 1 if status else -1
+    shown.paused = partition.paused
+    shown.readonly = partition.readonly
+    received = shown.messagesReceivedTimestamps
+    received.firstTimestamp = status.first_received_ns if status else 0
+    received.latestTimestamp = status.last_received_ns if status else 0
+    shown.pauseTimestamps.firstTimestamp = partition.first_paused_ns
+    shown.pauseTimestamps.latestTimestamp = partition.last_paused_ns
+    shown.readonlyTimestamps.firstTimestamp = partition.first_readonly_ns
+    shown.readonlyTimestamps.latestTimestamp = partition.last_readonly_ns

@@ -1,0 +1,43 @@
+"""Refusals of the controller and failures of the metadata log as Liftbridge's statuses."""
+
+from bascule.control import RefusalCode
+from bascule.control.controller import RefusedError
+from bascule.errors import BrokerError, OutcomeUnknownError
+from bascule.protocols.status import Status, StatusError
+
+_REFUSED = {
+    RefusalCode.NO_PARTITIONS: Status.INVALID_ARGUMENT,
+    RefusalCode.TOO_MANY_PARTITIONS: Status.INVALID_ARGUMENT,
+    RefusalCode.SUBJECT_HAS_NO_ROOM: Status.INVALID_ARGUMENT,
+    RefusalCode.INVALID_REPLICATION_FACTOR: Status.INVALID_ARGUMENT,
+    RefusalCode.NOT_ENOUGH_BROKERS: Status.INVALID_ARGUMENT,
+    RefusalCode.STREAM_EXISTS: Status.ALREADY_EXISTS,
+    RefusalCode.STREAM_NOT_FOUND: Status.NOT_FOUND,
+    RefusalCode.PARTITION_NOT_FOUND: Status.NOT_FOUND,
+    RefusalCode.GROUP_NOT_FOUND: Status.NOT_FOUND,
+    RefusalCode.ALREADY_MEMBER: Status.FAILED_PRECONDITION,
+    RefusalCode.NOT_A_MEMBER: Status.FAILED_PRECONDITION,
+    RefusalCode.STALE_COORDINATOR: Status.FAILED_PRECONDITION,
+    RefusalCode.NO_COORDINATOR: Status.FAILED_PRECONDITION,
+    RefusalCode.INVALID: Status.INVALID_ARGUMENT,
+}
+_TEXT = {
+    RefusalCode.STREAM_EXISTS: "stream already exists",
+    RefusalCode.STREAM_NOT_FOUND: "stream does not exist",
+    RefusalCode.PARTITION_NOT_FOUND: "partition does not exist",
+    RefusalCode.GROUP_NOT_FOUND: "consumer group does not exist",
+    RefusalCode.ALREADY_MEMBER: "consumer is already a member of the consumer group",
+    RefusalCode.NOT_A_MEMBER: "consumer is not a member of the consumer group",
+}
+
+
+def refused(refusal: RefusedError) -> StatusError:
+    """The status of a wish that was not granted."""
+    code = refusal.refusal.code
+    return StatusError(_REFUSED[code], _TEXT.get(code, refusal.refusal.message))
+
+
+def not_applied(prefix: str, failure: BrokerError) -> StatusError:
+    """The status of a wish whose entry did not get through the metadata log."""
+    reason = "raft operation timed out" if isinstance(failure, OutcomeUnknownError) else str(failure)
+    return StatusError(Status.INTERNAL, f"{prefix}: {reason}")

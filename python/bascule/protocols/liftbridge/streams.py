@@ -1,0 +1,120 @@
+"""CreateStream, DeleteStream, PauseStream, SetStreamReadonly (specification §3.1 to §3.4), and what the data plane
+itself asks for on behalf of a publisher or a subscriber: resuming a partition.
+"""
+
+import json
+from typing import Any
+
+from bascule._liftbridge_pb import message
+from bascule.control import Controller, RefusalCode, Target
+from bascule.control.controller import RefusedError
+from bascule.errors import BrokerError
+from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.protocols.liftbridge.creation import RESERVED, stream_request
+from bascule.protocols.liftbridge.messages import parse, serialize
+from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.router import AdminRequest, Handler
+from bascule.protocols.status import Status, StatusError
+
+_CreateStreamRequest = message("CreateStreamRequest")
+_CreateStreamResponse = message("CreateStreamResponse")
+_DeleteStreamRequest = message("DeleteStreamRequest")
+_DeleteStreamResponse = message("DeleteStreamResponse")
+_PauseStreamRequest = message("PauseStreamRequest")
+_PauseStreamResponse = message("PauseStreamResponse")
+_SetStreamReadonlyRequest = message("SetStreamReadonlyRequest")
+_SetStreamReadonlyResponse = message("SetStreamReadonlyResponse")
+
+
+class StreamMethods:
+    """The handlers. `defaults` holds what a stream gets whose creator did not say."""
+
+    def __init__(self, controller: Controller, defaults: StreamSettings) -> None:
+        self._controller = controller
+        self._defaults = defaults
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handler by method."""
+        return {
+            "CreateStream": self.create_stream,
+            "DeleteStream": self.delete_stream,
+            "PauseStream": self.pause_stream,
+            "SetStreamReadonly": self.set_stream_readonly,
+            "ResumePartition": self.resume_partition,
+        }
+
+    async def create_stream(self, request: AdminRequest) -> bytes:
+        """CreateStream."""
+        wish = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
+        try:
+            await self._controller.create_stream(wish, request.timeout_s)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to replicate partition", failure) from failure
+        return serialize(_CreateStreamResponse())
+
+    async def delete_stream(self, request: AdminRequest) -> bytes:
+        """DeleteStream."""
+        name: str = parse(_DeleteStreamRequest, request.body).name
+        if name in RESERVED:
+            raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
+        try:
+            await self._controller.delete_stream(DEFAULT_NAMESPACE, name, request.timeout_s)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to delete stream", failure) from failure
+        return serialize(_DeleteStreamResponse())
+
+    async def pause_stream(self, request: AdminRequest) -> bytes:
+        """PauseStream."""
+        asked = parse(_PauseStreamRequest, request.body)
+        target = self._target(asked)
+        try:
+            await self._controller.pause_stream(target, resume_all=asked.resumeAll, timeout_s=request.timeout_s)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to pause stream", failure) from failure
+        return serialize(_PauseStreamResponse())
+
+    async def set_stream_readonly(self, request: AdminRequest) -> bytes:
+        """SetStreamReadonly."""
+        asked = parse(_SetStreamReadonlyRequest, request.body)
+        target = self._target(asked)
+        try:
+            await self._controller.set_readonly(target, readonly=asked.readonly, timeout_s=request.timeout_s)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to set stream readonly flag", failure) from failure
+        return serialize(_SetStreamReadonlyResponse())
+
+    async def resume_partition(self, request: AdminRequest) -> bytes:
+        """Resume a paused partition: `{"stream": …, "partition": …}`; an empty answer when it is open, or was not
+        paused. The status is the one that a unary Publish ends with.
+        """
+        asked: dict[str, Any] = json.loads(request.body)
+        name, partition = asked["stream"], asked["partition"]
+        try:
+            await self._controller.resume_partition(DEFAULT_NAMESPACE, name, partition, request.timeout_s)
+        except RefusedError as refusal:
+            if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
+                raise StatusError(Status.NOT_FOUND, f"No such stream: {name}") from refusal
+            if refusal.refusal.code is RefusalCode.PARTITION_NOT_FOUND:
+                raise StatusError(Status.NOT_FOUND, f"No such partition: {partition}") from refusal
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to resume stream", failure) from failure
+        return b""
+
+    def _target(self, asked: Any) -> Target:
+        """The partitions that a request is about.
+
+        Raises:
+            StatusError: NOT_FOUND: all partitions of a stream that does not exist.
+        """
+        if not asked.partitions and self._controller.state.stream(DEFAULT_NAMESPACE, asked.name) is None:
+            raise StatusError(Status.NOT_FOUND, "stream not found")
+        return Target(DEFAULT_NAMESPACE, asked.name, tuple(asked.partitions))

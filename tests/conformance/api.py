@@ -1,0 +1,163 @@
+"""The Liftbridge API by its messages, without a client library: every call, with codes and texts as they come."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import grpc
+from bascule._liftbridge_pb import message, methods
+
+OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+TIMEOUT_S: Final = 15.0
+LEADER, ALL, NONE = 0, 1, 2
+NEW_ONLY, OFFSET, EARLIEST, LATEST, TIMESTAMP = range(5)
+UNKNOWN, BAD_REQUEST, NOT_FOUND, INTERNAL, READONLY, INCORRECT_OFFSET = range(6)
+STOP_ON_CANCEL, STOP_OFFSET, STOP_LATEST, STOP_TIMESTAMP = range(4)
+
+
+@dataclass
+class Failed(Exception):  # noqa: N818 - a status, not an error of ours
+    """How a call ended that did not succeed."""
+
+    code: grpc.StatusCode
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.code.name} {self.text}"
+
+
+def failed(code: str, text: str) -> Callable[[BaseException], bool]:
+    """A check for `pytest.raises(Failed, check=…)`: this code and exactly this text."""
+    return lambda failure: isinstance(failure, Failed) and (failure.code.name, failure.text) == (code, text)
+
+
+class Api:
+    """One connection. Safe to use from several threads; a context."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address, OPTIONS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+
+    def call(self, method: str, timeout: float | None = TIMEOUT_S, **fields: Any) -> Any:
+        """One unary call; raises `Failed`."""
+        kinds = methods()[method]
+        call = self._channel.unary_unary(
+            f"/proto.API/{method}",
+            request_serializer=_bytes,
+            response_deserializer=message(kinds[1]).FromString,
+        )
+        try:
+            return call(message(kinds[0])(**fields), timeout=timeout)
+        except grpc.RpcError as failure:
+            raise _failed(failure) from None
+
+    def create(self, name: str, **fields: Any) -> None:
+        """Create a stream on the subject of its name, unless another is given."""
+        fields.setdefault("subject", name)
+        self.call("CreateStream", name=name, **fields)
+
+    def publish(self, stream: str, value: bytes = b"", **fields: Any) -> int:
+        """Publish one record with policy ALL unless another is given; its offset."""
+        fields.setdefault("ackPolicy", ALL)
+        return self.call("Publish", stream=stream, value=value, **fields).ack.offset
+
+    def fill(self, stream: str, count: int, **fields: Any) -> None:
+        """Publish `0` … `count - 1`."""
+        for index in range(count):
+            self.publish(stream, b"%d" % index, **fields)
+
+    def publish_async(self, requests: Iterable[dict[str, Any]]) -> list[Any]:
+        """All answers to requests on one PublishAsync stream."""
+        call = self._channel.stream_stream(
+            "/proto.API/PublishAsync",
+            request_serializer=_bytes,
+            response_deserializer=message("PublishResponse").FromString,
+        )
+        return list(call((message("PublishRequest")(**item) for item in requests), timeout=TIMEOUT_S))
+
+    def subscribe(self, stream: str, timeout: float | None = TIMEOUT_S, **fields: Any) -> "Reading":
+        """A subscription, after its handshake; raises `Failed`. From the earliest unless told otherwise."""
+        call = self._channel.unary_stream(
+            "/proto.API/Subscribe",
+            request_serializer=_bytes,
+            response_deserializer=message("Message").FromString,
+        )
+        request = message("SubscribeRequest")(stream=stream, **{"startPosition": EARLIEST, **fields})
+        return Reading(call(request, timeout=timeout))
+
+    def read(self, stream: str, **fields: Any) -> list[Any]:
+        """All records up to the latest."""
+        found, end = self.subscribe(stream, **{"stopPosition": STOP_LATEST, **fields}).rest()
+        assert str(end) == "RESOURCE_EXHAUSTED Stop offset reached"
+        return found
+
+    def stream(self, name: str) -> Any:
+        """The stream in the metadata."""
+        return self.call("FetchMetadata", streams=[name]).streamMetadata[0]
+
+    def partition(self, stream: str, partition: int = 0) -> Any:
+        """The partition's metadata from its leader."""
+        return self.call("FetchPartitionMetadata", stream=stream, partition=partition).metadata
+
+
+class Reading:
+    """An open subscription."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        handshake = self.next()
+        assert handshake == message("Message")(), "the first message is empty"
+
+    def next(self) -> Any:
+        """The next message; raises `Failed` at the end, `StopIteration` when it ended with OK."""
+        try:
+            return next(self._call)
+        except grpc.RpcError as failure:
+            raise _failed(failure) from None
+
+    def take(self, count: int) -> list[Any]:
+        """The next `count` messages."""
+        return [self.next() for _ in range(count)]
+
+    def rest(self) -> tuple[list[Any], Failed | None]:
+        """What comes until the end, and how it ended; None = OK."""
+        found: list[Any] = []
+        try:
+            while True:
+                found.append(self.next())
+        except Failed as end:
+            return found, end
+        except StopIteration:
+            return found, None
+
+    def cancel(self) -> None:
+        """End it."""
+        self._call.cancel()
+
+
+def values(found: Iterable[Any]) -> list[bytes]:
+    """The values of messages."""
+    return [item.value for item in found]
+
+
+def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+    """Wait until `condition()` holds."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def _bytes(request: Any) -> bytes:
+    serialized: bytes = request.SerializeToString()
+    return serialized
+
+
+def _failed(failure: Any) -> Failed:
+    return Failed(failure.code(), failure.details())

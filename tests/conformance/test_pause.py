@@ -1,0 +1,184 @@
+"""PauseStream and auto-pause (specification §3.3), SetStreamReadonly (§3.4)."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from bascule.testing import TestBroker, broker
+
+from tests.conformance.api import EARLIEST, NONE, OFFSET, READONLY, STOP_LATEST, Api, Failed, failed, until, values
+
+
+@pytest.fixture
+def api(running: TestBroker) -> Iterator[Api]:
+    with Api(running.address) as it:
+        yield it
+
+
+def paused(api: Api, stream: str) -> list[bool]:
+    partitions = api.stream(stream).partitions
+    return [partitions[index].paused for index in range(len(partitions))]
+
+
+def test_metadata_shows_what_is_paused_and_a_publish_resumes_one_partition(api: Api, stream: str) -> None:
+    api.create(stream, partitions=3)
+    api.publish(stream, b"before", partition=1)
+    api.call("PauseStream", name=stream, partitions=[1, 2])
+    assert paused(api, stream) == [False, True, True]
+    assert api.publish(stream, b"after", partition=1) == 1
+    assert paused(api, stream) == [False, False, True]
+    assert values(api.read(stream, partition=1)) == [b"before", b"after"]
+
+
+def test_resume_all_wakes_the_whole_stream_once(api: Api, stream: str) -> None:
+    api.create(stream, partitions=3)
+    api.call("PauseStream", name=stream, resumeAll=True)
+    assert paused(api, stream) == [True, True, True]
+    (answer,) = api.publish_async([{"stream": stream, "value": b"x", "partition": 2, "correlationId": "c"}])
+    assert (answer.correlationId, answer.ack.offset) == ("c", 0)
+    assert paused(api, stream) == [False, False, False]
+    api.call("PauseStream", name=stream, resumeAll=False)
+    api.publish(stream, partition=0)
+    assert paused(api, stream) == [False, True, True]
+
+
+def test_publishing_with_policy_none_resumes_too(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.call("PauseStream", name=stream)
+    api.publish(stream, b"x", ackPolicy=NONE)
+    assert paused(api, stream) == [False]
+    until(lambda: api.partition(stream).newestOffset == 0)
+
+
+def test_a_live_subscription_ends_and_the_paused_partition_is_not_led(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.fill(stream, 3)
+    reading = api.subscribe(stream)
+    assert len(reading.take(3)) == 3
+    api.call("PauseStream", name=stream)
+    found, end = reading.rest()
+    assert not found
+    assert str(end) == "FAILED_PRECONDITION commit log was closed"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "commit log was closed")):
+        api.subscribe(stream)
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "The request should be sent to partition leader")):
+        api.partition(stream)
+    (here,) = api.call("FetchMetadata").brokers
+    api.call("PauseStream", name=stream)
+    assert api.call("FetchMetadata").brokers[0].leaderCount == here.leaderCount
+
+
+def test_subscribing_with_resume_wakes_the_partition(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.fill(stream, 3)
+    api.call("PauseStream", name=stream)
+    assert values(api.read(stream, resume=True)) == [b"0", b"1", b"2"]
+    assert paused(api, stream) == [False]
+
+
+def test_pausing_moves_the_timestamps_and_pausing_again_too(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.publish(stream)
+    before = api.partition(stream)
+    assert (before.pauseTimestamps.firstTimestamp, before.pauseTimestamps.latestTimestamp) == (0, 0)
+    api.call("PauseStream", name=stream)
+    once = api.stream(stream).partitions[0].pauseTimestamps
+    api.call("PauseStream", name=stream)
+    twice = api.stream(stream).partitions[0].pauseTimestamps
+    api.publish(stream)
+    resumed = api.partition(stream)
+    assert 0 < once.firstTimestamp == once.latestTimestamp == twice.firstTimestamp
+    assert once.latestTimestamp < twice.latestTimestamp < resumed.pauseTimestamps.latestTimestamp
+    first = before.messagesReceivedTimestamps.firstTimestamp
+    assert resumed.messagesReceivedTimestamps.firstTimestamp == first, "pausing forgets no receipt"
+
+
+@pytest.mark.parametrize("method", ["PauseStream", "SetStreamReadonly"])
+def test_unknown_streams_and_partitions_are_refused_with_exact_texts(api: Api, stream: str, method: str) -> None:
+    stream = stream.replace("[", "-")
+    with pytest.raises(Failed, check=failed("NOT_FOUND", "stream not found")):
+        api.call(method, name="nothing")
+    with pytest.raises(Failed, check=failed("NOT_FOUND", "stream does not exist")):
+        api.call(method, name="nothing", partitions=[0])
+    api.create(stream, partitions=2)
+    for number in (2, -1):
+        with pytest.raises(Failed, check=failed("NOT_FOUND", "partition does not exist")):
+            api.call(method, name=stream, partitions=[0, number])
+    assert paused(api, stream) == [False, False]
+
+
+def test_readonly_refuses_publishes_and_ends_reading_at_the_end(api: Api, stream: str) -> None:
+    api.create(stream, partitions=2)
+    api.fill(stream, 3)
+    waiting = api.subscribe(stream)
+    assert values(waiting.take(3)) == [b"0", b"1", b"2"]
+    api.call("SetStreamReadonly", name=stream, partitions=[0], readonly=True)
+    began = time.monotonic()
+    found, end = waiting.rest()
+    assert (found, str(end)) == ([], "RESOURCE_EXHAUSTED End of readonly partition")
+    assert time.monotonic() - began < 0.4, "whoever waits is told at once"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "readonly partition: 0")):
+        api.publish(stream)
+    (answer,) = api.publish_async([{"stream": stream, "ackPolicy": NONE, "correlationId": "c"}])
+    refusal = (answer.asyncError.code, answer.asyncError.message, answer.correlationId)
+    assert refusal == (READONLY, "readonly partition: 0", "c")
+    assert api.publish(stream, partition=1) == 0
+    found, end = api.subscribe(stream).rest()
+    assert values(found) == [b"0", b"1", b"2"]
+    assert str(end) == "RESOURCE_EXHAUSTED Stop offset reached"
+    api.call("SetStreamReadonly", name=stream, readonly=False)
+    assert api.publish(stream) == 3
+
+
+def test_an_empty_readonly_partition_gives_the_handshake_and_ends(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.call("SetStreamReadonly", name=stream, readonly=True)
+    found, end = api.subscribe(stream).rest()
+    assert (found, str(end)) == ([], "RESOURCE_EXHAUSTED End of readonly partition")
+    with pytest.raises(Failed, check=failed("RESOURCE_EXHAUSTED", "Stream is empty")):
+        api.subscribe(stream, stopPosition=STOP_LATEST)
+
+
+def test_readonly_shows_and_its_timestamps_move(api: Api, stream: str) -> None:
+    api.create(stream)
+    assert api.partition(stream).readonlyTimestamps.firstTimestamp == 0
+    api.call("SetStreamReadonly", name=stream, readonly=True)
+    on = api.partition(stream)
+    api.call("SetStreamReadonly", name=stream, readonly=False)
+    off = api.partition(stream)
+    assert (on.readonly, off.readonly) == (True, False)
+    assert 0 < on.readonlyTimestamps.firstTimestamp == off.readonlyTimestamps.firstTimestamp
+    assert on.readonlyTimestamps.latestTimestamp < off.readonlyTimestamps.latestTimestamp
+
+
+def test_readonly_and_paused_survive_restarts_kills_and_each_other() -> None:
+    with broker(durability="disk") as running:
+        with Api(running.address) as api:
+            api.create("s", partitions=2)
+            api.fill("s", 2)
+            api.call("SetStreamReadonly", name="s", partitions=[0], readonly=True)
+            api.call("PauseStream", name="s", resumeAll=True)
+            before = api.stream("s")
+        running.kill()
+        running.start()
+        with Api(running.address) as api:
+            after = api.stream("s")
+            assert [after.partitions[index].paused for index in (0, 1)] == [True, True]
+            assert after.partitions[0].pauseTimestamps == before.partitions[0].pauseTimestamps
+            with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "readonly partition: 0")):
+                api.publish("s")
+            api.publish("s", partition=1)
+            assert [api.stream("s").partitions[index].paused for index in (0, 1)] == [False, False], "resume-all holds"
+            with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "readonly partition: 0")):
+                api.publish("s")
+            assert len(api.subscribe("s", startPosition=OFFSET).rest()[0]) == 2
+
+
+def test_deleting_a_paused_stream_removes_it(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.fill(stream, 2)
+    api.call("PauseStream", name=stream)
+    api.call("DeleteStream", name=stream)
+    api.create(stream)
+    assert api.publish(stream) == 0
+    assert len(api.read(stream, startPosition=EARLIEST)) == 1
