@@ -10,7 +10,7 @@
 //! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
 use crate::Error;
-use crate::disk::{SyncFile, is_passing};
+use crate::disk::{SyncFile, is_lost, is_passing};
 use crate::failpoint;
 use crate::storage::{OsStorage, Storage};
 use crate::worker::{Door, Jobs, Worker, join};
@@ -314,6 +314,13 @@ impl Rounds {
     /// As [`Rounds::fail`], unless the error is a lack of space or descriptors.
     pub fn fail_unless_passing(&self, error: &Error) {
         if !is_passing(error) {
+            self.fail(error);
+        }
+    }
+
+    /// Fails the directory when the error means that something may not be on disk.
+    pub fn fail_if_lost(&self, error: &Error) {
+        if is_lost(error) {
             self.fail(error);
         }
     }

@@ -51,6 +51,17 @@ impl SyncFile {
     }
 }
 
+/// Whether something that should be on disk may not be: then nothing may be acked from the directory any more.
+/// What could not be read, opened or listed has changed nothing.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    match error {
+        Error::Io { operation, .. } => {
+            !is_passing(error) && !matches!(*operation, "read" | "open" | "list" | "look at")
+        }
+        _ => false,
+    }
+}
+
 /// Whether the error passes by itself once the machine has space or descriptors again, and nothing was lost by it.
 /// A failed sync never passes, whatever its reason: what it should have written may be gone from the page cache.
 pub(crate) fn is_passing(error: &Error) -> bool {
@@ -58,7 +69,7 @@ pub(crate) fn is_passing(error: &Error) -> bool {
         Error::Full { .. } => true,
         Error::Io {
             operation, source, ..
-        } => *operation != "sync" && (is_full(source) || is_out_of_descriptors(source)),
+        } => *operation != "sync" && is_out_of_descriptors(source),
         _ => false,
     }
 }
@@ -101,9 +112,7 @@ pub(crate) fn open_directory(storage: &dyn Storage, path: &Path) -> Result<Arc<S
 
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
-    storage
-        .sync_directory(path)
-        .map_err(|source| Error::io("sync", path, source))
+    open_directory(storage, path)?.sync_names()
 }
 
 /// Makes the names in a directory durable, and the directory's own.

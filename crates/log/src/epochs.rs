@@ -91,11 +91,6 @@ impl EpochTable {
             .write_all_at(&to_bytes((epoch, start), self.identity), position);
         match result {
             Ok(()) => self.entries.push((epoch, start)),
-            Err(error) if disk::is_full(&error) => {
-                return Err(Error::Full {
-                    path: self.target.path.clone(),
-                });
-            }
             Err(error) => return Err(Error::io("write", &self.target.path, error)),
         }
         Ok(())

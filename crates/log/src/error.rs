@@ -1,4 +1,5 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
+use crate::disk::is_full;
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
 use std::path::{Path, PathBuf};
@@ -17,16 +18,19 @@ pub enum Error {
         /// Why it failed.
         source: std::io::Error,
     },
-    /// No space or quota left; nothing was appended, reads go on, a later append may succeed.
-    #[error("no space left in {}", path.display())]
+    /// No space or quota left; nothing was appended, reads go on, a later try succeeds once there is space again.
+    #[error("no space left to write {}: free some, work then goes on by itself", path.display())]
     Full {
-        /// The segment that could not grow.
+        /// What could not be written.
         path: PathBuf,
     },
     /// An earlier sync or write failed: this log (or its whole directory) refuses writes until it was reopened and re-verified.
-    #[error("writes to {} are refused after a failed {operation}: {reason}", path.display())]
+    #[error(
+        "writes are refused since {operation} {} failed ({reason}): mend the disk and restart the broker, which checks the log",
+        path.display()
+    )]
     Failed {
-        /// The log's directory.
+        /// What it failed on.
         path: PathBuf,
         /// What failed.
         operation: &'static str,
@@ -108,7 +112,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The operating system's error at a step; [`Error::Full`] when all it means is that space is missing, which a failed
+    /// sync never is.
     pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
+        if operation != "sync" && is_full(&source) {
+            return Self::Full {
+                path: path.to_path_buf(),
+            };
+        }
         Self::Io {
             operation,
             path: path.to_path_buf(),

@@ -5,7 +5,6 @@
 use crate::ahead::SegmentFile;
 use crate::checkpoint::CheckpointFile;
 use crate::coordinator::SyncRequest;
-use crate::disk;
 use crate::epochs::EpochTable;
 use crate::failpoint;
 use crate::producers::Producers;
@@ -159,14 +158,10 @@ impl Log {
     /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
     fn failed_write(&self, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
-        let full = disk::is_full(&source);
         let error = Error::io("write", path, source);
         match self.file.cut(end) {
-            Ok(()) if full => Error::Full {
-                path: path.to_path_buf(),
-            },
             Ok(()) => {
-                self.coordinator.rounds().fail(&error);
+                self.coordinator.rounds().fail_unless_passing(&error);
                 error
             }
             Err(cut) => {

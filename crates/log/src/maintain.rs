@@ -206,6 +206,11 @@ impl Log {
         self.settle();
         // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
         self.coordinator.check_usable()?;
+        self.write_end()
+            .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
+    }
+
+    fn write_end(&self) -> Result<(), Error> {
         let end = self.active.end();
         self.file
             .finish(end)
@@ -243,11 +248,14 @@ impl Log {
         self.settle();
         let storage = &**self.coordinator.storage();
         let marked = disk::deleted_name(&self.directory, storage.wall_clock_ns());
-        disk::rename(storage, &self.directory, &marked)?;
-        failpoint::pass("delete.renamed");
-        self.directory
-            .parent()
-            .map_or(Ok(()), |parent| disk::sync_directory(storage, parent))
+        let mark = || {
+            disk::rename(storage, &self.directory, &marked)?;
+            failpoint::pass("delete.renamed");
+            self.directory
+                .parent()
+                .map_or(Ok(()), |parent| disk::sync_directory(storage, parent))
+        };
+        mark().inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
     }
 
     /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the preparer.

@@ -55,7 +55,16 @@ impl Log {
         coordinator: &Arc<Coordinator>,
     ) -> Result<Self, Error> {
         coordinator.check_usable()?;
-        let options = options.bounded();
+        Self::make(directory, identity, options.bounded(), coordinator)
+            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+    }
+
+    fn make(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<Self, Error> {
         let storage = coordinator.storage();
         disk::create_directories(&**storage, directory)?;
         if disk::list(&**storage, directory)?
@@ -110,7 +119,16 @@ impl Log {
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Recovery), Error> {
         coordinator.check_usable()?;
-        let options = options.bounded();
+        Self::recover(directory, identity, options.bounded(), coordinator)
+            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+    }
+
+    fn recover(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
         let storage = coordinator.storage();
         let mut sources = find_sources(&**storage, directory)?;
         sources
@@ -143,6 +161,9 @@ impl Log {
             &mut sources,
             last.map_or(0, |last| last.log_start),
         )?;
+        if !last.is_some_and(|last| last.clean) {
+            trust_the_disk_alone(&mut sources, last.map_or(0, |last| last.durable))?;
+        }
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
             let (_, file) = create_segment(
@@ -235,22 +256,45 @@ pub(crate) fn open_source(
     base_offset: u64,
 ) -> Result<Source, Error> {
     let file = disk::open(storage, &path, OpenMode::ReadWrite)?;
-    let mut bytes = [0; PREAMBLE_BYTES as usize];
     let len = file
         .len()
         .map_err(|source| Error::io("look at", &path, source))?;
-    let read = disk::read_up_to(&*file, &mut bytes, 0)
-        .map_err(|source| Error::io("read", &path, source))?;
-    let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
-    Ok(Source {
-        preamble: preamble.filter(|preamble| {
-            preamble.base_offset == base_offset || preamble.version != FORMAT_VERSION
-        }),
+    let mut source = Source {
+        preamble: None,
         path,
         base_offset,
         file,
         len,
-    })
+    };
+    read_preamble(&mut source)?;
+    Ok(source)
+}
+
+fn read_preamble(source: &mut Source) -> Result<(), Error> {
+    let mut bytes = [0; PREAMBLE_BYTES as usize];
+    let read = disk::read_up_to(&*source.file, &mut bytes, 0)
+        .map_err(|error| Error::io("read", &source.path, error))?;
+    let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
+    source.preamble = preamble.filter(|preamble| {
+        preamble.base_offset == source.base_offset || preamble.version != FORMAT_VERSION
+    });
+    Ok(())
+}
+
+/// Syncs the segments that reach beyond the durable point and forgets what is cached of them. An earlier life may have
+/// ended after a failed sync: then the page cache shows batches that the disk does not have.
+fn trust_the_disk_alone(sources: &mut [Source], durable: u64) -> Result<(), Error> {
+    let bases: Vec<u64> = sources.iter().map(|source| source.base_offset).collect();
+    for (i, source) in sources.iter_mut().enumerate() {
+        if bases.get(i + 1).is_none_or(|next| *next > durable) {
+            source
+                .file
+                .forget_cached()
+                .map_err(|error| Error::io("sync", &source.path, error))?;
+            read_preamble(source)?;
+        }
+    }
+    Ok(())
 }
 
 /// The segments in order of their base offsets.

@@ -368,8 +368,10 @@ impl<'a> Walk<'a> {
         let known = checkpoint.unwrap_or_default();
         let as_closed = known.clean && known.durable == self.place.offset && !self.truncated;
         let mut last = None;
-        for source in kept {
-            if !as_closed {
+        let count = kept.len();
+        for (i, source) in kept.into_iter().enumerate() {
+            // After a crash everything beyond the durable point was synced before it was looked at.
+            if !as_closed && (known.clean || self.truncated && i + 1 == count) {
                 source
                     .file
                     .sync_all()

@@ -64,14 +64,6 @@ pub trait Storage: Debug + Send + Sync {
     /// [`io::ErrorKind::NotFound`]; the operating system's.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Makes the names in a directory durable.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        self.open(path, OpenMode::Directory)?.sync_all()
-    }
-
     /// Time of day, ns since 1970; only for the names of removed files and the creation time of segments.
     fn wall_clock_ns(&self) -> i64 {
         std::time::SystemTime::now()
@@ -122,6 +114,17 @@ pub trait StorageFile: Debug + Send + Sync {
     /// # Errors
     /// The operating system's. Afterwards nothing is known of what was written since the last success.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Makes the data durable, then forgets what of it is in memory, so that the next read shows what the disk holds.
+    ///
+    /// After a failed write the operating system may keep showing what never reached the disk, also to the next
+    /// process. Recovery, which decides what the log is, must not build on that.
+    ///
+    /// # Errors
+    /// As [`StorageFile::sync_data`].
+    fn forget_cached(&self) -> io::Result<()> {
+        self.sync_data()
+    }
 
     /// As [`StorageFile::sync_data`], with all that is known of the file; for a directory, its names.
     ///
@@ -201,6 +204,12 @@ impl StorageFile for OsFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        self.0.sync_data()?;
+        rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?;
+        Ok(())
     }
 
     fn sync_all(&self) -> io::Result<()> {

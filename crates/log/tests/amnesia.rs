@@ -1,0 +1,183 @@
+//! A page cache that goes on showing what a failed sync has lost: recovery must not build on it.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+mod support;
+
+use bascule_log::{Coordinator, Error, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use support::{IDENTITY, batch};
+
+/// A segment as the disk and as the page cache have it.
+#[derive(Debug, Default)]
+struct Pages {
+    disk: Vec<u8>,
+    cache: Vec<u8>,
+    dirty: bool,
+}
+
+/// Keeps segments in memory; a sync told to fail loses what is dirty and leaves it in the cache, as Linux does.
+#[derive(Clone, Debug, Default)]
+struct Amnesiac {
+    segments: Arc<Mutex<BTreeMap<PathBuf, Pages>>>,
+    fails: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    storage: Amnesiac,
+    path: PathBuf,
+}
+
+impl Storage for Amnesiac {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let file = OsStorage.open(path, mode)?;
+        if path.extension().is_none_or(|extension| extension != "seg") {
+            return Ok(file);
+        }
+        self.segments
+            .lock()
+            .unwrap()
+            .entry(path.to_path_buf())
+            .or_default();
+        Ok(Arc::new(Segment {
+            storage: self.clone(),
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsStorage.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        OsStorage.remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        OsStorage.create_directory(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        OsStorage.remove_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        OsStorage.list(path)
+    }
+}
+
+impl Segment {
+    fn with<T>(&self, work: impl FnOnce(&mut Pages) -> T) -> T {
+        work(
+            self.storage
+                .segments
+                .lock()
+                .unwrap()
+                .get_mut(&self.path)
+                .unwrap(),
+        )
+    }
+}
+
+impl StorageFile for Segment {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.with(|pages| {
+            let rest = pages.cache.get(position as usize..).unwrap_or_default();
+            let read = rest.len().min(buffer.len());
+            buffer[..read].copy_from_slice(&rest[..read]);
+            Ok(read)
+        })
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.with(|pages| {
+            let end = position as usize + bytes.len();
+            pages.cache.resize(pages.cache.len().max(end), 0);
+            pages.cache[position as usize..end].copy_from_slice(bytes);
+            pages.dirty = true;
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.with(|pages| Ok(pages.cache.len() as u64))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with(|pages| {
+            pages.cache.resize(len as usize, 0);
+            pages.disk.resize(len as usize, 0);
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let fails = self.storage.fails.swap(false, Ordering::Relaxed);
+        self.with(|pages| {
+            if fails {
+                pages.disk.resize(pages.cache.len(), 0);
+            } else if pages.dirty {
+                pages.disk.clone_from(&pages.cache);
+            }
+            pages.dirty = false;
+        });
+        if fails {
+            Err(io::Error::other("the device lost a write"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        self.sync_data()?;
+        self.with(|pages| pages.cache.clone_from(&pages.disk));
+        Ok(())
+    }
+}
+
+fn acked(log: &mut Log, coordinator: &Coordinator) -> bool {
+    log.append(batch(b"value", 0), 1, 0).unwrap();
+    let told = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&told);
+    log.commit(Box::new(move |outcome| {
+        theirs.store(outcome.is_ok(), Ordering::Relaxed);
+    }));
+    while coordinator.step() {}
+    told.load(Ordering::Relaxed)
+}
+
+#[test]
+fn what_a_failed_sync_lost_is_not_recovered_from_the_page_cache() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("7");
+    let storage = Amnesiac::default();
+    let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
+    let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    assert!(acked(&mut log, &coordinator));
+    storage.fails.store(true, Ordering::Relaxed);
+    assert!(!acked(&mut log, &coordinator));
+    drop(log);
+    let again = Log::open(&directory, IDENTITY, LogOptions::default(), &coordinator);
+    assert!(
+        matches!(again, Err(Error::Failed { .. })),
+        "not in this life"
+    );
+
+    // A restart of the process leaves the page cache as it is.
+    let coordinator = Coordinator::stepped(Arc::new(storage));
+    let (mut log, _) =
+        Log::open(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    assert_eq!(
+        log.reader().log_end(),
+        1,
+        "the second record is not on the disk"
+    );
+    assert!(acked(&mut log, &coordinator));
+}
