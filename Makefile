@@ -45,10 +45,23 @@ run: build ## Start a standalone broker and stay
 
 .PHONY: test
 test: build ## Run every test (Rust, then Python)
-	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire
+	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
 	BASCULE_REQUIRE_NATS=1 cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
 	$(BIN)/pytest
+
+.PHONY: torture
+torture: build torture-tools ## Run every rig at full scale and write the scoreboard (ROWS="S3 S11" for some)
+	@status=0; $(BIN)/python -m tests.torture $(ROWS) --full || status=$$?; $(BIN)/python -m tests.torture.scoreboard; exit $$status
+
+.PHONY: torture-tools
+torture-tools: # what the rigs need of the system; only root can install it, and the rigs say what is missing
+	@for tool in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs losetup:mount; do command -v $${tool%:*} >/dev/null || missing="$${missing:-} $${tool#*:}"; done; \
+	if [ -n "$${missing:-}" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y -qq $$missing; fi
+
+.PHONY: scoreboard
+scoreboard: build ## Write docs/reliability.md from the results in docs/reliability/
+	$(BIN)/python -m tests.torture.scoreboard
 
 $(DENY):
 	cargo install --quiet --locked --root target/tools cargo-deny@0.20.2

@@ -1,0 +1,292 @@
+//! One life on a directory: recover, write down what is there, append until the end.
+use crate::arguments::Arguments;
+use crate::content::{Chance, Name};
+use crate::ledger::{Entry, Kind, Ledger};
+use crate::recovered;
+use bascule_log::{Coordinator, Error, Log, LogOptions, Retention};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(2);
+/// How long an answer to a commit may take.
+const ANSWER: Duration = Duration::from_secs(20);
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// Recovers and writes down, nothing else.
+pub fn read(arguments: &Arguments) -> Outcome {
+    Life::start(arguments)?.end(false)
+}
+
+/// Recovers, writes down and appends.
+pub fn run(arguments: &Arguments) -> Outcome {
+    let mut life = Life::start(arguments)?;
+    let batches = match arguments.number("batches", 0)? {
+        0 => u64::MAX,
+        count => count,
+    };
+    for counter in 1..=batches {
+        if let Err(error) = life.append(counter) {
+            life.after_failure(&error);
+            return life.end(false);
+        }
+        if let Err(error) = life.maintain() {
+            life.after_failure(&error);
+            return life.end(false);
+        }
+    }
+    life.end(arguments.number("close", 0)? == 1)
+}
+
+/// Commits that were asked for and not answered.
+#[derive(Debug, Default)]
+struct InFlight {
+    count: Mutex<u64>,
+    fewer: Condvar,
+}
+
+impl InFlight {
+    fn add(&self) {
+        *self.count.lock() += 1;
+    }
+
+    fn answered(&self) {
+        *self.count.lock() -= 1;
+        self.fewer.notify_all();
+    }
+
+    /// Waits until fewer than `limit` are left (1 or more).
+    fn wait_below(&self, limit: u64) -> Result<(), String> {
+        let mut count = self.count.lock();
+        while *count >= limit.max(1) {
+            if self.fewer.wait_for(&mut count, ANSWER).timed_out() {
+                return Err(format!(
+                    "{} commits have no answer after {ANSWER:?}",
+                    *count
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Life {
+    number: u32,
+    chance: Chance,
+    ledger: Arc<Ledger>,
+    logs: Vec<Log>,
+    in_flight: Arc<InFlight>,
+    limit: u64,
+    retention: Retention,
+    /// How long a refused append is tried again before the run gives up.
+    patience: Duration,
+    /// Appends since the last commit of each log.
+    uncommitted: Vec<u32>,
+}
+
+impl Life {
+    fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
+        let directory = arguments.path("dir");
+        let number = arguments.number("life", 1)? as u32;
+        let ledger = Ledger::open(&arguments.path("ledger"))?;
+        let options = LogOptions {
+            segment_bytes: arguments.number("segment", 64 << 10)?,
+            preallocate_bytes: arguments.number("ahead", 64 << 10)?,
+            ..LogOptions::default()
+        };
+        let coordinator = Coordinator::start();
+        let partitions = arguments.number("partitions", 1)? as u32;
+        let logs = (0..partitions)
+            .map(|partition| {
+                recovered::open(
+                    &directory,
+                    partition,
+                    options.clone(),
+                    &coordinator,
+                    &ledger,
+                )
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        ledger.note(Kind::Ready, Entry::default());
+        Ok(Self {
+            number,
+            chance: Chance::of(&[arguments.number("seed", 1)?, number.into()]),
+            ledger: Arc::new(ledger),
+            uncommitted: vec![0; logs.len()],
+            logs,
+            in_flight: Arc::new(InFlight::default()),
+            limit: arguments.number("in_flight", 64)?,
+            patience: Duration::from_millis(arguments.number("patience_ms", 10_000)?),
+            retention: Retention {
+                bytes: arguments.number("retain", 0)?,
+                ..Retention::default()
+            },
+        })
+    }
+
+    /// Appends one batch to some log and, most times, asks for its durability. An append that is refused for now is
+    /// tried again under the same number.
+    fn append(&mut self, counter: u64) -> Outcome {
+        let partition = self.chance.below(self.logs.len() as u64) as u32;
+        let name = Name {
+            life: self.number,
+            partition,
+            counter,
+        };
+        let mut refused_for = Duration::ZERO;
+        while let Err(error) = self.try_append(name)? {
+            if refused_for >= self.patience {
+                return Err(error.into());
+            }
+            std::thread::sleep(PAUSE);
+            refused_for += PAUSE;
+        }
+        if !refused_for.is_zero() {
+            self.ledger.note(
+                Kind::Resumed,
+                Entry {
+                    partition,
+                    ..Entry::default()
+                },
+            );
+        }
+        let waiting = self.uncommitted.get_mut(partition as usize);
+        let waiting = waiting.map_or(0, |count| {
+            *count += 1;
+            *count
+        });
+        if self.chance.below(4) != 0 || waiting > 8 {
+            self.commit(partition)?;
+        }
+        Ok(())
+    }
+
+    /// `Ok(Err(…))`: nothing was appended, and a later try may succeed.
+    fn try_append(&mut self, name: Name) -> Result<Result<(), Error>, Box<dyn std::error::Error>> {
+        let now = now_ns();
+        let batch = name.build(now)?;
+        let log = self.logs.get_mut(name.partition as usize);
+        let log = log.ok_or("no such partition")?;
+        let entry = Entry {
+            partition: name.partition,
+            offset: log.reader().log_end(),
+            count: batch.count(),
+            life: name.life,
+            counter: name.counter,
+            extra: 0,
+        };
+        self.ledger.note(Kind::Intent, entry);
+        match log.append(batch, self.number.into(), now) {
+            Ok(appended) if appended.base_offset == entry.offset => Ok(Ok(())),
+            Ok(appended) => {
+                Err(format!("appended at {appended:?}, not at {}", entry.offset).into())
+            }
+            Err(error @ Error::Full { .. }) => {
+                self.ledger.note(Kind::Refused, entry);
+                Ok(Err(error))
+            }
+            Err(error) => {
+                self.ledger.note(Kind::Uncertain, entry);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn commit(&mut self, partition: u32) -> Outcome {
+        self.in_flight.wait_below(self.limit)?;
+        let log = self.logs.get_mut(partition as usize);
+        let log = log.ok_or("no such partition")?;
+        let (ledger, in_flight) = (Arc::clone(&self.ledger), Arc::clone(&self.in_flight));
+        let watermark = log.high_watermark_handle();
+        self.in_flight.add();
+        log.commit(Box::new(move |result| {
+            let offset = *result.as_ref().unwrap_or(&0);
+            let entry = Entry {
+                partition,
+                offset,
+                ..Entry::default()
+            };
+            if result.is_ok() {
+                watermark.raise(offset);
+                ledger.note(Kind::Acked, entry);
+            } else {
+                ledger.note(Kind::CommitFailed, entry);
+            }
+            in_flight.answered();
+        }));
+        if let Some(count) = self.uncommitted.get_mut(partition as usize) {
+            *count = 0;
+        }
+        Ok(())
+    }
+
+    /// Now and then a checkpoint, now and then retention.
+    fn maintain(&mut self) -> Outcome {
+        let partition = self.chance.below(self.logs.len() as u64) as usize;
+        let what = self.chance.below(24);
+        let retention = self.retention;
+        let Some(log) = self.logs.get_mut(partition) else {
+            return Ok(());
+        };
+        let outcome = match what {
+            0 => log.checkpoint(),
+            1 if retention.bytes > 0 => log.maintain(&retention, now_ns()).map(drop),
+            _ => Ok(()),
+        };
+        match outcome {
+            Err(Error::Full { .. }) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// The directory refuses writes: then no commit is left without an answer, and what was acked is still read.
+    fn after_failure(&mut self, error: &dyn std::fmt::Display) {
+        eprintln!("life {} cannot go on: {error}", self.number);
+        for (partition, log) in self.logs.iter().enumerate() {
+            let reader = log.reader();
+            let mut entries = Vec::new();
+            let unread = recovered::batches(&reader, partition as u32, &mut entries);
+            entries.retain(|(kind, _)| !matches!(kind, Kind::Found));
+            if let Some(error) = unread {
+                eprintln!("life {}: {error}", self.number);
+            }
+            let entry = Entry {
+                partition: partition as u32,
+                offset: reader.high_watermark(),
+                ..Entry::default()
+            };
+            entries.push((Kind::ReadAfterFailure, entry));
+            self.ledger.write(&entries);
+        }
+    }
+
+    /// Waits for all answers; closes the logs when told to, or leaves them as a crash does.
+    fn end(mut self, close: bool) -> Outcome {
+        if close {
+            for partition in 0..self.logs.len() as u32 {
+                self.commit(partition)?;
+            }
+        }
+        self.in_flight.wait_below(1)?;
+        if close {
+            for log in self.logs.drain(..) {
+                // An error has been told to every commit; the next life recovers.
+                if let Err(error) = log.close() {
+                    eprintln!("life {}: close: {error}", self.number);
+                }
+            }
+        }
+        self.ledger.note(Kind::Ended, Entry::default());
+        Ok(())
+    }
+}
+
+fn now_ns() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |elapsed| {
+            i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
+        })
+}

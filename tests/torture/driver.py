@@ -1,0 +1,36 @@
+"""Builds and starts `crates/rig`, the program that drives the log engine without a broker."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROFILE = os.environ.get("PROFILE", "fast")
+
+
+@functools.cache
+def driver(*features: str) -> Path:
+    """The program, built with these features when it is not up to date."""
+    command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-rig"]
+    target = REPOSITORY / "target"
+    if features:
+        target = target / "-".join(("rig", *features))  # so that the plain program is not built over
+        command += ["--features", ",".join(features), "--target-dir", str(target)]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    return target / ("debug" if PROFILE == "dev" else PROFILE) / "bascule-rig"
+
+
+@functools.cache
+def shim() -> Path:
+    """The preloaded library of `crates/shim`, built when it is not up to date."""
+    command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-shim"]
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    return REPOSITORY / "target" / ("debug" if PROFILE == "dev" else PROFILE) / "libbascule_shim.so"
+
+
+def arguments(command: str, **values: object) -> list[str]:
+    """The command line of one life."""
+    return [str(driver()), command, *(f"{key}={value}" for key, value in values.items())]

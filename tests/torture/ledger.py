@@ -1,0 +1,223 @@
+"""What the lives of a rig wrote down, and whether what recovery found afterwards keeps the promises.
+
+The format of a ledger is in `crates/rig/src/ledger.rs`. The rule (reliability specification, I25): after every recovery
+a log holds all that the recovery before it held, all that was acked since, and nothing else but a prefix of what was
+sent since, in order. Retention may take from its start.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+ENTRY = struct.Struct("<IIQIIQQ")
+
+
+class Kind(IntEnum):
+    """What an entry tells; see `crates/rig/src/ledger.rs`."""
+
+    INTENT = 1
+    ACKED = 2
+    REFUSED = 3
+    UNCERTAIN = 4
+    RECOVERED = 5
+    FOUND = 6
+    READY = 7
+    COMMIT_FAILED = 8
+    WRONG = 9
+    READ_AFTER_FAILURE = 10
+    ENDED = 11
+    RESUMED = 12
+    RECOVERY_FAILED = 13
+    UNREAD = 14
+    FAULT = 100
+    """Written by the shim: a system call was made to fail."""
+
+
+class Entry(NamedTuple):
+    """One entry of a ledger; `records` is its field `count`."""
+
+    kind: int
+    partition: int
+    offset: int
+    records: int
+    life: int
+    counter: int
+    extra: int
+
+    @property
+    def batch(self) -> Batch:
+        """Which batch an INTENT, REFUSED, UNCERTAIN or FOUND is about."""
+        return Batch(self.offset, self.records, self.life, self.counter)
+
+
+class Batch(NamedTuple):
+    """A batch and its place."""
+
+    offset: int
+    records: int
+    life: int
+    counter: int
+
+    @property
+    def end(self) -> int:
+        """First offset after it."""
+        return self.offset + self.records
+
+
+def read(path: Path) -> list[Entry]:
+    """All whole entries of a ledger, in the order in which they were written; none when there is no file."""
+    if not path.exists():
+        return []
+    content = path.read_bytes()
+    whole = len(content) - len(content) % ENTRY.size
+    return [Entry._make(fields) for fields in ENTRY.iter_unpack(content[:whole])]
+
+
+def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
+    """What a ledger says of the time before a power cut.
+
+    `started` and `ended` are its lengths in bytes just before and just after the cut. What the process saw of its files
+    after that means nothing; acks written later are of syncs that had ended. `None` when a recovery ended during the
+    cut itself: whether it saw the disk before or after cannot be told.
+    """
+    entries = read(path)
+    first, last = started // ENTRY.size, ended // ENTRY.size
+    if any(entry.kind == Kind.RECOVERED for entry in entries[first:last]):
+        return None
+    told = [entry for entry in entries[first:last] if entry.kind not in {Kind.WRONG, Kind.RECOVERY_FAILED}]
+    return entries[:first] + told + [entry for entry in entries[last:] if entry.kind == Kind.ACKED]
+
+
+@dataclass
+class Log:
+    """What is known of one log between two recoveries."""
+
+    kept: list[Batch] = field(default_factory=list[Batch])
+    """What the last recovery found; all of it durable since."""
+    sent: list[Batch] = field(default_factory=list[Batch])
+    """What was sent since, without what was refused, in order."""
+    acked_end: int = 0
+    """Everything below this offset was promised."""
+    gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    """(life, counter) of batches that a recovery did not find: they must never be seen again."""
+
+
+@dataclass
+class Verdict:
+    """What was counted over all recoveries."""
+
+    acked: int = 0
+    recoveries: int = 0
+    lost: int = 0
+    wrong: int = 0
+    resurfaced: int = 0
+    details: list[str] = field(default_factory=list[str])
+    """The first few violations, for people."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether no promise was broken."""
+        return self.lost == self.wrong == self.resurfaced == 0
+
+    def blame(self, what: str, number: int, detail: str) -> None:
+        """Count `number` violations of one kind."""
+        setattr(self, what, getattr(self, what) + number)
+        if len(self.details) < 20:
+            self.details.append(f"{what}: {detail}")
+
+
+class Judge:
+    """Follows the lives on one directory and judges each recovery against all that was told before it."""
+
+    def __init__(self, verdict: Verdict, name: str) -> None:
+        self.verdict = verdict
+        self.name = name
+        """What a person needs to repeat the run, for the details."""
+        self.logs: defaultdict[int, Log] = defaultdict(Log)
+        self.faulted = False
+
+    def follow(self, entries: Iterable[Entry], *, faulted: bool = False) -> bool:
+        """Judge the ledger of the next life; returns whether its recovery came to its end.
+
+        `faulted`: calls of this life were made to fail, so its recovery may refuse.
+        """
+        self.faulted = faulted
+        ready = False
+        rest = iter(entries)
+        entry = next(rest, None)
+        while entry is not None:
+            following = None
+            match entry.kind:
+                case Kind.RECOVERED:
+                    found, following = _take_batches(rest)
+                    if following is None or following.kind != Kind.UNREAD or not self.faulted:
+                        self._recovered(entry, found)
+                case Kind.READY:
+                    ready = True
+                case _:
+                    self._told(entry)
+            entry = following or next(rest, None)
+        return ready
+
+    def _told(self, entry: Entry) -> None:
+        log = self.logs[entry.partition]
+        match entry.kind:
+            case Kind.INTENT:
+                log.sent.append(entry.batch)
+            case Kind.REFUSED:
+                log.sent.remove(entry.batch)
+            case Kind.ACKED:
+                self.verdict.acked += max(entry.offset - log.acked_end, 0)
+                log.acked_end = max(log.acked_end, entry.offset)
+            case Kind.WRONG | Kind.UNREAD if entry.kind == Kind.WRONG or not self.faulted:
+                self.verdict.blame("wrong", 1, f"{self.name}: unreadable at {entry}")
+            case Kind.RECOVERY_FAILED if not self.faulted:
+                self.verdict.blame("lost", 1, f"{self.name}: partition {entry.partition} was not recovered")
+            case _:
+                pass
+
+    def _recovered(self, report: Entry, found: list[Entry]) -> None:
+        log, verdict = self.logs[report.partition], self.verdict
+        verdict.recoveries += 1
+        where = f"{self.name}: partition {report.partition}"
+        batches = [entry.batch for entry in found if entry.kind == Kind.FOUND]
+        if len(batches) < len(found) or report.records:
+            verdict.blame("wrong", 1, f"{where}: damaged or unreadable after recovery: {report}")
+        log_start, log_end = report.offset, report.counter
+        expected = [batch for batch in log.kept + log.sent if batch.offset >= log_start]
+        for at, batch in enumerate(batches):
+            if at < len(expected) and expected[at] == batch:
+                continue
+            kind = "resurfaced" if (batch.life, batch.counter) in log.gone else "wrong"
+            wanted = expected[at] if at < len(expected) else "the end"
+            verdict.blame(kind, 1, f"{where}: found {batch} in place of {wanted}")
+            break
+        end = batches[-1].end if batches else log_start
+        promised = max(log.acked_end, log.kept[-1].end if log.kept else 0)
+        if log_start > promised:
+            verdict.blame("wrong", 1, f"{where}: begins at {log_start}, behind all that was promised ({promised})")
+        if min(end, log_end) < promised:
+            verdict.blame("lost", promised - min(end, log_end), f"{where}: ends at {end}, acked to {promised}")
+        elif end != log_end:
+            verdict.blame("wrong", 1, f"{where}: says that it ends at {log_end}, ends at {end}")
+        there = {(batch.life, batch.counter) for batch in batches}
+        log.gone |= {(b.life, b.counter) for b in log.sent if (b.life, b.counter) not in there}
+        log.kept, log.sent, log.acked_end = batches, [], log_end
+
+
+def _take_batches(rest: Iterator[Entry]) -> tuple[list[Entry], Entry | None]:
+    """The FOUND and WRONG entries that follow a RECOVERED, and the entry after them."""
+    found: list[Entry] = []
+    for entry in rest:
+        if entry.kind not in {Kind.FOUND, Kind.WRONG}:
+            return found, entry
+        found.append(entry)
+    return found, None

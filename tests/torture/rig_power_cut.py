@@ -1,0 +1,149 @@
+"""S3: the engine loses its power in the middle of writing, on ext4 and xfs, thousands of times.
+
+One filesystem stays mounted per kind; a directory has many lives, so that a batch of an earlier life that comes back is
+seen. Each life recovers, writes down what it found, and appends to several logs until the cut: first, half of the time,
+a random subset of dirty pages is written back in no order; then the filesystem is shut down with its journal flushed
+or not; the process is killed; the filesystem is mounted again. Some cuts come during recovery itself.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from tests.torture import ledger, volume
+from tests.torture.driver import arguments, driver
+from tests.torture.result import Result, Scale
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROW = "S3"
+KINDS = ("ext4", "xfs")
+CUTS = 20_000
+"""Cuts at full scale, over both filesystems."""
+SHORT_SECONDS = 50
+LIVES = 25
+"""Lives on one directory."""
+IMAGE_MIB = 340
+"""mkfs.xfs refuses less than 300."""
+FIRST_SEED = 1
+
+
+class Directory:
+    """A directory of logs on a volume, and its lives."""
+
+    def __init__(self, mounted: volume.Volume, seed: int, verdict: ledger.Verdict, scratch: Path) -> None:
+        self.volume = mounted
+        self.chance = random.Random(seed)
+        self.path = mounted.path / f"logs-{seed}"
+        self.path.mkdir()
+        self.ledger = scratch / f"ledger-{seed}"
+        self.judge = ledger.Judge(verdict, f"{mounted.kind}, seed {seed}")
+        self.shape = {
+            "dir": self.path,
+            "ledger": self.ledger,
+            "seed": seed,
+            "partitions": self.chance.choice((1, 2, 3, 8)),
+            "in_flight": self.chance.choice((1, 4, 64, 512)),
+            "segment": self.chance.choice((8 << 10, 64 << 10, 256 << 10)),
+            "ahead": self.chance.choice((0, 64 << 10, 1 << 20)),
+            "retain": self.chance.choice((0, 0, 300 << 10)),
+        }
+
+    def live(self, number: int) -> bool:
+        """One life: recover, append, lose the power. `False` when it cannot be judged, and the directory with it."""
+        command = self._command("live", number)
+        if self.chance.random() < 0.1:
+            command += [f"batches={self.chance.randint(1, 60)}", "close=1"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            lengths = self._cut(process)
+        entries = ledger.before_cut(self.ledger, *lengths)
+        self.volume.remount()
+        if entries is not None:
+            self.judge.follow(entries)
+        return entries is not None
+
+    def end(self, number: int) -> None:
+        """A last recovery, with nothing that disturbs it; then everything is removed."""
+        done = subprocess.run(self._command("read", number), capture_output=True, text=True, timeout=60, check=False)
+        entries = ledger.read(self.ledger)
+        if not self.judge.follow(entries) or done.returncode != 0:
+            self.judge.verdict.blame("lost", 1, f"{self.judge.name}: recovery ended with {done.stderr}")
+        shutil.rmtree(self.path)
+        self.ledger.unlink()
+
+    def _command(self, command: str, number: int) -> list[str]:
+        self.ledger.unlink(missing_ok=True)
+        self.judge.name = f"{self.volume.kind}, seed {self.shape['seed']}, life {number}"
+        return arguments(command, life=number, **self.shape)
+
+    def _cut(self, process: subprocess.Popen[bytes]) -> tuple[int, int]:
+        """Take the power at a random moment; returns the ledger's lengths just before and after."""
+        chance = self.chance
+        time.sleep(chance.uniform(0, 0.008) if chance.random() < 0.2 else chance.uniform(0.006, 0.04))
+        if chance.random() < 0.5:
+            self.volume.write_back(chance, f"{self.path.name}/*/*")
+        before = self._ledger_bytes()
+        self.volume.cut(chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))
+        after = self._ledger_bytes()
+        process.kill()
+        process.wait()
+        return before, after
+
+    def _ledger_bytes(self) -> int:
+        return self.ledger.stat().st_size if self.ledger.exists() else 0
+
+
+def cut_often(kind: str, cuts: int, seconds: float, verdict: ledger.Verdict, seed: int) -> int:
+    """Cut until so many cuts or seconds are done; returns how many cuts were made."""
+    done, stop = 0, time.monotonic() + seconds
+    with volume.volume(kind, IMAGE_MIB) as mounted:
+        while done < cuts and time.monotonic() < stop and len(verdict.details) < 10:
+            directory = Directory(mounted, seed, verdict, mounted.path.parent)
+            for life in range(1, LIVES + 1):
+                judged = directory.live(life)
+                done += judged
+                if not judged or done >= cuts or time.monotonic() >= stop:
+                    break
+            else:
+                directory.end(LIVES + 1)
+            seed += 1
+    return done
+
+
+def run(scale: Scale) -> Result:
+    """Cut the power of both filesystems."""
+    for kind in KINDS:
+        volume.require(kind)
+    driver()
+    verdict = ledger.Verdict()
+    full = scale is Scale.FULL
+    cuts = 0
+    for kind in KINDS:
+        limit = CUTS // len(KINDS) if full else CUTS
+        seconds = 24 * 3600 if full else SHORT_SECONDS / len(KINDS)
+        seed = FIRST_SEED if full else time.time_ns() % 1_000_000
+        cuts += cut_often(kind, limit, seconds, verdict, seed)
+    for detail in verdict.details:
+        print(detail)
+    bar = CUTS if full else 200
+    return Result(
+        row=ROW,
+        title="engine power cuts with random write-back, ext4 and xfs",
+        figure=f"lost {verdict.lost}, wrong {verdict.wrong}, resurfaced {verdict.resurfaced} in {cuts:,} cuts "
+        f"({verdict.acked:,} records acked)",
+        bar=f"0, 0, 0 in {bar:,} cuts",
+        passed=verdict.clean and cuts >= bar and verdict.acked > cuts,
+        numbers={
+            "cuts": cuts,
+            "acked": verdict.acked,
+            "recoveries": verdict.recoveries,
+            "lost": verdict.lost,
+            "wrong": verdict.wrong,
+            "resurfaced": verdict.resurfaced,
+        },
+    )

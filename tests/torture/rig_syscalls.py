@@ -1,0 +1,246 @@
+"""S12: every system call of a real process is made to fail once, with every error it can have.
+
+A preloaded library counts the calls of a kind on the data path and fails the n-th, once or from then on. Each run
+appends to two logs with rolls, retention, checkpoints and a clean end. A run survives when the process neither crashes
+nor hangs; nothing that was appended after a failed sync is acked; a lack of space or descriptors that passes is
+outlived; what was acked can be read while writes are refused; and a run without faults finds all that was acked, and
+nothing else but a prefix of what was sent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.torture import ledger
+from tests.torture.driver import arguments, driver, shim
+from tests.torture.ledger import Entry, Kind
+from tests.torture.result import Result, Scale
+from tests.torture.volume import image_home
+
+ROW = "S12"
+SHORT_SECONDS = 30
+HANG_SECONDS = 60
+SHAPE = {"partitions": 2, "segment": 12 << 10, "ahead": 16 << 10, "retain": 60 << 10, "in_flight": 4}
+BATCHES = 50
+PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
+"""Errors that pass by themselves, except of a sync."""
+ERRORS = {
+    "open": (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.ENFILE),
+    "write": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+    "sync": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+    "rename": (errno.EIO, errno.ENOSPC, errno.EROFS),
+    "unlink": (errno.EIO, errno.EROFS),
+    "truncate": (errno.EIO, errno.EROFS),
+    "mkdir": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS),
+}
+
+
+class Site(NamedTuple):
+    """One call to fail: a fresh run under it tells whether the engine survives."""
+
+    stage: str
+    """`create`: the logs are new; `reopen`: an earlier life was killed."""
+    kind: str
+    number: int
+    """Which call of that kind, from 1."""
+    error: int
+    for_good: bool
+    """All later ones fail too."""
+
+    def __str__(self) -> str:
+        """How a person names it: `reopen: sync 17 EIO once`."""
+        return (
+            f"{self.stage}: {self.kind} {self.number} {errno.errorcode[self.error]} "
+            f"{'for good' if self.for_good else 'once'}"
+        )
+
+
+@dataclass
+class Count:
+    """What became of the sites."""
+
+    sites: int = 0
+    survived: int = 0
+    fired: int = 0
+    acks_after_failure: int = 0
+    failures: list[str] = field(default_factory=list[str])
+
+
+class Bench:
+    """A directory in which runs are made, with the calls that an undisturbed run makes."""
+
+    def __init__(self, home: Path, stage: str, seed: int) -> None:
+        self.home, self.stage, self.seed = home, stage, seed
+        self.data = home / "data"
+        self.template = home / f"template-{stage}"
+        self.ledger = home / "ledger"
+        self.told: list[Entry] = []
+        """What the earlier life wrote down."""
+        self.template.mkdir()
+        self.life = 1
+        if stage == "reopen":
+            self._fresh()
+            self._run("live", 1, {}, batches=BATCHES)
+            self.told = ledger.read(self.ledger)
+            self.template.rmdir()
+            shutil.copytree(self.data, self.template)
+            self.life = 2
+
+    def calls(self) -> dict[str, int]:
+        """How many calls of each kind an undisturbed run makes."""
+        self._fresh()
+        counts = self.home / "counts"
+        counts.unlink(missing_ok=True)
+        self._run("live", self.life, {"SHIM_COUNTS": str(counts)}, batches=BATCHES, close=1)
+        lines = (line.split() for line in counts.read_text().splitlines())
+        return {kind: int(number) for kind, number in lines}
+
+    def attempt(self, site: Site, *, half: bool) -> tuple[str | None, list[Entry]]:
+        """Run with the site failing, heal, recover; returns why it did not survive, and what the run wrote down."""
+        self._fresh()
+        times = 0 if site.for_good else 1
+        faults = {"SHIM_FAIL": f"{site.kind}:{site.number}:{site.error}:{times}", "SHIM_HALF": "1" if half else "0"}
+        patience = {"patience_ms": 60} if site.for_good else {}
+        trouble = self._run("live", self.life, faults, batches=BATCHES, close=1, **patience)
+        entries = ledger.read(self.ledger)
+        if trouble is None:
+            trouble = disobeyed(site, entries)
+        self.ledger.unlink(missing_ok=True)
+        broken = self._run("read", self.life + 1, {})
+        verdict = ledger.Verdict()
+        judge = ledger.Judge(verdict, str(site))
+        judge.follow(self.told)
+        judge.follow(entries, faulted=True)
+        ready = judge.follow(ledger.read(self.ledger))
+        if trouble is None and (broken or not ready):
+            trouble = f"not recovered after healing: {broken}"
+        if trouble is None and not verdict.clean:
+            trouble = "; ".join(verdict.details)
+        return trouble, entries
+
+    def _fresh(self) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)
+        shutil.copytree(self.template, self.data)
+        self.ledger.unlink(missing_ok=True)
+
+    def _run(self, command: str, life: int, faults: dict[str, str], **shape: int) -> str | None:
+        """One life under the shim; returns what is wrong with how it ended."""
+        line = arguments(command, dir=self.data, ledger=self.ledger, life=life, seed=self.seed, **SHAPE, **shape)
+        environment = os.environ | {
+            "LD_PRELOAD": str(shim()),
+            "SHIM_PATH": f"{self.data}/",
+            "SHIM_LEDGER": str(self.ledger),
+            **faults,
+        }
+        try:
+            done = subprocess.run(
+                line, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "it hangs"
+        refused = done.returncode == 1 and faults
+        if done.returncode != 0 and not refused:
+            return f"it ends with {done.returncode}: {done.stderr.strip()[-300:]}"
+        if "panicked" in done.stderr or "have no answer" in done.stderr:
+            return done.stderr.strip()[-300:]
+        return None
+
+
+def disobeyed(site: Site, entries: list[Entry]) -> str | None:
+    """What a run did that it must not do once a call had failed."""
+    at = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAULT), None)
+    if at is None:
+        return None
+    after = entries[at + 1 :]
+    if late := late_acks(site, entries[at], after):
+        return f"{late} acks after a failed sync"
+    unread = {Kind.WRONG} if site.kind == "open" else {Kind.WRONG, Kind.UNREAD}
+    if any(entry.kind in unread for entry in entries):
+        return "acked records cannot be read"
+    ended = any(entry.kind == Kind.ENDED for entry in after)
+    failed = any(entry.kind in {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.READ_AFTER_FAILURE} for entry in after)
+    passes = site.error in PASSING and site.kind != "sync" and not site.for_good
+    recovering = not any(entry.kind == Kind.READY for entry in entries[:at])
+    if passes and not recovering and (failed or not ended):
+        return "it did not go on after a lack that had passed"
+    return None
+
+
+def late_acks(site: Site, fault: Entry, after: list[Entry]) -> int:
+    """Acks that must not be: after a failed sync of the committing thread all; else those of later appends."""
+    if site.kind != "sync":
+        return 0
+    acks = [entry for entry in after if entry.kind == Kind.ACKED]
+    if fault.life == 1:
+        return len(acks)
+    later = [entry for entry in after if entry.kind == Kind.INTENT]
+    return sum(any(ack.partition == sent.partition and ack.offset > sent.offset for sent in later) for ack in acks)
+
+
+def sites(stage: str, calls: dict[str, int]) -> list[Site]:
+    """Every call of a run with every error."""
+    return [
+        Site(stage, kind, number, error, for_good)
+        for kind, errors in ERRORS.items()
+        for number in range(1, calls[kind] + 1)
+        for error in errors
+        for for_good in (False, True)
+    ]
+
+
+def torment(seed: int, seconds: float | None) -> Count:
+    """Fail every site once, or as many random ones as fit the time."""
+    count, stop = Count(), time.monotonic() + (seconds or 1e9)
+    with tempfile.TemporaryDirectory(prefix="bascule-sites-", dir=image_home(64)) as home:
+        benches = {stage: Bench(Path(home), stage, seed) for stage in ("create", "reopen")}
+        chosen = [site for stage, bench in benches.items() for site in sites(stage, bench.calls())]
+        if seconds is not None:
+            random.Random(seed).shuffle(chosen)
+        for number, site in enumerate(chosen):
+            if time.monotonic() > stop:
+                break
+            trouble, entries = benches[site.stage].attempt(site, half=number % 2 == 1)
+            count.sites += 1
+            fault = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAULT), None)
+            if fault is not None:
+                count.fired += 1
+                count.acks_after_failure += late_acks(site, entries[fault], entries[fault + 1 :])
+            if trouble is None:
+                count.survived += 1
+            elif len(count.failures) < 50:
+                count.failures.append(f"{site} (seed {seed}): {trouble}")
+    return count
+
+
+def run(scale: Scale) -> Result:
+    """Fail every call."""
+    driver()
+    shim()
+    full = scale is Scale.FULL
+    seed = 1 if full else time.time_ns() % 1_000_000
+    count = torment(seed, None if full else SHORT_SECONDS)
+    for failure in count.failures:
+        print(failure)
+    return Result(
+        row=ROW,
+        title="errors at every write, sync, open, rename, unlink, truncate and mkdir",
+        figure=f"{count.survived:,} of {count.sites:,} sites survived ({count.fired:,} fired); "
+        f"{count.acks_after_failure} acks after a failed sync",
+        bar="100 %; 0",
+        passed=count.survived == count.sites and count.acks_after_failure == 0 and count.fired > 0.9 * count.sites,
+        numbers={
+            "sites": count.sites,
+            "survived": count.survived,
+            "fired": count.fired,
+            "acks_after_failure": count.acks_after_failure,
+        },
+    )
