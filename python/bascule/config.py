@@ -148,7 +148,9 @@ class BrokerSettings(_Section):
     advertised_port: int | None = Field(
         default=None, ge=0, le=65535, description="port shown; unset or 0 = the bound one"
     )
-    runtime_threads: int = Field(default=2, ge=1, le=256, description="threads of the data plane")
+    runtime_threads: int = Field(
+        default=0, ge=0, le=256, description="threads of the data plane; 0 = half of the cores, at least one"
+    )
     drain_ms: Milliseconds = Field(default=5_000, description="how long a stop waits for calls to end")
 
 

@@ -1,6 +1,7 @@
 """Settings as the documents and values that the parts of a broker take."""
 
 import json
+import os
 import secrets
 import string
 from pathlib import Path
@@ -35,7 +36,7 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
         "data_dir": str(settings.data_dir.absolute()),
         "cluster_id": settings.broker.cluster_id,
         "broker_id": identity,
-        "runtime_threads": settings.broker.runtime_threads,
+        "runtime_threads": settings.broker.runtime_threads or max(1, len(os.sched_getaffinity(0)) // 2),
         "namespace": settings.broker.namespace,
         "limits": settings.limits.model_dump(),
     }

@@ -18,6 +18,8 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Largest HTTP/2 data frame that clients may send: a chunk of many messages arrives as one.
+const FRAME: u32 = 256 << 10;
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const STREAMS_PER_CONNECTION: u32 = 4096;
 /// After an accept that failed.
@@ -86,6 +88,7 @@ pub(super) fn serve(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_frame_size(Some(FRAME))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .add_service(liftbridge::service(shared))
         .add_service(liftbridge::health(shared))

@@ -91,6 +91,11 @@ impl Channel {
             .sum()
     }
 
+    /// Whether neither this broker nor NATS has a listener that is known.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.left() > 0 && self.listeners.as_ref().is_none_or(Vec::is_empty)
+    }
+
     /// What to do now; `None` when nothing waits.
     pub(super) fn step(&mut self, now: Instant) -> Option<Step> {
         let left = self.left();

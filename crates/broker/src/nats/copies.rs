@@ -17,6 +17,9 @@ use tokio::sync::mpsc;
 
 /// Jobs taken at once.
 const WAVE: usize = 256;
+/// How long new copies may wait while nobody is known to listen: every look at them wakes this task's thread, and under
+/// load that costs more than all the rest.
+const REST: Duration = Duration::from_millis(5);
 /// When nothing is planned.
 const IDLE: Duration = Duration::from_hours(1);
 
@@ -36,6 +39,7 @@ pub(super) async fn run(
         timers: BinaryHeap::new(),
     };
     let mut wave = Vec::with_capacity(WAVE);
+    let mut rest: Option<Instant> = None;
     loop {
         let next = copier
             .timers
@@ -44,12 +48,19 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             Some(answer) = nobody.recv() => copier.on_nobody(&answer).await,
-            taken = jobs.recv_many(&mut wave, WAVE) => match taken {
+            taken = jobs.recv_many(&mut wave, WAVE), if rest.is_none() => match taken {
                 0 => return copier.finish().await,
-                _ => copier.take(&mut wave).await,
+                _ => {
+                    let is_unheard = copier.take(&mut wave).await;
+                    rest = (is_unheard && !jobs.is_closed()).then(|| Instant::now() + REST);
+                }
             },
+            () = tokio::time::sleep_until(rest.unwrap_or(next).into()), if rest.is_some() => rest = None,
             () = tokio::time::sleep_until(next.into()) => copier.on_time().await,
-            _ = closing.changed() => jobs.close(),
+            _ = closing.changed() => {
+                jobs.close();
+                rest = None;
+            }
         }
     }
 }
@@ -66,7 +77,8 @@ struct Copier {
 }
 
 impl Copier {
-    async fn take(&mut self, wave: &mut Vec<CopyJob>) {
+    /// Takes a wave in; true when all of it waits because nobody is known to listen.
+    async fn take(&mut self, wave: &mut Vec<CopyJob>) -> bool {
         self.notice_changes();
         let mut touched = Vec::new();
         for job in wave.drain(..) {
@@ -82,9 +94,15 @@ impl Copier {
                 touched.push(incarnation);
             }
         }
+        let mut is_unheard = true;
         for incarnation in touched {
             self.advance(incarnation).await;
+            is_unheard &= self
+                .channels
+                .get(&incarnation)
+                .is_some_and(Channel::is_unheard);
         }
+        is_unheard
     }
 
     /// Forgets what changed since partitions started or stopped listening.

@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 /// At least so long between two probes while nobody listens; bounds what probing costs.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(5);
 /// Without an answer for so long somebody listens. Too short only costs copies that nobody wanted.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// While somebody listens, one copy in at least so many is a probe …

@@ -5,6 +5,9 @@ use bascule_log::Error;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// From so many records on a copy for NATS is remembered by offset: mostly nobody listens, and then nothing was cloned.
+const LARGE: u32 = 16;
+
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
 pub(super) struct Waiting {
@@ -73,7 +76,7 @@ impl InFlight {
 
     fn commit(self, partition: &Partition, commit_timestamp: i64) {
         if self.copy != NatsCopy::None && !self.duplicate && self.count > 0 {
-            if self.records.is_empty() {
+            if self.records.is_empty() || (self.count >= LARGE && self.rejected.is_empty()) {
                 partition.copy_stored_to_nats(self.copy, self.base_offset, self.count);
             } else {
                 partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
