@@ -32,7 +32,7 @@ class Kind(IntEnum):
     READY = 7
     COMMIT_FAILED = 8
     WRONG = 9
-    READ_AFTER_FAILURE = 10
+    READ_WHILE_REFUSED = 10
     ENDED = 11
     RESUMED = 12
     RECOVERY_FAILED = 13
@@ -92,7 +92,8 @@ def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
     first, last = started // ENTRY.size, ended // ENTRY.size
     if any(entry.kind == Kind.RECOVERED for entry in entries[first:last]):
         return None
-    told = [entry for entry in entries[first:last] if entry.kind not in {Kind.WRONG, Kind.RECOVERY_FAILED}]
+    unreadable = {Kind.WRONG, Kind.UNREAD, Kind.RECOVERY_FAILED}
+    told = [entry for entry in entries[first:last] if entry.kind not in unreadable]
     return entries[:first] + told + [entry for entry in entries[last:] if entry.kind == Kind.ACKED]
 
 

@@ -167,7 +167,7 @@ def disobeyed(site: Site, entries: list[Entry]) -> str | None:
     if any(entry.kind in unread for entry in entries):
         return "acked records cannot be read"
     ended = any(entry.kind == Kind.ENDED for entry in after)
-    failed = any(entry.kind in {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.READ_AFTER_FAILURE} for entry in after)
+    failed = any(entry.kind in {Kind.UNCERTAIN, Kind.COMMIT_FAILED} for entry in after)
     passes = site.error in PASSING and site.kind != "sync" and not site.for_good
     recovering = not any(entry.kind == Kind.READY for entry in entries[:at])
     if passes and not recovering and (failed or not ended):

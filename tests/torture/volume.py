@@ -42,12 +42,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Volume:
     """A mounted filesystem on a loop device. Not shared between threads."""
 
-    def __init__(self, kind: str, device: str, path: Path) -> None:
-        self.kind, self.device, self.path = kind, device, path
+    def __init__(self, kind: str, device: str, path: Path, options: str = "") -> None:
+        self.kind, self.device, self.path, self.options = kind, device, path, options
         self._mount()
 
     def _mount(self) -> None:
-        done = _libc.mount(self.device.encode(), str(self.path).encode(), self.kind.encode(), 0, b"")
+        done = _libc.mount(self.device.encode(), str(self.path).encode(), self.kind.encode(), 0, self.options.encode())
         if done != 0:
             code = ctypes.get_errno()
             raise OSError(code, f"mount of {self.kind} on {self.device}: {os.strerror(code)}")
@@ -122,8 +122,10 @@ def require(kind: str) -> None:
 
 
 @contextmanager
-def volume(kind: str, mib: int, home: Path | None = None) -> Generator[Volume]:
+def volume(kind: str, mib: int, home: Path | None = None, options: str = "") -> Generator[Volume]:
     """A fresh filesystem of that size on an image in `home` (see `image_home`), unmounted and removed at the end.
+
+    `options`: the filesystem's own mount options.
 
     Raises:
         SkippedError: this machine cannot mount it.
@@ -141,7 +143,7 @@ def volume(kind: str, mib: int, home: Path | None = None) -> Generator[Volume]:
             raise SkippedError(f"no loop device for an image: {found.stderr.strip()}; free one with `losetup -D`")
         device = found.stdout.strip()
         try:
-            mounted = Volume(kind, device, point)
+            mounted = Volume(kind, device, point, options)
             try:
                 yield mounted
             finally:

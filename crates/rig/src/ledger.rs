@@ -38,8 +38,8 @@ pub enum Kind {
     CommitFailed = 8,
     /// Bytes in a recovered log that no run ever wrote, or that cannot be read: offset.
     Wrong = 9,
-    /// After the directory failed, everything acked below the offset could be read.
-    ReadAfterFailure = 10,
+    /// While writes were refused, everything below the offset was read; what could not be is `Wrong` or `Unread` before.
+    ReadWhileRefused = 10,
     /// The run came to its end by itself.
     Ended = 11,
     /// After refusals an append succeeded again: offset.

@@ -140,6 +140,9 @@ impl Life {
             if refused_for >= self.patience {
                 return Err(error.into());
             }
+            if refused_for.is_zero() {
+                self.read_all();
+            }
             std::thread::sleep(PAUSE);
             refused_for += PAUSE;
         }
@@ -241,9 +244,14 @@ impl Life {
         }
     }
 
-    /// The directory refuses writes: then no commit is left without an answer, and what was acked is still read.
+    /// The directory refuses writes for good.
     fn after_failure(&mut self, error: &dyn std::fmt::Display) {
         eprintln!("life {} cannot go on: {error}", self.number);
+        self.read_all();
+    }
+
+    /// While writes are refused, what was acked can be read; what cannot is written down.
+    fn read_all(&self) {
         for (partition, log) in self.logs.iter().enumerate() {
             let reader = log.reader();
             let mut entries = Vec::new();
@@ -257,7 +265,7 @@ impl Life {
                 offset: reader.high_watermark(),
                 ..Entry::default()
             };
-            entries.push((Kind::ReadAfterFailure, entry));
+            entries.push((Kind::ReadWhileRefused, entry));
             self.ledger.write(&entries);
         }
     }
