@@ -134,5 +134,23 @@ CODES: Final[dict[str, ErrorCode]] = {
         500,
         2,
     ),
+    "encryption_unavailable": ErrorCode(
+        "no usable master key is configured, so nothing can be encrypted",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
+    "encryption_key_missing": ErrorCode(
+        "records are encrypted with a key that is not configured",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
     "internal": ErrorCode("a defect of the broker", "InternalError", "never", "developer", "INTERNAL", 500, 1),
 }

@@ -5,6 +5,8 @@
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
 //! * [`metadata`]: the metadata log of one voter.
+//! * [`encryption`]: the master keys of this broker.
+pub mod encryption;
 pub mod engine;
 pub mod events;
 pub mod flight;

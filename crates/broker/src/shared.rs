@@ -1,4 +1,5 @@
 //! What every server of the broker sees.
+use crate::encryption::Masters;
 use crate::events::Events;
 use crate::nats::NatsLink;
 use crate::statistics::Statistics;
@@ -69,6 +70,8 @@ pub struct Shared {
     pub inflight: Arc<Semaphore>,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
+    /// What wraps the streams' data keys.
+    pub masters: Masters,
 }
 
 impl Shared {
@@ -96,7 +99,15 @@ impl Shared {
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
             )),
             open_subscriptions: AtomicI64::new(0),
+            masters: Masters::default(),
         })
+    }
+
+    /// The same with master keys.
+    #[must_use]
+    pub fn with_masters(mut self, masters: Masters) -> Self {
+        self.masters = masters;
+        self
     }
 }
 

@@ -93,6 +93,10 @@ impl Engine {
         self.detached(py, |broker| broker.connect_nats(settings))
     }
 
+    fn new_data_key(&self, py: Python<'_>, number: u32) -> PyResult<(String, String)> {
+        self.detached(py, |broker| broker.new_data_key(number))
+    }
+
     fn nats_connected(&self) -> PyResult<bool> {
         Ok(self.broker()?.shared().nats.is_connected())
     }

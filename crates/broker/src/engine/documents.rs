@@ -1,4 +1,5 @@
 //! The documents of `specs/formats/seam.md`.
+use crate::encryption::EncryptionSettings;
 use crate::partition::Partition;
 use crate::shared::Limits;
 use crate::view::{PartitionView, StreamView};
@@ -18,6 +19,8 @@ pub struct EngineSettings {
     pub namespace: String,
     #[serde(default)]
     pub limits: Limits,
+    #[serde(default)]
+    pub encryption: EncryptionSettings,
 }
 
 /// `Engine.publish_view`.

@@ -1,5 +1,6 @@
 //! Failures of the engine.
 use super::DirectoryError;
+use crate::encryption::MastersError;
 use crate::metadata::MetadataError;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -28,6 +29,12 @@ impl EngineError {
     pub(super) fn with(mut self, details: Value) -> Self {
         self.details = details;
         self
+    }
+}
+impl From<MastersError> for EngineError {
+    fn from(error: MastersError) -> Self {
+        let details = json!({"key": "encryption.keys", "id": error.id});
+        Self::new("configuration_invalid", error.to_string()).with(details)
     }
 }
 impl From<DirectoryError> for EngineError {

@@ -1,6 +1,7 @@
 //! The engine: its start, its parts, its end.
 use super::serve::{self, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
+use crate::encryption::Masters;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, now_ns};
@@ -49,7 +50,7 @@ impl Engine {
     /// Locks and checks the data directory, removes what deleted streams left, starts the runtime.
     ///
     /// # Errors
-    /// `data_directory_…`; `internal` when the system gives no threads or descriptors.
+    /// `data_directory_…`; `configuration_invalid` for a master key that cannot be used; `internal` when the system gives no threads or descriptors.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
         let internal = |error: std::io::Error| {
             EngineError::new("internal", format!("cannot start the runtime: {error}"))
@@ -57,6 +58,7 @@ impl Engine {
         #[cfg(feature = "failpoints")]
         bascule_log::failpoint::set_from_environment()
             .map_err(|text| EngineError::new("invalid_argument", text))?;
+        let masters = Masters::load(&settings.encryption)?;
         let directory = DataDirectory::open(
             &settings.data_dir,
             &settings.cluster_id,
@@ -74,7 +76,7 @@ impl Engine {
             &settings.namespace,
             settings.limits,
         );
-        let shared = Arc::new(shared.map_err(internal)?);
+        let shared = Arc::new(shared.map_err(internal)?.with_masters(masters));
         runtime.spawn(sweep(
             shared.clone(),
             directory::partitions(directory.path()),
@@ -91,6 +93,15 @@ impl Engine {
             }),
             process: std::process::id(),
         })
+    }
+
+    /// A new data key of this number for a stream, wrapped by the current master key: (id of the master key, base64).
+    ///
+    /// # Errors
+    /// `encryption_unavailable`: there is no usable master key; the sentence begins with the reason.
+    pub fn new_data_key(&self, number: u32) -> Result<(String, String), EngineError> {
+        let made = self.shared.masters.new_data_key(number);
+        made.map_err(|reason| EngineError::new("encryption_unavailable", reason))
     }
 
     /// What the servers see.

@@ -4,6 +4,7 @@
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::partition::{AppendError, EndReason};
 use bascule_log::ReadError;
+use bascule_record::DamageError;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -66,11 +67,22 @@ pub fn damaged(what: &str, start: u64, end: u64) -> Status {
     )
 }
 
+/// Stored bytes of `what` need a key that is not there.
+pub fn locked(what: &str, start: u64, end: u64, error: &DamageError) -> Status {
+    refuse(
+        Code::FailedPrecondition,
+        "encryption_key_missing",
+        format!("offsets [{start}, {end}) of {what} cannot be decrypted: {error}"),
+        json!({"start": start, "end": end}),
+    )
+}
+
 /// A failed read of `what`. [`ReadError::WouldBlock`] never gets here.
 pub fn read_failed(what: &str, error: &ReadError) -> Status {
     match error {
         ReadError::OutOfRange { offset, start, end } => out_of_range(what, *offset, *start, *end),
         ReadError::Damaged { start, end } => damaged(what, *start, *end),
+        ReadError::Locked { start, end, source } => locked(what, *start, *end, source),
         ReadError::Closed => ended(what, EndReason::Closed),
         error => refuse(
             Code::Internal,
@@ -114,6 +126,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         AppendError::Full => (Code::ResourceExhausted, "disk_full"),
         AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
         AppendError::Readonly => (Code::FailedPrecondition, "readonly"),
+        AppendError::Encryption(_) => (Code::FailedPrecondition, "encryption_key_missing"),
         AppendError::Sequence(_) => (Code::FailedPrecondition, "sequence_gap"),
     };
     refuse(

@@ -2,7 +2,7 @@
 //!
 //! Synchronous: the caller decides on which thread a step may run. A step does a bounded amount of work.
 use super::frame::FrameEncoder;
-use super::refusal::{damaged, internal, out_of_range, read_failed};
+use super::refusal::{damaged, internal, locked, out_of_range, read_failed};
 use crate::partition::Partition;
 use crate::shared::SharedRef;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
@@ -107,7 +107,8 @@ impl Scan {
     /// Works until a message is ready, the committed part of `[next, until)` is read, or enough was done.
     ///
     /// # Errors
-    /// `OUT_OF_RANGE` when retention overtook the scan; `DATA_LOSS` for a damaged range; INTERNAL.
+    /// `OUT_OF_RANGE` when retention overtook the scan; `DATA_LOSS` for a damaged range; `FAILED_PRECONDITION` for one
+    /// whose key is missing; INTERNAL.
     pub fn step(&mut self, until: u64, mode: ReadMode) -> Result<Step, Status> {
         let mut scanned = 0;
         loop {
@@ -164,8 +165,14 @@ impl Scan {
         if header.next_offset() <= self.next {
             return Ok(None);
         }
-        let batch = Batch::read(bytes)
-            .map_err(|error| self.damage(header.base_offset, header.next_offset(), &error))?;
+        let (start, end) = (header.base_offset, header.next_offset());
+        let batch = self.reader.open(bytes).map_err(|error| {
+            if error.is_locked() {
+                locked(&self.what, start, end, &error)
+            } else {
+                self.damage(start, end, &error)
+            }
+        })?;
         let at = batch.seek(self.next);
         Ok(Some((batch, at)))
     }

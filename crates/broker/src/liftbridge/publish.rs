@@ -166,6 +166,7 @@ fn rejected_fields<'a>(
     let (ack_error, commit_timestamp) = match reason {
         RejectReason::TooLarge => (AckError::TooLarge, 0),
         RejectReason::IncorrectOffset => (AckError::IncorrectOffset, committed.commit_timestamp),
+        RejectReason::Encryption => (AckError::Encryption, 0),
     };
     AckFields {
         offset: 0,

@@ -42,6 +42,7 @@ fn reject_text(reason: RejectReason) -> &'static str {
     match reason {
         RejectReason::TooLarge => "message exceeds max replication size",
         RejectReason::IncorrectOffset => "incorrect expected offset",
+        RejectReason::Encryption => "encryption failed on partition",
     }
 }
 
@@ -66,7 +67,10 @@ impl Refusal {
             }
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
             Self::Readonly(_) => Code::FailedPrecondition,
-            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => Code::Internal,
+            Self::NotOpen(_)
+            | Self::Paused(_)
+            | Self::NotResumed(_)
+            | Self::Rejected(RejectReason::Encryption) => Code::Internal,
             Self::Rejected(RejectReason::IncorrectOffset) => Code::Unknown,
             Self::Append(error) => append_code(error),
         }
@@ -81,6 +85,7 @@ impl Refusal {
             Self::Readonly(_) => AsyncCode::Readonly,
             Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
+            Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
             Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) | Self::Append(_) => {
                 AsyncCode::Internal
             }

@@ -7,7 +7,7 @@ use super::position::Range;
 use super::subscribe::Slot;
 use crate::partition::{EndReason, Partition, Subscriber};
 use crate::shared::SharedRef;
-use bascule_log::{Cursor, ReadError, ReadMode};
+use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError};
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
@@ -26,6 +26,7 @@ pub(super) struct Subscription {
     shared: SharedRef,
     partition: Partition,
     high_watermark: watch::Receiver<u64>,
+    reader: LogReader,
     /// `None` only while a blocking read has it.
     cursor: Option<Cursor>,
     encoder: DeliveryEncoder,
@@ -67,6 +68,7 @@ impl Subscription {
             shared: shared.clone(),
             high_watermark: partition.watch(),
             cursor: Some(partition.reader().cursor(range.start)),
+            reader: partition.reader(),
             encoder: DeliveryEncoder::new(
                 &identity.stream,
                 identity.number as i32,
@@ -162,7 +164,7 @@ impl Subscription {
 
     fn open_batch(&mut self, bytes: Result<Bytes, DamageError>) -> Result<(), Status> {
         let batch = bytes
-            .and_then(|bytes| Batch::read(&bytes))
+            .and_then(|bytes| self.reader.open(&bytes))
             .map_err(|error| self.damaged(&error))?;
         let first = batch.seek(self.position);
         self.batch = Some((batch, first));
@@ -170,6 +172,12 @@ impl Subscription {
     }
 
     fn damaged(&self, error: &DamageError) -> Status {
+        if error.is_locked() {
+            return Status::failed_precondition(format!(
+                "batch at or after offset {} cannot be decrypted: {error}",
+                self.position
+            ));
+        }
         Status::data_loss(format!(
             "batch at or after offset {} is damaged: {error}",
             self.position

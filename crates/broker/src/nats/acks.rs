@@ -17,6 +17,7 @@ const ALL: i32 = 1;
 const OK: i32 = 0;
 const INCORRECT_OFFSET: i32 = 2;
 const TOO_LARGE: i32 = 3;
+const ENCRYPTION: i32 = 4;
 
 /// A record whose publisher named an ack inbox.
 #[derive(Clone, Debug)]
@@ -92,6 +93,7 @@ impl AckJob {
                 ),
                 None => return None,
                 Some(RejectReason::TooLarge) => (0, 0, TOO_LARGE),
+                Some(RejectReason::Encryption) => (0, 0, ENCRYPTION),
                 Some(RejectReason::IncorrectOffset) => (0, self.commit_timestamp, INCORRECT_OFFSET),
             };
             let fields = AckFields {

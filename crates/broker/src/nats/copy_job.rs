@@ -137,7 +137,7 @@ fn read(reader: &LogReader, offsets: Range<u64>) -> Vec<IncomingRecord> {
             break;
         };
         for bytes in Batches::new(bytes) {
-            let Ok(batch) = bytes.and_then(|bytes| Batch::read(&bytes)) else {
+            let Ok(batch) = bytes.and_then(|bytes| reader.open(&bytes)) else {
                 return records;
             };
             for i in batch.seek(next)..batch.len() {

@@ -107,7 +107,7 @@ impl Partition {
         directory: &Path,
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
-        let (identity, options) = (spec.log_identity(), spec.log_options());
+        let (identity, options) = (spec.log_identity(), spec.log_options(&shared.masters));
         let (log, recovery) = match Log::open(directory, identity, options.clone(), coordinator) {
             Ok((log, recovery)) => (log, Some(recovery)),
             // Also when a crash came between making the directory and its first segment.

@@ -89,6 +89,8 @@ pub enum RejectReason {
     TooLarge,
     /// The expected offset was not the one it would get.
     IncorrectOffset,
+    /// The stream is encrypted and its data key is not there.
+    Encryption,
 }
 
 /// Why nothing of an append was taken, or why its outcome is unknown.
@@ -113,6 +115,9 @@ pub enum AppendError {
     /// The disk failed: the outcome of this append is unknown.
     #[error("storage failed: {0}")]
     Storage(String),
+    /// The stream is encrypted and its data key is not there; nothing was stored.
+    #[error("{0}")]
+    Encryption(String),
     /// The producer's sequence is neither the next nor a known duplicate.
     #[error("{0}")]
     Sequence(String),

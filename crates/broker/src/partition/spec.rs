@@ -1,4 +1,5 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
+use crate::encryption::{DataKeySpec, Masters};
 use crate::nats::NatsCopy;
 use bascule_log::{Durability, Identity, LogOptions, Retention};
 use bascule_record::{BatchLimits, Codec};
@@ -41,6 +42,8 @@ pub struct PartitionSpec {
     pub concurrency_control: bool,
     #[serde(default)]
     pub readonly: bool,
+    #[serde(default)]
+    pub data_keys: Vec<DataKeySpec>,
 }
 
 /// `disk` or `memory`.
@@ -71,8 +74,8 @@ impl PartitionSpec {
         }
     }
 
-    /// How its log is opened.
-    pub fn log_options(&self) -> LogOptions {
+    /// How its log is opened, with the data keys that `masters` unwrap.
+    pub fn log_options(&self, masters: &Masters) -> LogOptions {
         LogOptions {
             durability: match self.durability {
                 DurabilityName::Disk => Durability::Disk,
@@ -82,6 +85,7 @@ impl PartitionSpec {
             segment_age_ns: nanos(self.segment_age_ms),
             preallocate_bytes: PREALLOCATE_BYTES.min(self.segment_bytes),
             codec: self.codec(),
+            keys: masters.ring(&self.data_keys),
         }
     }
 

@@ -34,11 +34,13 @@ pub(super) struct Writer {
     broken: Option<AppendError>,
     /// When the disk was last seen full, until it was told that there is space again.
     full: Option<Instant>,
+    /// Why nothing can be encrypted that has to be.
+    locked: Option<String>,
 }
 
 impl Writer {
     pub fn new(partition: Partition, log: Log, spec: PartitionSpec) -> Self {
-        Self {
+        let mut writer = Self {
             builder: BatchBuilder::new(spec.batch_limits()),
             partition,
             log,
@@ -48,13 +50,32 @@ impl Writer {
             group: Vec::new(),
             broken: None,
             full: None,
+            locked: None,
+        };
+        writer.check_sealing();
+        writer
+    }
+
+    /// Says once when appends cannot be encrypted that have to be.
+    fn check_sealing(&mut self) {
+        let locked = self
+            .log
+            .check_sealing()
+            .err()
+            .map(|error| error.to_string());
+        if let Some(reason) = locked.as_ref().filter(|_| locked != self.locked) {
+            self.partition
+                .report("locked", &format!("appends are refused: {reason}"));
         }
+        self.locked = locked;
     }
 
     /// Takes over settings, between groups.
     pub fn configure(&mut self, spec: PartitionSpec) {
         self.builder = BatchBuilder::new(spec.batch_limits());
-        self.log.set_options(spec.log_options());
+        let masters = &self.partition.0.shared.masters;
+        self.log.set_options(spec.log_options(masters));
+        self.check_sealing();
         self.partition.set_readonly(spec.readonly);
         self.spec = spec;
     }
@@ -129,6 +150,9 @@ impl Writer {
     ) -> Result<(), RejectReason> {
         if record.received_bytes > self.spec.max_record_bytes {
             return Err(RejectReason::TooLarge);
+        }
+        if self.locked.is_some() {
+            return Err(RejectReason::Encryption);
         }
         let expected = record.expected_offset;
         if self.spec.concurrency_control
@@ -246,6 +270,7 @@ impl Writer {
                 }
                 AppendError::Full
             }
+            Error::Encryption { .. } => AppendError::Encryption(error.to_string()),
             // The log stays usable, only not for this epoch.
             Error::StaleEpoch { .. } => AppendError::NotLeader,
             _ => {

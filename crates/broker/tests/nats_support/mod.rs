@@ -12,6 +12,7 @@
 
 use arc_swap::ArcSwap;
 use async_nats::{Message, Subscriber};
+use bascule_broker::encryption::Masters;
 use bascule_broker::events::Events;
 use bascule_broker::nats::{NatsLink, NatsSettings};
 use bascule_broker::partition::{Partition, PartitionSpec};
@@ -155,6 +156,7 @@ impl TestBroker {
             serving: true.into(),
             inflight: Arc::new(Semaphore::new(limits.inflight_bytes)),
             open_subscriptions: 0.into(),
+            masters: Masters::default(),
         };
         Self {
             shared: Arc::new(shared),

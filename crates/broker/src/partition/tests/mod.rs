@@ -1,5 +1,6 @@
 //! A partition through its handle, on a real log: what the tests share.
 mod appends;
+mod encryption;
 mod life;
 
 use super::commit::now_ns;
