@@ -58,7 +58,8 @@ class Engine:
     def connect_nats(self, settings: bytes) -> None:
         """Start connecting (or reconnect with other settings); progress comes as `nats` events. Returns at once.
 
-        JSON: `servers` list of URLs, `user`, `password`, `token`, `name`, `tls` object, `pending_bytes` int.
+        JSON: `servers` list of URLs, `user`, `password`, `token`, `name`, `tls` object, `pending_bytes` int,
+        `pause_ms` int.
         """
 
     def nats_connected(self) -> bool: ...

@@ -163,7 +163,8 @@ class Broker:
             await self._nats.wait_ready()
             self.nats_url, limit_s = self._nats.url, CONNECT_OWN_S
             servers = [self.nats_url]
-        engine.connect_nats(documents.nats_settings(settings.nats, servers, settings.limits.nats_pending_bytes))
+        pending, is_own = settings.limits.nats_pending_bytes, self._nats is not None
+        engine.connect_nats(documents.nats_settings(settings.nats, servers, pending, is_own=is_own))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not engine.nats_connected():  # noqa: ASYNC110 - the event is for the log, this is for readiness

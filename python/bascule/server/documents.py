@@ -42,13 +42,19 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
     }
 
 
-def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int) -> dict[str, Any]:
-    """The document of `connect_nats`.
+OWN_PAUSE_MS = 1000
+"""How long messages may be left with a nats-server of our own, which keeps enough of them (`nats_child`)."""
+
+
+def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *, is_own: bool) -> dict[str, Any]:
+    """The document of `connect_nats`. `is_own`: the server is the broker's child.
 
     Raises:
         UsageError: `configuration_invalid`: a secret's file cannot be read.
     """
     document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
+    if is_own and nats.config is None:
+        document["pause_ms"] = OWN_PAUSE_MS
     if nats.user is not None:
         document["user"] = nats.user
     if nats.password is not None:

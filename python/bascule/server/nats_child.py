@@ -35,6 +35,9 @@ _LAUNCHER = Path(__file__).with_name("nats_launch.py")
 _LINE = re.compile(r"\[(?P<level>TRC|DBG|INF|WRN|ERR|FTL)\] (?P<text>.*)")
 _LEVELS = {"TRC": 10, "DBG": 10, "INF": 10, "WRN": 30, "ERR": 30, "FTL": 40}
 
+MAX_PENDING = 256 << 20
+"""Bytes that the server keeps for a client that does not read: a second of what two cores can publish."""
+
 
 class NatsChild:
     """One supervised nats-server. `start` and `stop` may be called from any thread.
@@ -186,7 +189,7 @@ class NatsChild:
         return ["-c", str(config), "-a", self._settings.host, "-p", str(self._port), "--name", self._name]
 
     def _write_files(self) -> None:
-        pending = max(64 << 20, 4 * self._settings.max_payload)
+        pending = max(MAX_PENDING, 4 * self._settings.max_payload)
         (self._directory / "nats-server.conf").write_text(
             "# Written by the broker at each start; changes are lost. Set nats.config to use a file of your own.\n"
             f"max_payload: {self._settings.max_payload}\n"

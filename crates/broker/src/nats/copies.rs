@@ -48,14 +48,16 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             Some(answer) = nobody.recv() => copier.on_nobody(&answer).await,
-            taken = jobs.recv_many(&mut wave, WAVE), if rest.is_none() => match taken {
-                0 => return copier.finish().await,
-                _ => {
-                    let is_unheard = copier.take(&mut wave).await;
-                    rest = (is_unheard && !jobs.is_closed()).then(|| Instant::now() + REST);
+            taken = jobs.recv_many(&mut wave, WAVE), if rest.is_none() => {
+                if taken == 0 {
+                    return copier.finish().await;
                 }
-            },
-            () = tokio::time::sleep_until(rest.unwrap_or(next).into()), if rest.is_some() => rest = None,
+                let is_unheard = copier.take(&mut wave).await;
+                rest = (is_unheard && !jobs.is_closed()).then(|| Instant::now() + REST);
+            }
+            () = tokio::time::sleep_until(rest.unwrap_or(next).into()), if rest.is_some() => {
+                rest = None;
+            }
             () = tokio::time::sleep_until(next.into()) => copier.on_time().await,
             _ = closing.changed() => {
                 jobs.close();

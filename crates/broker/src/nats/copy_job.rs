@@ -1,5 +1,6 @@
 //! Copies of one append while they wait: the records as they came in, or only where they are stored.
-use super::session::{Session, Taken};
+use super::budget::Taken;
+use super::session::Session;
 use super::settings::NatsCopy;
 use crate::partition::{IncomingRecord, Partition};
 use bascule_log::{LogReader, ReadMode};

@@ -4,7 +4,8 @@
 //! Each source (a subscription, the copier) pushes from one task, and its order is kept: while anything waits in the
 //! backlog, everything goes through it.
 use super::acks::{AckJob, PendingAck};
-use super::session::{Session, Taken};
+use super::budget::Taken;
+use super::session::Session;
 use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,13 @@ pub(super) struct Group {
     pub(super) acks: Vec<PendingAck>,
     /// Payload bytes of the records as received.
     pub(super) bytes: usize,
+}
+
+impl Group {
+    /// What it occupies while it waits, about.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.bytes + RECORD_OVERHEAD * self.records.len()
+    }
 }
 
 /// Feeds one partition. Dropping it ends the feeding once the backlog is empty.
@@ -65,11 +73,8 @@ impl Feed {
 
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
     pub(super) fn push(&self, session: &Arc<Session>, group: Group) {
-        let Group {
-            records,
-            acks,
-            bytes,
-        } = group;
+        let waiting_bytes = group.waiting_bytes();
+        let Group { records, acks, .. } = group;
         let count = records.len() as u64;
         let done = answer(session.clone(), self.partition.clone(), acks, count);
         let mut append = Append {
@@ -84,7 +89,6 @@ impl Feed {
                 Err(refused) => append = refused,
             }
         }
-        let waiting_bytes = bytes + RECORD_OVERHEAD * count as usize;
         let Some(taken) = session.pending.try_take(waiting_bytes) else {
             session.reporter.dropped(count);
             return;

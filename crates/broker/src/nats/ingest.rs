@@ -60,6 +60,7 @@ fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
     let Some((last, others)) = feeds.split_last() else {
         return;
     };
+    session.hold_back(received.group.waiting_bytes() * feeds.len());
     for feed in others {
         let group = received.group_for(feed.incarnation(), session);
         if !group.records.is_empty() {

@@ -10,6 +10,7 @@
 //!
 //! Nothing here blocks a committer: every queue is bounded, and what does not fit is dropped and counted.
 mod acks;
+mod budget;
 mod channel;
 mod connection;
 mod copies;

@@ -1,5 +1,6 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
 use super::acks::{self, AckJob};
+use super::budget::{Budget, Patience};
 use super::connection::{Connection, Role, Watch};
 use super::copies;
 use super::copy_job::CopyJob;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -23,6 +24,8 @@ use tokio::task::JoinHandle;
 const ACK_QUEUE: usize = 4096;
 /// How long closing waits for what is queued.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+/// See [`NatsSettings::pause_ms`].
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// One session. Its tasks hold it until [`Session::close`] or [`Session::abandon`] ends them: those of each connection on
 /// the connection's thread, the outgoing ones on the runtime that started it.
@@ -34,6 +37,7 @@ pub(super) struct Session {
     pub(super) streams: Connection,
     /// Messages taken off the connections and not yet queued at a partition.
     pub(super) pending: Arc<Budget>,
+    patience: Patience,
     /// Copies that wait to go out.
     pub(super) copying: Arc<Budget>,
     /// Bytes of copies handed to the *ingest* connection since it was last waited for.
@@ -61,6 +65,7 @@ impl Session {
         let pending_bytes = settings
             .pending_bytes
             .unwrap_or(shared.limits.nats_pending_bytes);
+        let patience = Patience::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
         let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
         let (nobody_sender, nobody_receiver) = mpsc::unbounded_channel();
@@ -71,6 +76,7 @@ impl Session {
             ingest: Connection::new(Role::Ingest)?,
             streams: Connection::new(Role::Streams)?,
             pending: Arc::new(Budget::new(pending_bytes)),
+            patience,
             copying: Arc::new(Budget::new(pending_bytes)),
             handed: AtomicUsize::new(0),
             acks: ack_sender,
@@ -96,6 +102,15 @@ impl Session {
         );
         *session.outgoing.lock() = vec![tokio::spawn(acks), tokio::spawn(copies)];
         Ok(session)
+    }
+
+    /// Before messages of `bytes` are handed on: leaves the rest with NATS for a while when there is no room for them.
+    /// Blocks, so only for the thread of a connection: nothing else is read meanwhile.
+    pub(super) fn hold_back(&self, bytes: usize) {
+        if !self.pending.has_room(bytes) {
+            self.patience
+                .spend(|limit| self.pending.wait_for_room(bytes, limit));
+        }
     }
 
     /// Answered by our *streams* connection, or by the server when nobody listens: for [`Connection::sync`].
@@ -204,60 +219,5 @@ async fn answer_syncs(client: async_nats::Client, mut requests: Subscriber) {
             // Who asked goes on after a second without an answer, and reports it.
             let _sent = client.publish(reply, Bytes::new()).await;
         }
-    }
-}
-
-/// A bound on bytes that wait somewhere.
-#[derive(Debug)]
-pub(super) struct Budget {
-    used: AtomicUsize,
-    limit: usize,
-}
-
-impl Budget {
-    pub(super) fn new(limit: usize) -> Self {
-        Self {
-            used: AtomicUsize::new(0),
-            limit,
-        }
-    }
-
-    /// Takes `bytes` until the result is dropped; `None` when that would pass the limit.
-    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
-        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        let taken = Taken {
-            budget: self.clone(),
-            bytes,
-        };
-        (before.saturating_add(bytes) <= self.limit).then_some(taken)
-    }
-}
-
-/// Bytes of a [`Budget`], given back on drop.
-#[derive(Debug)]
-pub(super) struct Taken {
-    budget: Arc<Budget>,
-    bytes: usize,
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_gives_up_to_its_limit_and_takes_back() {
-        let budget = Arc::new(Budget::new(10));
-        let all = budget.try_take(10);
-        assert!(all.is_some());
-        assert!(budget.try_take(1).is_none());
-        drop(all);
-        assert!(budget.try_take(11).is_none());
-        assert!(budget.try_take(10).is_some());
     }
 }

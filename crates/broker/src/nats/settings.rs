@@ -22,6 +22,10 @@ pub struct NatsSettings {
     /// message counted with 256 bytes more;
     /// absent = `limits.nats_pending_bytes`.
     pub pending_bytes: Option<usize>,
+    /// How long messages may be left with NATS when `pending_bytes` are used up, ms in any 5 s; 0 = drop at once; absent =
+    /// 250. NATS keeps what is not read, and ends the connection of who lets more than its `max_pending` (64 MiB by
+    /// default) lie.
+    pub pause_ms: Option<u64>,
     /// Acks go only to inboxes that begin with it, the others are withheld and counted; absent = to every valid subject.
     pub ack_inbox_prefix: Option<String>,
 }

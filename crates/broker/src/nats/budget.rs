@@ -1,0 +1,152 @@
+//! Bounds on what waits between NATS and the partitions.
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Patience is given anew once in so long.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// A bound on bytes that wait somewhere.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicUsize,
+    limit: usize,
+    /// Threads in [`Budget::wait_for_room`].
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    freed: Condvar,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            used: AtomicUsize::new(0),
+            limit,
+            waiting: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            freed: Condvar::new(),
+        }
+    }
+
+    /// Takes `bytes` until the result is dropped; `None` when that would pass the limit.
+    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+        let before = self.used.fetch_add(bytes, Ordering::SeqCst);
+        let taken = Taken {
+            budget: self.clone(),
+            bytes,
+        };
+        (before.saturating_add(bytes) <= self.limit).then_some(taken)
+    }
+
+    /// Whether `bytes` could be taken now.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.used.load(Ordering::SeqCst).saturating_add(bytes) <= self.limit
+    }
+
+    /// Blocks until `bytes` could be taken, at most for `limit`.
+    pub(super) fn wait_for_room(&self, bytes: usize, limit: Duration) {
+        let until = Instant::now() + limit;
+        let mut guard = self.lock.lock();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while !self.has_room(bytes) && !self.freed.wait_until(&mut guard, until).timed_out() {}
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Bytes of a [`Budget`], given back on drop.
+#[derive(Debug)]
+pub(super) struct Taken {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
+        if self.budget.waiting.load(Ordering::SeqCst) > 0 {
+            // Who waits looks at the room under the lock: either it sees these bytes, or it is told.
+            drop(self.budget.lock.lock());
+            self.budget.freed.notify_all();
+        }
+    }
+}
+
+/// Time that may be spent waiting, so much in any [`PERIOD`]: whoever waits leaves messages with NATS, which does not keep
+/// them for ever.
+#[derive(Debug)]
+pub(super) struct Patience {
+    limit: Duration,
+    /// When the period began, and what is left of it.
+    left: Mutex<(Instant, Duration)>,
+}
+
+impl Patience {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            left: Mutex::new((Instant::now(), limit)),
+        }
+    }
+
+    /// Waits with `wait`, which gets the most it may take; not at all when nothing is left.
+    pub(super) fn spend(&self, wait: impl FnOnce(Duration)) {
+        let mut left = self.left.lock();
+        let start = Instant::now();
+        if start.duration_since(left.0) >= PERIOD {
+            *left = (start, self.limit);
+        }
+        if !left.1.is_zero() {
+            wait(left.1);
+            left.1 = left.1.saturating_sub(start.elapsed());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_gives_up_to_its_limit_and_takes_back() {
+        let budget = Arc::new(Budget::new(10));
+        let all = budget.try_take(10);
+        assert!(all.is_some());
+        assert!(budget.try_take(1).is_none());
+        drop(all);
+        assert!(budget.try_take(11).is_none());
+        assert!(budget.try_take(10).is_some());
+    }
+
+    #[test]
+    fn waiting_ends_when_there_is_room_and_no_later_than_the_limit() {
+        let budget = Arc::new(Budget::new(10));
+        let all = budget.try_take(10);
+        let start = Instant::now();
+        budget.wait_for_room(1, Duration::from_millis(20));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        let other = budget.clone();
+        let waiter = std::thread::spawn(move || {
+            other.wait_for_room(1, Duration::from_mins(1));
+            other.has_room(1)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        drop(all);
+        assert!(waiter.join().unwrap());
+    }
+
+    #[test]
+    fn patience_is_used_up_until_the_next_period() {
+        let patience = Patience::new(Duration::from_millis(10));
+        let mut waits = Vec::new();
+        patience.spend(|limit| {
+            std::thread::sleep(limit);
+            waits.push(limit);
+        });
+        patience.spend(|limit| waits.push(limit));
+        assert_eq!(waits, [Duration::from_millis(10)]);
+        patience.left.lock().0 -= PERIOD;
+        patience.spend(|limit| waits.push(limit));
+        assert_eq!(waits.len(), 2);
+    }
+}
