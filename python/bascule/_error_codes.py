@@ -110,6 +110,15 @@ CODES: Final[dict[str, ErrorCode]] = {
     "disk_full": ErrorCode(
         "no space is left in the data directory", "CapacityError", "backoff", "operator", "RESOURCE_EXHAUSTED", 507, 5
     ),
+    "partition_missing": ErrorCode(
+        "the files of a partition that was here are gone: restore them, or delete the stream",
+        "CorruptionError",
+        "never",
+        "operator",
+        "DATA_LOSS",
+        500,
+        1,
+    ),
     "storage_failed": ErrorCode(
         "the disk failed: writes are refused", "InternalError", "never", "operator", "INTERNAL", 500, 1
     ),

@@ -12,6 +12,7 @@
 use crate::Error;
 use crate::disk::{SyncFile, is_lost, is_passing};
 use crate::failpoint;
+use crate::files::Files;
 use crate::storage::{OsStorage, Storage};
 use crate::worker::{Door, Jobs, Worker, join};
 use parking_lot::{Condvar, Mutex};
@@ -81,14 +82,14 @@ struct Queue {
 
 /// The state that outlives the handle for as long as a thread needs it.
 pub(crate) struct Rounds {
-    storage: Arc<dyn Storage>,
+    files: Arc<Files>,
     /// Whether a round may use threads of its own.
     threads: bool,
     queue: Mutex<Queue>,
     wake: Condvar,
     failure: OnceLock<Failure>,
     finished: AtomicU64,
-    files: AtomicU64,
+    synced_files: AtomicU64,
     requests: AtomicU64,
     nanos: AtomicU64,
     longest_nanos: AtomicU64,
@@ -182,9 +183,15 @@ impl Coordinator {
         matches!(self.preparer, Preparer::Stepped(_))
     }
 
-    /// Where files are.
-    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
-        &self.rounds.storage
+    /// The files of the data directory.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.rounds.files
+    }
+
+    /// Sets how many sealed segments are kept open for readers, at least 1; 512 when nothing was set. Active segments are
+    /// always open and not counted.
+    pub fn set_open_segments(&self, segments: usize) {
+        self.rounds.files.set_limit(segments);
     }
 
     /// What was done so far.
@@ -192,7 +199,7 @@ impl Coordinator {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         SyncStatistics {
             rounds: read(&self.rounds.finished),
-            files: read(&self.rounds.files),
+            files: read(&self.rounds.synced_files),
             requests: read(&self.rounds.requests),
             nanos: read(&self.rounds.nanos),
             longest_nanos: read(&self.rounds.longest_nanos),
@@ -247,13 +254,13 @@ impl Drop for Coordinator {
 impl Rounds {
     fn new(storage: Arc<dyn Storage>, threads: bool) -> Self {
         Self {
-            storage,
+            files: Files::new(storage),
             threads,
             queue: Mutex::default(),
             wake: Condvar::new(),
             failure: OnceLock::new(),
             finished: AtomicU64::new(0),
-            files: AtomicU64::new(0),
+            synced_files: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             longest_nanos: AtomicU64::new(0),
@@ -262,7 +269,7 @@ impl Rounds {
 
     /// Where files are.
     pub fn storage(&self) -> &dyn Storage {
-        &*self.storage
+        self.files.storage()
     }
 
     /// Queues a request; never blocks.
@@ -352,7 +359,7 @@ impl Rounds {
             match self.sync_all(round, requests) {
                 Ok(files) => {
                     failpoint::pass("publish.synced");
-                    self.files.fetch_add(files as u64, Ordering::Relaxed);
+                    self.synced_files.fetch_add(files as u64, Ordering::Relaxed);
                 }
                 Err(error) => self.fail(&error),
             }

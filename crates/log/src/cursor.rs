@@ -205,7 +205,7 @@ impl Cursor {
         let available = usize::try_from(at.segment.end() - at.place.position).unwrap_or(usize::MAX);
         let mut buffer = self.buffer(wanted.max(least).min(available));
         let read = match mode {
-            ReadMode::NoWait => read_cached(file, &mut buffer, at.place.position)?,
+            ReadMode::NoWait => read_cached(&file, &mut buffer, at.place.position)?,
             ReadMode::Blocking => read_up_to(&*file.file, &mut buffer, at.place.position)
                 .map_err(|source| ReadError::io(&file.path, source))?,
         };

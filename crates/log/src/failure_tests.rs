@@ -219,3 +219,30 @@ fn a_sync_that_fails_during_the_close_is_not_tried_again() {
     assert!(matches!(log.close(), Err(Error::Failed { .. })));
     assert_eq!(checkpoint.lock().last().unwrap().durable, 0);
 }
+
+#[test]
+fn readers_of_many_segments_hold_few_files_open() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    coordinator.set_open_segments(4);
+    let mut log = create(&home.path().join("1"), &coordinator);
+    log.set_options(LogOptions {
+        segment_bytes: 1,
+        ..LogOptions::default()
+    });
+    for _ in 0..20 {
+        log.append(batch(), 1, 0).unwrap();
+    }
+    log.set_high_watermark(20);
+    let reader = log.reader();
+    assert_eq!(reader.segment_count(), 20);
+    let mut held = reader.cursor(0);
+    for _ in 0..3 {
+        for offset in 0..20 {
+            let read = reader.cursor(offset).next(20, 1, ReadMode::Blocking);
+            assert!(read.unwrap().is_some());
+            assert!(coordinator.files().open_count() <= 4);
+        }
+        assert!(held.next(20, 1, ReadMode::Blocking).unwrap().is_some());
+    }
+}

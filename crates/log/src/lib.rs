@@ -21,6 +21,7 @@ pub mod failpoint;
 #[cfg(test)]
 mod failure_tests;
 mod fields;
+mod files;
 #[cfg(test)]
 mod format_tests;
 mod index;

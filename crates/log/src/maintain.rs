@@ -6,6 +6,7 @@ use crate::checkpoint::Checkpoint;
 use crate::coordinator::SyncRequest;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
+use crate::files::Files;
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
@@ -21,13 +22,13 @@ const MAX_SPAN: u64 = 1 << 31;
 
 /// Creates a segment's file with its preamble and first zeros, in the page cache.
 pub(crate) fn create_segment(
-    storage: &Arc<dyn Storage>,
+    files: &Arc<Files>,
     directory: &Path,
     preamble: Preamble,
     options: &LogOptions,
 ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
     let path = directory.join(segment_name(preamble.base_offset));
-    let file = disk::open(&**storage, &path, OpenMode::Replace)?;
+    let file = disk::open(files.storage(), &path, OpenMode::Replace)?;
     let mut bytes = preamble.to_bytes();
     if options.durability == Durability::Disk {
         let zeros = (FIRST_ZEROS as u64)
@@ -38,10 +39,10 @@ pub(crate) fn create_segment(
     let segment_file = SegmentFile::new(path.clone(), file, bytes.len() as u64);
     if let Err(source) = segment_file.write(&bytes, 0) {
         // Nothing depends on the half-made file; an error here leaves it to be truncated by the next attempt.
-        let _ = storage.remove_file(&path);
+        let _ = files.storage().remove_file(&path);
         return Err(Error::io("write", &path, source));
     }
-    let segment = Segment::new(storage, path, preamble.base_offset, options.segment_bytes);
+    let segment = Segment::new(files, path, preamble.base_offset, options.segment_bytes);
     segment.set_file(segment_file.target());
     Ok((Arc::new(segment), segment_file))
 }
@@ -70,14 +71,15 @@ impl Log {
             last_timestamp: self.shared.last_timestamp(),
             epoch: self.epochs.last(),
         };
-        let storage = self.coordinator.storage();
-        let created = disk::open_directory(&**storage, &self.directory).and_then(|directory| {
-            failpoint::check("segment.roll.before_create")
-                .map_err(|source| Error::io("create", &self.directory, source))?;
-            let (segment, file) =
-                create_segment(storage, &self.directory, preamble, &self.options)?;
-            Ok((directory, segment, file))
-        });
+        let files = self.coordinator.files();
+        let created =
+            disk::open_directory(files.storage(), &self.directory).and_then(|directory| {
+                failpoint::check("segment.roll.before_create")
+                    .map_err(|source| Error::io("create", &self.directory, source))?;
+                let (segment, file) =
+                    create_segment(files, &self.directory, preamble, &self.options)?;
+                Ok((directory, segment, file))
+            });
         let (directory, segment, file) = match created {
             Ok(created) => created,
             Err(error) if disk::is_passing(&error) => return Ok(()),
@@ -100,6 +102,7 @@ impl Log {
         segments.push(segment);
         self.shared.set_segments(segments);
         self.sync_roll(&sealed_file, directory);
+        sealed.sealed();
         self.describe_sealed(sealed);
         Ok(())
     }
@@ -222,7 +225,7 @@ impl Log {
         let identity = self.shared.identity;
         let summary = self.active.summary(self.chain, self.epochs.last());
         let index_path = self.active.path().with_extension("idx");
-        let storage = &**self.coordinator.storage();
+        let storage = self.coordinator.files().storage();
         disk::write(
             storage,
             &index_path,
@@ -246,7 +249,7 @@ impl Log {
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
         self.settle();
-        let storage = &**self.coordinator.storage();
+        let storage = self.coordinator.files().storage();
         let marked = disk::deleted_name(&self.directory, storage.wall_clock_ns());
         let mark = || {
             disk::rename(storage, &self.directory, &marked)?;

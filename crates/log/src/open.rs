@@ -65,9 +65,9 @@ impl Log {
         options: LogOptions,
         coordinator: &Arc<Coordinator>,
     ) -> Result<Self, Error> {
-        let storage = coordinator.storage();
-        disk::create_directories(&**storage, directory)?;
-        if disk::list(&**storage, directory)?
+        let storage = coordinator.files().storage();
+        disk::create_directories(storage, directory)?;
+        if disk::list(storage, directory)?
             .iter()
             .any(|path| base_offset_of(path).is_some())
         {
@@ -75,18 +75,18 @@ impl Log {
                 path: directory.to_path_buf(),
             });
         }
-        let mut checkpoint = CheckpointFile::open(&**storage, directory, identity)?;
+        let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
         checkpoint.write(Checkpoint::default())?;
         checkpoint.target().sync()?;
         let (segment, file) = create_segment(
-            storage,
+            coordinator.files(),
             directory,
-            first_preamble(&**storage, identity, 0),
+            first_preamble(storage, identity, 0),
             &options,
         )?;
         file.target().sync()?;
-        let epochs = EpochTable::open(&**storage, directory, identity, Vec::new())?;
-        disk::sync_directory_and_name(&**storage, directory)?;
+        let epochs = EpochTable::open(storage, directory, identity, Vec::new())?;
+        disk::sync_directory_and_name(storage, directory)?;
         let shared = Shared::new(
             directory.to_path_buf(),
             identity,
@@ -129,34 +129,34 @@ impl Log {
         options: LogOptions,
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, Recovery), Error> {
-        let storage = coordinator.storage();
-        let mut sources = find_sources(&**storage, directory)?;
+        let storage = coordinator.files().storage();
+        let mut sources = find_sources(storage, directory)?;
         sources
             .iter()
             .try_for_each(|source| check(source, identity))?;
         let absent = || Error::Absent {
             path: directory.to_path_buf(),
         };
-        if sources.is_empty() && !holds(&**storage, directory, CHECKPOINT)? {
+        if sources.is_empty() && !holds(storage, directory, CHECKPOINT)? {
             return Err(absent());
         }
-        let checkpoint = CheckpointFile::open(&**storage, directory, identity)?;
+        let checkpoint = CheckpointFile::open(storage, directory, identity)?;
         let last = checkpoint.last();
         // A log that has begun is never begun anew, whatever became of its segments: its offsets are used.
         let has_begun = last.is_some_and(|last| last.durable > 0 || last.log_start > 0);
         if sources.is_empty() && !has_begun {
             return Err(absent());
         }
-        tidy(&**storage, directory, &sources)?;
+        tidy(storage, directory, &sources)?;
         drop_half_rolled(
-            &**storage,
+            storage,
             directory,
             identity,
             &mut sources,
             last.map_or(0, |last| last.durable),
         )?;
         drop_removed(
-            &**storage,
+            storage,
             directory,
             &mut sources,
             last.map_or(0, |last| last.log_start),
@@ -167,16 +167,23 @@ impl Log {
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
             let (_, file) = create_segment(
-                storage,
+                coordinator.files(),
                 directory,
-                first_preamble(&**storage, identity, base),
+                first_preamble(storage, identity, base),
                 &options,
             )?;
             file.target().sync()?;
-            disk::sync_directory(&**storage, directory)?;
-            sources = find_sources(&**storage, directory)?;
+            disk::sync_directory(storage, directory)?;
+            sources = find_sources(storage, directory)?;
         }
-        let recovered = Recovered::scan(storage, directory, identity, sources, last, &options)?;
+        let recovered = Recovered::scan(
+            coordinator.files(),
+            directory,
+            identity,
+            sources,
+            last,
+            &options,
+        )?;
         Self::from_recovered(recovered, checkpoint, identity, options, coordinator)
     }
 
@@ -199,7 +206,7 @@ impl Log {
         checkpoint.write(current(&shared, false))?;
         let parts = Parts {
             epochs: EpochTable::open(
-                &**coordinator.storage(),
+                coordinator.files().storage(),
                 &directory,
                 identity,
                 recovered.epochs,

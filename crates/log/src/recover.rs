@@ -13,6 +13,7 @@ use crate::checkpoint::Checkpoint;
 use crate::disk::{self, SyncFile};
 use crate::epochs::EpochTable;
 use crate::failpoint;
+use crate::files::Files;
 use crate::index::{self, SparseIndex, Summary};
 use crate::maintain::{create_segment, first_preamble};
 use crate::open::Source;
@@ -21,7 +22,6 @@ use crate::producers::Producers;
 use crate::retention::mark_removed;
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{NO_TIME, Segment};
-use crate::storage::Storage;
 use crate::{Error, Identity, LogOptions};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(crate) struct Recovered {
 
 /// The walk through the segments, in order.
 struct Walk<'a> {
-    storage: &'a Arc<dyn Storage>,
+    files: &'a Arc<Files>,
     directory: &'a Path,
     identity: Identity,
     options: &'a LogOptions,
@@ -100,7 +100,7 @@ enum End {
 impl Recovered {
     /// Walks the segments, cuts the torn tail and syncs. `sources` is not empty.
     pub fn scan(
-        storage: &Arc<dyn Storage>,
+        files: &Arc<Files>,
         directory: &Path,
         identity: Identity,
         mut sources: Vec<Source>,
@@ -110,7 +110,7 @@ impl Recovered {
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
         let mut walk = Walk::new(
-            storage,
+            files,
             directory,
             identity,
             options,
@@ -145,14 +145,14 @@ impl Recovered {
 
 impl<'a> Walk<'a> {
     fn new(
-        storage: &'a Arc<dyn Storage>,
+        files: &'a Arc<Files>,
         directory: &'a Path,
         identity: Identity,
         options: &'a LogOptions,
         durable: u64,
     ) -> Self {
         Self {
-            storage,
+            files,
             directory,
             identity,
             options,
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
                 epoch: 0,
             },
             last_timestamp: NO_TIME,
-            epochs: EpochTable::read(&**storage, directory, identity),
+            epochs: EpochTable::read(files.storage(), directory, identity),
             producers: Producers::default(),
             producers_to: 0,
             truncated: false,
@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
     /// Loads the snapshot of the producers.
     fn load_derived(&mut self, first_offset: u64) {
         let bytes =
-            disk::read(&**self.storage, &self.directory.join("producers")).unwrap_or_default();
+            disk::read(self.files.storage(), &self.directory.join("producers")).unwrap_or_default();
         let snapshot = Producers::read(&bytes, self.identity);
         (self.producers, self.producers_to) =
             snapshot.unwrap_or((Producers::default(), first_offset));
@@ -222,12 +222,12 @@ impl<'a> Walk<'a> {
             };
             self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
             return Ok((
-                Segment::from_summary(self.storage, source.path.clone(), &summary, index),
+                Segment::from_summary(self.files, source.path.clone(), &summary, index),
                 End::Whole,
             ));
         }
         let segment = Segment::new(
-            self.storage,
+            self.files,
             source.path.clone(),
             source.base_offset,
             self.options.segment_bytes.max(source.len),
@@ -240,7 +240,7 @@ impl<'a> Walk<'a> {
 
     /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
     fn described(&self, source: &Source) -> Option<(Summary, SparseIndex)> {
-        let bytes = disk::read(&**self.storage, &source.path.with_extension("idx")).ok()?;
+        let bytes = disk::read(self.files.storage(), &source.path.with_extension("idx")).ok()?;
         let (summary, index) = index::read(&bytes, self.identity, source.base_offset)?;
         let epoch_known =
             summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
@@ -334,8 +334,8 @@ impl<'a> Walk<'a> {
             .map(|source| source.len - PREAMBLE_BYTES.min(source.len))
             .sum::<u64>();
         let paths = dropped.iter().rev().map(|source| source.path.as_path());
-        let now_ns = self.storage.wall_clock_ns();
-        mark_removed(&**self.storage, self.directory, paths, now_ns)
+        let now_ns = self.files.storage().wall_clock_ns();
+        mark_removed(self.files.storage(), self.directory, paths, now_ns)
     }
 
     /// Cuts the segment at the place and syncs the cut.
@@ -355,7 +355,7 @@ impl<'a> Walk<'a> {
             self.truncated = true;
             failpoint::pass("recovery.cut_not_synced");
         }
-        disk::remove_file(&**self.storage, &source.path.with_extension("idx"))
+        disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
     }
 
     fn finish(
@@ -381,7 +381,7 @@ impl<'a> Walk<'a> {
         }
         if !as_closed {
             // A process may have died between making a file and syncing its name; acks rely on both from now on.
-            disk::sync_directory_and_name(&**self.storage, self.directory)?;
+            disk::sync_directory_and_name(self.files.storage(), self.directory)?;
         }
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
@@ -395,7 +395,7 @@ impl<'a> Walk<'a> {
         let last = last.filter(|source| !lost_tail && source.preamble.is_some());
         let (active, file) = match (last, segments.last()) {
             (Some(source), Some(segment)) => {
-                disk::remove_file(&**self.storage, &source.path.with_extension("idx"))?;
+                disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
                 let file = SegmentFile::new(source.path, source.file, source.len);
                 segment.set_file(file.target());
                 (Arc::clone(segment), file)
@@ -467,12 +467,12 @@ impl<'a> Walk<'a> {
             chain: self.place.chain.unwrap_or(0),
             last_timestamp: self.last_timestamp,
             epoch: self.place.epoch,
-            ..first_preamble(&**self.storage, self.identity, self.place.offset)
+            ..first_preamble(self.files.storage(), self.identity, self.place.offset)
         };
-        let (segment, file) = create_segment(self.storage, self.directory, preamble, self.options)?;
+        let (segment, file) = create_segment(self.files, self.directory, preamble, self.options)?;
         let target: &SyncFile = file.target();
         target.sync()?;
-        disk::sync_directory(&**self.storage, self.directory)?;
+        disk::sync_directory(self.files.storage(), self.directory)?;
         segments.push(Arc::clone(&segment));
         Ok((segment, file))
     }

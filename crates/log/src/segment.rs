@@ -1,13 +1,15 @@
 //! One segment as readers and the writer share it.
 use crate::disk::SyncFile;
+use crate::files::Files;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
 use crate::preamble::PREAMBLE_BYTES;
-use crate::storage::{OpenMode, Storage};
+use crate::storage::OpenMode;
+use arc_swap::ArcSwapOption;
 use bascule_record::Header;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// "No timestamp": no record so far.
 pub(crate) const NO_TIME: i64 = i64::MIN;
@@ -18,8 +20,10 @@ pub(crate) struct Segment {
     /// First offset.
     pub base_offset: u64,
     path: PathBuf,
-    storage: Arc<dyn Storage>,
-    file: OnceLock<Arc<SyncFile>>,
+    files: Arc<Files>,
+    file: ArcSwapOption<SyncFile>,
+    /// Read from since the files of sealed segments were last looked at.
+    used: AtomicBool,
     end: AtomicU64,
     next_offset: AtomicU64,
     records: AtomicU64,
@@ -30,17 +34,13 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment without batches.
-    pub fn new(
-        storage: &Arc<dyn Storage>,
-        path: PathBuf,
-        base_offset: u64,
-        segment_bytes: u64,
-    ) -> Self {
+    pub fn new(files: &Arc<Files>, path: PathBuf, base_offset: u64, segment_bytes: u64) -> Self {
         Self {
             base_offset,
             path,
-            storage: Arc::clone(storage),
-            file: OnceLock::new(),
+            files: Arc::clone(files),
+            file: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
             end: AtomicU64::new(PREAMBLE_BYTES),
             next_offset: AtomicU64::new(base_offset),
             records: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Segment {
 
     /// A sealed segment as its index file describes it.
     pub fn from_summary(
-        storage: &Arc<dyn Storage>,
+        files: &Arc<Files>,
         path: PathBuf,
         summary: &Summary,
         index: SparseIndex,
@@ -60,8 +60,9 @@ impl Segment {
         Self {
             base_offset: summary.base_offset,
             path,
-            storage: Arc::clone(storage),
-            file: OnceLock::new(),
+            files: Arc::clone(files),
+            file: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
             end: AtomicU64::new(summary.end),
             next_offset: AtomicU64::new(summary.next_offset),
             records: AtomicU64::new(summary.records),
@@ -76,22 +77,46 @@ impl Segment {
         &self.path
     }
 
-    /// The file, opened on first use and then kept: a removed segment stays readable to those who hold it.
-    pub fn file(&self) -> io::Result<&Arc<SyncFile>> {
-        if let Some(file) = self.file.get() {
+    /// The file, opened when it is not. One of a sealed segment may be closed again when others are opened; who holds it
+    /// keeps it. A segment that was removed stays readable to those.
+    pub fn file(self: &Arc<Self>) -> io::Result<Arc<SyncFile>> {
+        if let Some(file) = self.file.load_full() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
             return Ok(file);
         }
-        let file = SyncFile::new(
-            self.path.clone(),
-            self.storage.open(&self.path, OpenMode::Read)?,
-        );
-        Ok(self.file.get_or_init(|| file))
+        let file = self.files.storage().open(&self.path, OpenMode::Read)?;
+        let file = SyncFile::new(self.path.clone(), file);
+        self.file.store(Some(Arc::clone(&file)));
+        self.files.opened(self);
+        Ok(file)
     }
 
     /// Gives the segment the descriptor that its writer holds.
     pub fn set_file(&self, file: &Arc<SyncFile>) {
-        // Set before the segment is shared; a reader's own descriptor would serve as well.
-        let _ = self.file.set(Arc::clone(file));
+        self.file.store(Some(Arc::clone(file)));
+    }
+
+    /// From now on the writer does not hold the file any more.
+    pub fn sealed(self: &Arc<Self>) {
+        self.files.opened(self);
+    }
+
+    /// Whether it was read from since the last call.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the file is held open.
+    #[cfg(test)]
+    pub fn is_open(&self) -> bool {
+        self.file.load().is_some()
+    }
+
+    /// Lets go of the file.
+    pub fn close_file(&self) {
+        self.file.store(None);
     }
 
     /// Takes note of a batch that lies at the end.

@@ -36,11 +36,64 @@ pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Re
     let parent = partitions(data);
     let name = incarnation.to_string();
     let marked = parent.join(format!("{name}.deleted-{}", now_ns.max(0)));
-    match fs::rename(parent.join(name), marked) {
-        Ok(()) => File::open(parent)?.sync_all().map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+    match fs::rename(parent.join(&name), marked) {
+        Ok(()) => {
+            sync(&parent)?;
+            forget_created(data, &name)?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            forget_created(data, &name)?;
+            Ok(false)
+        }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the files of a partition were made here and not deleted since. Then they must be there.
+pub(super) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
+    created(data).join(incarnation.to_string()).try_exists()
+}
+
+/// Remembers, durably, that the files of a partition are there.
+pub(super) fn remember_created(data: &Path, incarnation: u64) -> io::Result<()> {
+    let directory = created(data);
+    create_durably(&directory)?;
+    File::create(directory.join(incarnation.to_string()))?;
+    sync(&directory)
+}
+
+/// The other way round. A name that is left behind is harmless: incarnations are not used again.
+fn forget_created(data: &Path, name: &str) -> io::Result<()> {
+    match fs::remove_file(created(data).join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn created(data: &Path) -> PathBuf {
+    data.join("created")
+}
+
+/// Makes a directory and those above it that are missing, and makes their names durable.
+fn create_durably(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_durably(path.parent().ok_or(error)?)?;
+            fs::create_dir(path)?;
+        }
+        Err(error) => return Err(error),
+    }
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    sync(parent.unwrap_or(Path::new(".")))
+}
+
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 /// A locked data directory. Unlocked when dropped, or when the process ends however it ends.
@@ -64,7 +117,7 @@ impl DataDirectory {
     /// [`DirectoryError`]: locked, foreign, newer or unusable.
     pub fn open(path: &Path, cluster_id: &str, broker_id: &str) -> Result<Self, DirectoryError> {
         let unusable = |error: io::Error| unusable(path, &error);
-        fs::create_dir_all(partitions(path)).map_err(unusable)?;
+        create_durably(&partitions(path)).map_err(unusable)?;
         let lock = lock(path)?;
         let directory = Self {
             path: path.to_owned(),
@@ -131,7 +184,7 @@ impl DataDirectory {
         file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(MANIFEST))?;
-        File::open(&self.path)?.sync_all()
+        sync(&self.path)
     }
 }
 

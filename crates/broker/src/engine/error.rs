@@ -79,6 +79,7 @@ pub(super) fn open_code(error: &bascule_log::Error) -> &'static str {
         bascule_log::Error::NewerFormat { .. } | bascule_log::Error::NewerBatch { .. } => {
             "data_directory_newer"
         }
+        bascule_log::Error::Absent { .. } => "partition_missing",
         bascule_log::Error::Foreign { .. } => "data_directory_foreign",
         _ => "damaged",
     }

@@ -59,6 +59,7 @@ impl Engine {
         bascule_log::failpoint::set_from_environment()
             .map_err(|text| EngineError::new("invalid_argument", text))?;
         let masters = Masters::load(&settings.encryption)?;
+        let descriptors = raise_descriptors();
         let directory = DataDirectory::open(
             &settings.data_dir,
             &settings.cluster_id,
@@ -77,6 +78,12 @@ impl Engine {
             settings.limits,
         );
         let shared = Arc::new(shared.map_err(internal)?.with_masters(masters));
+        if let Err(error) = descriptors {
+            let text = format!("the limit of open files could not be raised: {error}");
+            shared
+                .events
+                .log(30, "storage", text, serde_json::json!({}));
+        }
         runtime.spawn(sweep(
             shared.clone(),
             directory::partitions(directory.path()),
@@ -273,6 +280,14 @@ impl Drop for Engine {
         std::mem::forget(self.coordinator.clone());
         std::mem::forget(self.shared.clone());
     }
+}
+
+/// Raises the limit of open files to the hard one: a broker needs one for each partition and each connection.
+fn raise_descriptors() -> std::io::Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// Removes what deleted partitions left, once their grace period is over, until the runtime ends.

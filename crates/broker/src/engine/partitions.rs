@@ -47,7 +47,19 @@ impl Engine {
             return Ok(());
         }
         let path = directory::partitions(&self.data).join(spec.incarnation.to_string());
-        let (partition, recovery) = Partition::open(&self.shared, spec, &path, &self.coordinator)?;
+        // Files that were here and are not is a loss, which a log that begins at offset 0 again would hide.
+        let failed = |source| bascule_log::Error::Io {
+            operation: "look at",
+            path: path.clone(),
+            source,
+        };
+        let known = directory::was_created(&self.data, spec.incarnation).map_err(failed)?;
+        let incarnation = spec.incarnation;
+        let (partition, recovery) =
+            Partition::open(&self.shared, spec, &path, &self.coordinator, known)?;
+        if !known {
+            directory::remember_created(&self.data, incarnation).map_err(failed)?;
+        }
         if let Some(recovery) =
             recovery.filter(|recovery| !recovery.clean || !recovery.damaged.is_empty())
         {
@@ -92,26 +104,29 @@ impl Engine {
     pub fn end(&self, incarnations: &[u64], reason: EndReason) -> Result<(), EngineError> {
         let _one = self.admin.lock();
         let runtime = self.runtime()?;
-        let (ended, absent): (Vec<_>, Vec<_>) = {
+        let ended: Vec<Partition> = {
             let mut state = self.state.lock();
             incarnations
                 .iter()
-                .map(|id| state.partitions.remove(id).ok_or(*id))
-                .partition(Result::is_ok)
+                .filter_map(|id| state.partitions.remove(id))
+                .collect()
         };
-        let ended: Vec<Partition> = ended.into_iter().flatten().collect();
         runtime.block_on(self.close_all(&ended, reason));
         self.keep_received(incarnations, &ended, reason);
         if reason != EndReason::Deleted {
             return Ok(());
         }
-        for incarnation in absent.into_iter().filter_map(Result::err) {
-            directory::mark_deleted(&self.data, incarnation, now_ns()).map_err(|error| {
+        // Those that were open have deleted their files themselves, as far as they could: what is left of them is marked
+        // here or told. A sync that failed meanwhile leaves open what the disk holds.
+        for incarnation in incarnations {
+            directory::mark_deleted(&self.data, *incarnation, now_ns()).map_err(|error| {
                 let text = format!("files of partition {incarnation} are still there: {error}");
                 EngineError::new("storage_failed", text)
             })?;
         }
-        Ok(())
+        self.coordinator
+            .failure()
+            .map_or(Ok(()), |text| Err(EngineError::new("storage_failed", text)))
     }
 
     /// Pausing does not forget when records arrived; deleting does.

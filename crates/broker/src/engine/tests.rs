@@ -256,3 +256,37 @@ fn the_metadata_log_needs_to_be_opened_once() {
             .any(|event| event.kind == "barrier")
     });
 }
+
+#[test]
+fn files_that_vanished_are_not_begun_again() {
+    let data = tempfile::tempdir().unwrap();
+    let first = engine(data.path());
+    open(&first, 7);
+    first.close(Duration::ZERO);
+    let files = data.path().join("partitions/7");
+    std::fs::rename(&files, data.path().join("elsewhere")).unwrap();
+    let second = engine(data.path());
+    let specs = || serde_json::from_value(json!([partition_spec(7)])).unwrap();
+    let failures = second.open(specs()).unwrap();
+    assert_eq!((failures.len(), failures[0].1), (1, "partition_missing"));
+    assert!(!files.exists(), "nothing was made in its place");
+    std::fs::rename(data.path().join("elsewhere"), &files).unwrap();
+    assert_eq!(
+        second.open(specs()).unwrap(),
+        [],
+        "restored, they are opened"
+    );
+    second.end(&[7], EndReason::Deleted).unwrap();
+    assert!(!data.path().join("created/7").exists());
+}
+
+#[test]
+fn files_that_cannot_be_deleted_are_told() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    open(&engine, 7);
+    // The parent is gone, so the files cannot be renamed in it.
+    std::fs::rename(data.path().join("partitions"), data.path().join("away")).unwrap();
+    let told = engine.end(&[7], EndReason::Deleted).unwrap_err();
+    assert_eq!(told.code, "storage_failed");
+}

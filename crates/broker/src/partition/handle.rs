@@ -96,7 +96,7 @@ impl Drop for Subscriber {
 }
 
 impl Partition {
-    /// Opens the log in `directory`, or creates it, and starts the task on the current runtime. Blocks for recovery.
+    /// Opens the log in `directory`, or creates it unless it `must_exist`, and starts the task on the current runtime. Blocks for recovery.
     /// On a single broker everything that recovery kept is committed.
     ///
     /// # Errors
@@ -106,12 +106,13 @@ impl Partition {
         spec: PartitionSpec,
         directory: &Path,
         coordinator: &Arc<Coordinator>,
+        must_exist: bool,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
         let (identity, options) = (spec.log_identity(), spec.log_options(&shared.masters));
         let (log, recovery) = match Log::open(directory, identity, options.clone(), coordinator) {
             Ok((log, recovery)) => (log, Some(recovery)),
             // Also when a crash came between making the directory and its first segment.
-            Err(bascule_log::Error::Absent { .. }) => {
+            Err(bascule_log::Error::Absent { .. }) if !must_exist => {
                 let log = Log::create(directory, identity, options, coordinator)?;
                 (log, None)
             }

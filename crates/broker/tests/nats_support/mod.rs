@@ -198,8 +198,14 @@ impl TestBroker {
 
     pub fn open(&self, stream: &Stream) -> TestPartition {
         let directory = self.directory.path().join(stream.incarnation.to_string());
-        let (partition, _) =
-            Partition::open(&self.shared, stream.spec(), &directory, &self.coordinator).unwrap();
+        let (partition, _) = Partition::open(
+            &self.shared,
+            stream.spec(),
+            &directory,
+            &self.coordinator,
+            false,
+        )
+        .unwrap();
         partition.lead(1);
         TestPartition(partition)
     }

@@ -44,7 +44,14 @@ impl Home {
     }
 
     fn open(&self, spec: PartitionSpec) -> (Partition, Option<Recovery>) {
-        Partition::open(&self.shared, spec, &self.directory(), &self.coordinator).unwrap()
+        Partition::open(
+            &self.shared,
+            spec,
+            &self.directory(),
+            &self.coordinator,
+            false,
+        )
+        .unwrap()
     }
 
     /// Open and led.

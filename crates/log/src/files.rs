@@ -1,0 +1,81 @@
+//! The files of one data directory: the storage they are in, and which sealed segments are held open.
+//!
+//! A reader opens a sealed segment when it needs it. So that readers of many segments do not use up the descriptors, at
+//! most a set number stays open; one more closes the one that was opened longest ago and not used since it was last
+//! looked at. Active segments are held by their logs and not counted. Who is reading a closed one keeps it until done.
+use crate::segment::Segment;
+use crate::storage::Storage;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Sealed segments held open when nothing else is said.
+pub(crate) const OPEN_SEGMENTS: usize = 512;
+
+/// Shared by all logs of a coordinator.
+#[derive(Debug)]
+pub(crate) struct Files {
+    storage: Arc<dyn Storage>,
+    limit: AtomicUsize,
+    /// In the order in which they were opened or passed over.
+    open: Mutex<VecDeque<Weak<Segment>>>,
+}
+
+impl Files {
+    /// The files in `storage`; nothing is open.
+    pub fn new(storage: Arc<dyn Storage>) -> Arc<Self> {
+        Arc::new(Self {
+            storage,
+            limit: AtomicUsize::new(OPEN_SEGMENTS),
+            open: Mutex::default(),
+        })
+    }
+
+    /// Where they are.
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    /// Sets how many sealed segments stay open, at least 1.
+    pub fn set_limit(&self, segments: usize) {
+        self.limit.store(segments.max(1), Ordering::Relaxed);
+        self.close_surplus(&mut self.open.lock());
+    }
+
+    /// A sealed segment holds its file open from now on.
+    pub fn opened(&self, segment: &Arc<Segment>) {
+        let mut open = self.open.lock();
+        open.push_back(Arc::downgrade(segment));
+        self.close_surplus(&mut open);
+    }
+
+    /// Sealed segments that are held open.
+    #[cfg(test)]
+    pub fn open_count(&self) -> usize {
+        let open = self.open.lock();
+        open.iter()
+            .filter(|segment| segment.upgrade().is_some_and(|segment| segment.is_open()))
+            .count()
+    }
+
+    fn close_surplus(&self, open: &mut VecDeque<Weak<Segment>>) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        // One that was used since is passed over once: after a round each has been asked.
+        let mut passes = open.len();
+        while open.len() > limit {
+            let Some(oldest) = open.pop_front() else {
+                return;
+            };
+            let Some(segment) = oldest.upgrade() else {
+                continue;
+            };
+            if passes > 0 && segment.take_used() {
+                passes -= 1;
+                open.push_back(oldest);
+            } else {
+                segment.close_file();
+            }
+        }
+    }
+}
