@@ -2,7 +2,7 @@
 //!
 //! A sync of a file that grows must also write its size and block map; one of a file whose blocks exist already writes
 //! data only, in about half the time. So the preparer keeps the file longer than the log: chunk by chunk it writes and
-//! syncs zeros. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
+//! syncs zeros, while syncs are small enough to gain by it. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
 //!
 //! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
 //! while it syncs); the writer takes it only for a write that passes the zeroed end.
@@ -22,6 +22,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) const FIRST_ZEROS: usize = 256 << 10;
 /// Zeros written and synced at a time. An ack's sync that meets one of these waits for it too, so it is small.
 const CHUNK: usize = 512 << 10;
+/// Mean size of a sync from which on zeros cost more than they save: they double what is written, and a large sync hardly
+/// notices that it must write a block map too. Measured at 1 KiB a record, 512 in flight: 0.17 M/s with zeros, 0.27 M/s
+/// without; at 256 B, 64 in flight: 46 k/s with, 37 k/s without.
+const LARGE_SYNC: u64 = 96 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
 
 /// The writer's view of a segment's file.
@@ -32,6 +36,9 @@ pub(crate) struct SegmentFile {
     zeroed_to: AtomicU64,
     ahead: Mutex<Stopped>,
     busy: AtomicBool,
+    /// Where the last sync that was asked for ends, and how many bytes such a sync has had of late.
+    asked_to: AtomicU64,
+    sync_bytes: AtomicU64,
 }
 
 /// Whether zeros may no longer be written.
@@ -45,6 +52,8 @@ impl SegmentFile {
             zeroed_to: AtomicU64::new(len),
             ahead: Mutex::new(false),
             busy: AtomicBool::new(false),
+            asked_to: AtomicU64::new(0),
+            sync_bytes: AtomicU64::new(0),
         })
     }
 
@@ -67,6 +76,14 @@ impl SegmentFile {
         result
     }
 
+    /// Takes note of a sync asked for, of everything up to `end`.
+    pub fn asked(&self, end: u64) {
+        let bytes = end.saturating_sub(self.asked_to.swap(end, Ordering::Relaxed));
+        let mean = self.sync_bytes.load(Ordering::Relaxed);
+        self.sync_bytes
+            .store((7 * mean + bytes) / 8, Ordering::Relaxed);
+    }
+
     /// Takes back what a failed write may have left behind `end`, and with it the zeros.
     pub fn cut(&self, end: u64) -> io::Result<()> {
         let _guard = self.ahead.lock();
@@ -85,7 +102,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Asks the preparer for more zeros when fewer than half a step are left. `step` grows with the file, so that a
+    /// Asks the preparer for more zeros when fewer than half a step are left, unless syncs are large. `step` grows with the file, so that a
     /// partition with little in it takes little: at most `preallocate` bytes, never past `limit`.
     pub fn keep_ahead(
         self: &Arc<Self>,
@@ -95,6 +112,9 @@ impl SegmentFile {
         preparer: &Door,
         rounds: &Arc<Rounds>,
     ) {
+        if self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
+            return;
+        }
         let step = preallocate.min(end.max(FIRST_ZEROS as u64));
         let have = self.zeroed_to.load(Ordering::Relaxed).saturating_sub(end);
         let target = (end + step).min(limit);

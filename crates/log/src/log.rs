@@ -189,6 +189,7 @@ impl Log {
             return;
         }
         let dirty = self.shared.durable_end() < end;
+        self.file.asked(self.active.end());
         let epochs_dirty = std::mem::take(&mut self.epochs_dirty);
         let shared = Arc::clone(&self.shared);
         self.coordinator.rounds().submit(SyncRequest {
