@@ -1,0 +1,105 @@
+"""The judge of recoveries: a hand-made bad history for each verdict, and a good one beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.torture.ledger import ENTRY, Entry, Judge, Kind, Verdict, before_cut, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def entry(kind: Kind, offset: int = 0, records: int = 0, life: int = 0, counter: int = 0) -> Entry:
+    return Entry(kind, 0, offset, records, life, counter, 0)
+
+
+def sent(*counters: int, life: int = 1, first: int = 0) -> list[Entry]:
+    """Batches of 2 records, back to back."""
+    return [entry(Kind.INTENT, first + 2 * i, 2, life, counter) for i, counter in enumerate(counters)]
+
+
+def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entry]:
+    found = [batch._replace(kind=Kind.FOUND) for batch in batches]
+    end = found[-1].batch.end if found else log_start
+    return [entry(Kind.RECOVERED, log_start, damaged, counter=end), *found, entry(Kind.READY)]
+
+
+def judged(*lives: list[Entry]) -> tuple[int, int, int]:
+    """Lost, wrong and resurfaced after these lives."""
+    verdict = Verdict()
+    judge = Judge(verdict, "by hand")
+    for life in lives:
+        judge.follow(life)
+    return verdict.lost, verdict.wrong, verdict.resurfaced
+
+
+FIRST = sent(1, 2, 3)
+ACKED = entry(Kind.ACKED, 4)
+
+
+def test_a_tail_that_was_not_acked_may_be_there_or_not() -> None:
+    for kept in (2, 3):
+        assert judged([*recovery(), *FIRST, ACKED], recovery(*FIRST[:kept])) == (0, 0, 0)
+
+
+def test_an_acked_batch_that_is_not_found_is_lost() -> None:
+    assert judged([*recovery(), *FIRST, ACKED], recovery(FIRST[0])) == (2, 0, 0)
+
+
+def test_what_one_recovery_found_must_be_found_by_the_next() -> None:
+    assert judged([*recovery(), *FIRST], recovery(*FIRST), recovery(*FIRST[:2])) == (2, 0, 0)
+    assert judged([*recovery(), *FIRST], recovery(*FIRST), recovery(*FIRST)) == (0, 0, 0)
+
+
+def test_a_batch_that_comes_back_is_resurfaced() -> None:
+    second = sent(1, life=2, first=2)
+    lives = [[*recovery(), *FIRST], [*recovery(FIRST[0]), *second]]
+    assert judged(*lives, recovery(FIRST[0], *second)) == (0, 0, 0)
+    assert judged(*lives, recovery(FIRST[0], *second, FIRST[2])) == (0, 0, 1)
+
+
+def test_a_batch_that_nobody_sent_there_is_wrong() -> None:
+    assert judged([*recovery(), *FIRST], recovery(FIRST[0], *sent(9, first=2))) == (0, 1, 0)
+    assert judged([*recovery(), *FIRST], recovery(FIRST[0], FIRST[2])) == (0, 1, 0), "a hole"
+
+
+def test_a_refused_batch_must_not_be_seen() -> None:
+    refused = [*FIRST, FIRST[2]._replace(kind=Kind.REFUSED)]
+    assert judged([*recovery(), *refused], recovery(*FIRST[:2])) == (0, 0, 0)
+    assert judged([*recovery(), *refused], recovery(*FIRST)) == (0, 1, 0)
+    assert judged([*recovery(), *refused, FIRST[2]], recovery(*FIRST)) == (0, 0, 0), "sent again"
+
+
+def test_retention_takes_from_the_start_only_what_was_promised() -> None:
+    life = [*recovery(), *FIRST, ACKED]
+    assert judged(life, recovery(FIRST[1], log_start=2)) == (0, 0, 0)
+    assert judged(life, recovery(log_start=6)) == (0, 1, 0), "more than was ever durable"
+
+
+def test_damage_after_a_power_cut_is_wrong() -> None:
+    assert judged([*recovery(), *FIRST], recovery(*FIRST, damaged=1)) == (0, 1, 0)
+    unreadable = [*recovery(*FIRST)[:-1], entry(Kind.WRONG, 4)]
+    assert judged([*recovery(), *FIRST], unreadable) == (0, 1, 0)
+
+
+def test_a_log_that_is_not_recovered_is_lost_unless_its_calls_were_made_to_fail() -> None:
+    failed = [entry(Kind.RECOVERY_FAILED)]
+    assert judged([*recovery(), *FIRST], failed) == (1, 0, 0)
+    verdict = Verdict()
+    judge = Judge(verdict, "by hand")
+    assert judge.follow([*recovery(), *FIRST])
+    assert not judge.follow(failed, faulted=True)
+    assert verdict.clean
+
+
+def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    seen = [*recovery(), *FIRST, ACKED]
+    later = [entry(Kind.ACKED, 6), entry(Kind.WRONG), entry(Kind.UNREAD)]
+    path.write_bytes(b"".join(ENTRY.pack(*one) for one in [*seen, *later]) + b"half an entry")
+    assert read(path) == [*seen, *later]
+    size = ENTRY.size * len(seen)
+    assert before_cut(path, size, size) == [*seen, later[0]]
+    assert before_cut(path, size, size + ENTRY.size * 3) == [*seen, later[0]]
+    assert before_cut(path, 0, size) is None, "a recovery that ended during the cut"
