@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import importlib
+import importlib.metadata
 import json
 import os
 import pkgutil
@@ -15,8 +16,6 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import bascule
 
 import tests.torture
 from tests.torture.result import Result, Scale, SkippedError
@@ -45,7 +44,7 @@ def keep(result: Result) -> None:
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=REPOSITORY, text=True)
     document = asdict(result) | {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        "version": bascule.__version__,
+        "version": importlib.metadata.version("bascule"),
         "commit": commit.strip(),
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}",
     }

@@ -33,4 +33,9 @@ def shim() -> Path:
 
 def arguments(command: str, **values: object) -> list[str]:
     """The command line of one life."""
-    return [str(driver()), command, *(f"{key}={value}" for key, value in values.items())]
+    return [str(driver()), command, *words(**values)]
+
+
+def words(**values: object) -> list[str]:
+    """Arguments as the driver reads them: `key=value`."""
+    return [f"{key}={value}" for key, value in values.items()]

@@ -37,6 +37,8 @@ class Kind(IntEnum):
     RESUMED = 12
     RECOVERY_FAILED = 13
     UNREAD = 14
+    DELETING = 15
+    DELETED = 16
     FAULT = 100
     """Written by the shim: a system call was made to fail."""
 
@@ -84,17 +86,17 @@ def read(path: Path) -> list[Entry]:
 def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
     """What a ledger says of the time before a power cut.
 
-    `started` and `ended` are its lengths in bytes just before and just after the cut. What the process saw of its files
-    after that means nothing; acks written later are of syncs that had ended. `None` when a recovery ended during the
-    cut itself: whether it saw the disk before or after cannot be told.
+    `started` and `ended` are its lengths in bytes just before and just after the cut. Whoever hears an ack after the
+    power is gone heard nothing: acks count up to `started` (on xfs a data sync that is under way when the filesystem is
+    shut down can report success, since the shutdown takes from the inode what it would have waited for). What was sent
+    up to `ended` may be on the disk. What the process saw of its files during and after the cut means nothing. `None`
+    when a recovery ended during the cut: whether it saw the disk before or after cannot be told.
     """
     entries = read(path)
     first, last = started // ENTRY.size, ended // ENTRY.size
     if any(entry.kind == Kind.RECOVERED for entry in entries[first:last]):
         return None
-    unreadable = {Kind.WRONG, Kind.UNREAD, Kind.RECOVERY_FAILED}
-    told = [entry for entry in entries[first:last] if entry.kind not in unreadable]
-    return entries[:first] + told + [entry for entry in entries[last:] if entry.kind == Kind.ACKED]
+    return entries[:first] + [entry for entry in entries[first:last] if entry.kind in {Kind.INTENT, Kind.REFUSED}]
 
 
 @dataclass
@@ -107,6 +109,8 @@ class Log:
     """What was sent since, without what was refused, in order."""
     acked_end: int = 0
     """Everything below this offset was promised."""
+    deleting: bool = False
+    """Its deletion was asked for: the next recovery may find nothing."""
     gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     """(life, counter) of batches that a recovery did not find: they must never be seen again."""
 
@@ -178,12 +182,21 @@ class Judge:
             case Kind.ACKED:
                 self.verdict.acked += max(entry.offset - log.acked_end, 0)
                 log.acked_end = max(log.acked_end, entry.offset)
+            case Kind.DELETING:
+                log.deleting = True
+            case Kind.DELETED:
+                self._deleted(log)
             case Kind.WRONG | Kind.UNREAD if entry.kind == Kind.WRONG or not self.faulted:
                 self.verdict.blame("wrong", 1, f"{self.name}: unreadable at {entry}")
             case Kind.RECOVERY_FAILED if not self.faulted:
                 self.verdict.blame("lost", 1, f"{self.name}: partition {entry.partition} was not recovered")
             case _:
                 pass
+
+    @staticmethod
+    def _deleted(log: Log) -> None:
+        log.gone |= {(batch.life, batch.counter) for batch in log.kept + log.sent}
+        log.kept, log.sent, log.acked_end, log.deleting = [], [], 0, False
 
     def _recovered(self, report: Entry, found: list[Entry]) -> None:
         log, verdict = self.logs[report.partition], self.verdict
@@ -193,6 +206,9 @@ class Judge:
         if len(batches) < len(found) or report.records:
             verdict.blame("wrong", 1, f"{where}: damaged or unreadable after recovery: {report}")
         log_start, log_end = report.offset, report.counter
+        if log.deleting and log_end == 0:
+            self._deleted(log)
+        log.deleting = False
         expected = [batch for batch in log.kept + log.sent if batch.offset >= log_start]
         for at, batch in enumerate(batches):
             if at < len(expected) and expected[at] == batch:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROW = "S3"
 KINDS = ("ext4", "xfs")
-CUTS = 20_000
+CUTS = 5_000
 """Cuts at full scale, over both filesystems."""
 SHORT_SECONDS = 50
 LIVES = 25

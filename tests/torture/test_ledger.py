@@ -93,13 +93,25 @@ def test_a_log_that_is_not_recovered_is_lost_unless_its_calls_were_made_to_fail(
     assert verdict.clean
 
 
+def test_a_deleted_log_is_whole_or_gone_and_does_not_come_back() -> None:
+    deleting = [*recovery(), *FIRST, ACKED, entry(Kind.DELETING)]
+    again = sent(7, life=2)
+    assert judged(deleting, recovery(*FIRST)) == (0, 0, 0)
+    assert judged(deleting, recovery()) == (0, 0, 0)
+    assert judged(deleting, recovery(FIRST[0])) == (2, 0, 0)
+    deleted = [*deleting, entry(Kind.DELETED)]
+    assert judged(deleted, [*recovery(), *again], recovery(*again)) == (0, 0, 0)
+    assert judged(deleted, recovery(*FIRST)) == (0, 0, 1)
+
+
 def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     seen = [*recovery(), *FIRST, ACKED]
-    later = [entry(Kind.ACKED, 6), entry(Kind.WRONG), entry(Kind.UNREAD)]
-    path.write_bytes(b"".join(ENTRY.pack(*one) for one in [*seen, *later]) + b"half an entry")
-    assert read(path) == [*seen, *later]
-    size = ENTRY.size * len(seen)
-    assert before_cut(path, size, size) == [*seen, later[0]]
-    assert before_cut(path, size, size + ENTRY.size * 3) == [*seen, later[0]]
-    assert before_cut(path, 0, size) is None, "a recovery that ended during the cut"
+    during = [entry(Kind.ACKED, 6), *sent(4, first=6), entry(Kind.WRONG), entry(Kind.UNREAD)]
+    after = [entry(Kind.ACKED, 8), *sent(5, first=8)]
+    path.write_bytes(b"".join(ENTRY.pack(*one) for one in [*seen, *during, *after]) + b"half an entry")
+    assert read(path) == [*seen, *during, *after]
+    started, ended = ENTRY.size * len(seen), ENTRY.size * len([*seen, *during])
+    assert before_cut(path, started, started) == seen
+    assert before_cut(path, started, ended) == [*seen, during[1]]
+    assert before_cut(path, 0, ended) is None, "a recovery that ended during the cut"

@@ -48,6 +48,10 @@ pub enum Kind {
     RecoveryFailed = 13,
     /// A recovered log could not be read from this offset on, for reasons of the operating system; the run ends.
     Unread = 14,
+    /// A log is about to be deleted.
+    Deleting = 15,
+    /// It was, durably; what follows is about its successor.
+    Deleted = 16,
 }
 
 /// One line of the ledger; fields that a kind does not use are 0.

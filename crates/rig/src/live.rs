@@ -5,11 +5,13 @@ use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
 use bascule_log::{Coordinator, Error, Log, LogOptions, Retention};
 use parking_lot::{Condvar, Mutex};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(2);
+const MINUTE_NS: i64 = 60_000_000_000;
 /// How long an answer to a commit may take.
 const ANSWER: Duration = Duration::from_secs(20);
 
@@ -27,12 +29,13 @@ pub fn run(arguments: &Arguments) -> Outcome {
         0 => u64::MAX,
         count => count,
     };
+    let delete = arguments.number("delete", 0)?;
     for counter in 1..=batches {
-        if let Err(error) = life.append(counter) {
-            life.after_failure(&error);
-            return life.end(false);
+        let mut done = life.append(counter).and_then(|()| life.maintain());
+        if done.is_ok() && delete > 0 && counter.is_multiple_of(delete) {
+            done = life.begin_anew();
         }
-        if let Err(error) = life.maintain() {
+        if let Err(error) = done {
             life.after_failure(&error);
             return life.end(false);
         }
@@ -76,12 +79,17 @@ struct Life {
     number: u32,
     chance: Chance,
     ledger: Arc<Ledger>,
+    directory: PathBuf,
+    options: LogOptions,
+    coordinator: Arc<Coordinator>,
     logs: Vec<Log>,
     in_flight: Arc<InFlight>,
     limit: u64,
     retention: Retention,
     /// How long a refused append is tried again before the run gives up.
     patience: Duration,
+    /// Runs of maintenance so far; each is a minute after the one before, so that marked files become due.
+    maintained: i64,
     /// Appends since the last commit of each log.
     uncommitted: Vec<u32>,
 }
@@ -114,10 +122,14 @@ impl Life {
             number,
             chance: Chance::of(&[arguments.number("seed", 1)?, number.into()]),
             ledger: Arc::new(ledger),
+            directory,
+            options,
+            coordinator,
             uncommitted: vec![0; logs.len()],
             logs,
             in_flight: Arc::new(InFlight::default()),
             limit: arguments.number("in_flight", 64)?,
+            maintained: 0,
             patience: Duration::from_millis(arguments.number("patience_ms", 10_000)?),
             retention: Retention {
                 bytes: arguments.number("retain", 0)?,
@@ -235,13 +247,36 @@ impl Life {
         };
         let outcome = match what {
             0 => log.checkpoint(),
-            1 if retention.bytes > 0 => log.maintain(&retention, now_ns()).map(drop),
+            1 if retention.bytes > 0 => {
+                self.maintained += 1;
+                log.maintain(&retention, now_ns() + self.maintained * MINUTE_NS)
+                    .map(drop)
+            }
             _ => Ok(()),
         };
         match outcome {
             Err(Error::Full { .. }) => Ok(()),
             other => Ok(other?),
         }
+    }
+
+    /// Deletes log 0, unlinks what was deleted before, and begins the log anew.
+    fn begin_anew(&mut self) -> Outcome {
+        self.commit(0)?;
+        self.in_flight.wait_below(1)?;
+        self.ledger.note(Kind::Deleting, Entry::default());
+        self.logs.remove(0).delete()?;
+        self.ledger.note(Kind::Deleted, Entry::default());
+        Log::sweep_deleted(&self.directory, 0, i64::MAX)?;
+        let log = recovered::open(
+            &self.directory,
+            0,
+            self.options.clone(),
+            &self.coordinator,
+            &self.ledger,
+        )?;
+        self.logs.insert(0, log);
+        Ok(())
     }
 
     /// The directory refuses writes for good.

@@ -10,7 +10,9 @@
 //! Arguments of `live` and `read`: `dir`, `ledger` (a file outside the faulted filesystem, see [`ledger`]), `life`
 //! (number of this run on `dir`, 1 or more), `partitions`, `seed`, and the shape of the load: `batches` (0 = until
 //! killed), `in_flight`, `segment` and `ahead` (bytes), `retain` (bytes a log keeps, 0 = all), `close` (1 = at the end),
-//! `patience_ms` (how long an append that is refused for now is tried again).
+//! `delete` (after every so many batches log 0 is deleted and begun anew, 0 = never),
+//! `patience_ms` (how long an append that is refused for now is tried again). With the feature `failpoints` the
+//! environment variable `FAILPOINTS` sets them.
 mod arguments;
 mod content;
 mod ledger;
@@ -24,6 +26,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_command_line();
+    #[cfg(feature = "failpoints")]
+    if let Err(reason) = bascule_log::failpoint::set_from_environment() {
+        eprintln!("{reason}");
+        return ExitCode::FAILURE;
+    }
     let outcome = match arguments.command.as_str() {
         "live" => live::run(&arguments),
         "read" => live::read(&arguments),
