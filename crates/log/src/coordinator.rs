@@ -4,7 +4,8 @@
 //! all. What arrives during a round joins the next one; nothing waits for a timer.
 //!
 //! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
-//! tail, index files, checkpoints, removal of segments). Both end when the last handle is dropped and nothing waits.
+//! tail, index files, checkpoints, removal of segments); a third, begun when it is first needed, compacts. They end when
+//! the last handle is dropped and nothing waits.
 //! A stepped coordinator has neither: its owner calls [`Coordinator::step`], and everything happens in that call.
 //!
 //! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
@@ -102,6 +103,8 @@ pub struct Coordinator {
     rounds: Arc<Rounds>,
     committer: Mutex<Option<JoinHandle<()>>>,
     preparer: Preparer,
+    /// Compacts logs, one at a time; started by the first one.
+    compactor: Mutex<Option<Worker>>,
 }
 
 /// Who does what acks must not wait for.
@@ -150,6 +153,7 @@ impl Coordinator {
             rounds,
             committer: Mutex::new(committer.ok()),
             preparer: preparer.map_or(Preparer::Missing, Preparer::Thread),
+            compactor: Mutex::new(None),
         })
     }
 
@@ -161,6 +165,7 @@ impl Coordinator {
             rounds: Arc::new(Rounds::new(storage, false)),
             committer: Mutex::new(None),
             preparer: Preparer::Stepped(Jobs::default()),
+            compactor: Mutex::new(None),
         })
     }
 
@@ -233,6 +238,18 @@ impl Coordinator {
             Preparer::Missing => Door::closed(),
         }
     }
+
+    /// Where compactions are handed in. Without a thread for them they are dropped, and may be tried again.
+    pub(crate) fn compactor(&self) -> Door {
+        if !matches!(self.preparer, Preparer::Thread(_)) {
+            return self.preparer();
+        }
+        let mut worker = self.compactor.lock();
+        if worker.is_none() {
+            *worker = Worker::start("log-compact").ok();
+        }
+        worker.as_ref().map_or_else(Door::closed, Worker::door)
+    }
 }
 
 impl std::fmt::Debug for Rounds {
@@ -270,6 +287,11 @@ impl Rounds {
     /// Where files are.
     pub fn storage(&self) -> &dyn Storage {
         self.files.storage()
+    }
+
+    /// The same, to be shared.
+    pub fn storage_handle(&self) -> &Arc<dyn Storage> {
+        &self.storage
     }
 
     /// Queues a request; never blocks.

@@ -8,6 +8,7 @@
 //! Rules: `specs/formats/segment.md`; recovery order: reliability specification §3.1.
 mod ahead;
 mod checkpoint;
+mod compact;
 mod coordinator;
 mod cursor;
 mod disk;
@@ -42,6 +43,7 @@ mod storage;
 mod watermark;
 mod worker;
 
+pub use compact::{Compacted, Compaction, CompactionReport};
 pub use coordinator::{Coordinator, SyncStatistics};
 pub use cursor::Cursor;
 pub use error::{Error, ReadError};

@@ -4,6 +4,7 @@
 //! checkpoints and the end of a log in `maintain`.
 use crate::ahead::SegmentFile;
 use crate::checkpoint::CheckpointFile;
+use crate::compact::Compacting;
 use crate::coordinator::SyncRequest;
 use crate::epochs::EpochTable;
 use crate::failpoint;
@@ -55,6 +56,7 @@ pub struct Log {
     pub(crate) epochs_dirty: bool,
     pub(crate) producers: Producers,
     pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,
+    pub(crate) compacting: Arc<Compacting>,
     pub(crate) directory: Arc<Path>,
 }
 
@@ -253,6 +255,7 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         self.shared.close();
+        self.compacting.cancel();
     }
 }
 

@@ -30,7 +30,9 @@ pub(crate) fn first_at_or_after(
     let mut cursor = Cursor::new(Arc::clone(shared), start);
     while let Some(bytes) = cursor.next(u64::MAX, STEP, ReadMode::Blocking)? {
         for bytes in Batches::new(bytes) {
-            let offset = bytes.map_or(Ok(None), |bytes| first_in(&bytes, timestamp, &keys))?;
+            let offset = bytes.map_or(Ok(None), |bytes| {
+                first_in(&bytes, timestamp, shared.log_start(), &keys)
+            })?;
             if let Some(offset) = offset {
                 return Ok(Some(offset).filter(|offset| *offset < shared.high_watermark()));
             }
@@ -49,32 +51,69 @@ pub(crate) fn last_at_or_before(
         None => None,
     };
     let end = after.unwrap_or_else(|| shared.high_watermark());
-    Ok(end
-        .checked_sub(1)
-        .filter(|offset| *offset >= shared.log_start()))
+    last_below(shared, end)
 }
 
-/// First offset of the batch whose timestamp is ≥ `timestamp`.
-fn first_in(bytes: &Bytes, timestamp: i64, keys: &KeyRing) -> Result<Option<u64>, ReadError> {
+/// The last record below `end`: over holes that compaction left, back to the log start.
+fn last_below(shared: &Arc<Shared>, end: u64) -> Result<Option<u64>, ReadError> {
+    let mut end = end;
+    let keys = shared.keys();
+    while end > shared.log_start() {
+        let segments = shared.segments();
+        let after = segments.partition_point(|segment| segment.base_offset < end);
+        let Some(segment) = after.checked_sub(1).and_then(|i| segments.get(i)) else {
+            return Ok(None);
+        };
+        let entry = segment.index().floor(end - 1);
+        let from = entry.map_or(segment.base_offset, |entry| entry.offset);
+        let mut last = None;
+        let mut cursor = Cursor::new(Arc::clone(shared), from);
+        while let Some(bytes) = cursor.next(end, STEP, ReadMode::Blocking)? {
+            for bytes in Batches::new(bytes).flatten() {
+                last = last_in(&bytes, end, &keys)?.or(last);
+            }
+        }
+        let last = last.filter(|offset| *offset >= shared.log_start());
+        if last.is_some() {
+            return Ok(last);
+        }
+        end = from;
+    }
+    Ok(None)
+}
+
+/// Last offset of the batch below `end`.
+fn last_in(bytes: &Bytes, end: u64, keys: &KeyRing) -> Result<Option<u64>, ReadError> {
+    let batch = open(bytes, keys)?;
+    Ok(batch.seek(end).checked_sub(1).map(|i| batch.offset(i)))
+}
+
+/// A checked view, or why there is none.
+fn open(bytes: &Bytes, keys: &KeyRing) -> Result<Batch, ReadError> {
+    let header = bascule_record::Header::read(bytes);
+    Batch::open(bytes, keys).map_err(|error| {
+        let (start, end) = header.map_or((0, 0), |it| (it.base_offset, it.next_offset()));
+        match error {
+            source if source.is_locked() => ReadError::Locked { start, end, source },
+            _ => ReadError::Damaged { start, end },
+        }
+    })
+}
+
+/// First offset of the batch, at or above `log_start`, whose timestamp is ≥ `timestamp`.
+fn first_in(
+    bytes: &Bytes,
+    timestamp: i64,
+    log_start: u64,
+    keys: &KeyRing,
+) -> Result<Option<u64>, ReadError> {
     let Ok(header) = bascule_record::Header::read(bytes) else {
         return Ok(None);
     };
     if header.max_timestamp < timestamp {
         return Ok(None);
     }
-    let (start, end) = (header.base_offset, header.next_offset());
-    let batch = Batch::open(bytes, keys).map_err(|error| match error {
-        source if source.is_locked() => ReadError::Locked { start, end, source },
-        _ => ReadError::Damaged { start, end },
-    })?;
-    let (mut low, mut high) = (0, batch.len());
-    while low < high {
-        let middle = low.midpoint(high);
-        if batch.timestamp(middle) < timestamp {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok((low < batch.len()).then(|| batch.offset(low)))
+    let batch = open(bytes, keys)?;
+    let at = batch.seek_time(timestamp).max(batch.seek(log_start));
+    Ok((at < batch.len()).then(|| batch.offset(at)))
 }

@@ -98,9 +98,8 @@ impl Log {
         failpoint::pass("segment.seal");
         let sealed = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let sealed_file = std::mem::replace(&mut self.file, file);
-        let mut segments = self.shared.segments().as_ref().clone();
-        segments.push(segment);
-        self.shared.set_segments(segments);
+        self.shared
+            .edit_segments(|segments| segments.push(Arc::clone(&segment)));
         self.sync_roll(&sealed_file, directory);
         sealed.sealed();
         self.describe_sealed(sealed);
@@ -153,12 +152,23 @@ impl Log {
         let (chain, epoch, identity) = (self.chain, self.epochs.last(), self.shared.identity);
         let producers = self.producers.to_bytes(identity, self.active.base_offset);
         let producers_path = self.directory.join("producers");
-        let rounds = Arc::clone(self.coordinator.rounds());
+        let (shared, rounds) = (
+            Arc::clone(&self.shared),
+            Arc::clone(self.coordinator.rounds()),
+        );
         self.preparer.submit(Box::new(move || {
+            let names = shared.names.lock();
+            let is_current = shared.holds(&sealed);
             let bytes = index::to_bytes(identity, &sealed.summary(chain, epoch), sealed.index());
             let path = sealed.path().with_extension("idx");
             let storage = rounds.storage();
-            disk::write(storage, &path, &bytes)
+            let written = if is_current {
+                disk::write(storage, &path, &bytes)
+            } else {
+                Ok(())
+            };
+            drop(names);
+            written
                 .and_then(|()| disk::replace(storage, &producers_path, &producers))
                 .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
@@ -206,6 +216,7 @@ impl Log {
     /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. Either way the log is closed, and the next
     /// open recovers it.
     pub fn close(self) -> Result<(), Error> {
+        self.compacting.cancel();
         self.settle();
         // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
         self.coordinator.check_usable()?;
@@ -248,6 +259,7 @@ impl Log {
     /// [`Error::Io`]; then the log is closed but still there.
     pub fn delete(self) -> Result<(), Error> {
         self.shared.close();
+        self.compacting.cancel();
         self.settle();
         let storage = self.coordinator.files().storage();
         let marked = disk::deleted_name(&self.directory, storage.wall_clock_ns());

@@ -252,6 +252,7 @@ impl Parts {
             epochs_dirty: false,
             producers: self.producers,
             checkpoint: Arc::new(Mutex::new(self.checkpoint)),
+            compacting: Arc::default(),
         }
     }
 }

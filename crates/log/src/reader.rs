@@ -60,6 +60,14 @@ impl LogReader {
             .sum()
     }
 
+    /// First offset of the active segment: what lies below may be removed by retention and compaction.
+    pub fn active_base_offset(&self) -> u64 {
+        self.shared
+            .segments()
+            .last()
+            .map_or(0, |segment| segment.base_offset)
+    }
+
     /// Segments on disk, the active one included; at least 1.
     pub fn segment_count(&self) -> usize {
         self.shared.segments().len()

@@ -184,8 +184,10 @@ impl<'a> Walk<'a> {
     /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
     fn enter(&mut self, source: &Source, first: bool) -> bool {
         let preamble = source.preamble;
+        // Compaction may have removed the record that had the latest time.
+        let before = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
+        self.last_timestamp = self.last_timestamp.max(before);
         if first {
-            self.last_timestamp = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
             self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
         }
         let continues = !first && self.place.offset == source.base_offset;
@@ -296,7 +298,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes note of a valid batch.
+    /// Takes note of a valid batch. What its producer sent is its span: compaction may have left fewer records.
     fn note(&mut self, header: &Header) {
         self.report.batches += 1;
         self.place = self.place.after(header);
@@ -306,7 +308,7 @@ impl<'a> Walk<'a> {
         {
             self.producers.add(
                 producer,
-                header.count,
+                header.span,
                 header.base_offset,
                 header.base_timestamp,
             );
@@ -440,7 +442,7 @@ impl<'a> Walk<'a> {
                     if let Some(producer) = header.producer {
                         self.producers.add(
                             producer,
-                            header.count,
+                            header.span,
                             header.base_offset,
                             header.base_timestamp,
                         );

@@ -39,7 +39,9 @@ impl Log {
         };
         if !removed.is_empty() {
             self.shared.raise_log_start(log_start);
-            self.shared.set_segments(kept.to_vec());
+            self.shared.edit_segments(|segments| {
+                segments.retain(|segment| segment.base_offset >= log_start);
+            });
         }
         self.remove_on_disk(removed, now_ns);
         Ok(log_start)
@@ -59,6 +61,7 @@ impl Log {
                     checkpoint.write(current(&shared, false))?;
                     checkpoint.target().sync()?;
                     drop(checkpoint);
+                    let _names = shared.names.lock();
                     mark_removed(
                         rounds.storage(),
                         &shared.directory,

@@ -7,6 +7,7 @@ use crate::Identity;
 use crate::segment::{NO_TIME, Segment};
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     /// Which log it is.
     pub identity: Identity,
     segments: ArcSwap<SegmentList>,
+    /// Held while sealed segments get other names or other contents, and while their indexes are written.
+    pub names: Mutex<()>,
     log_start: AtomicU64,
     log_end: AtomicU64,
     durable_end: AtomicU64,
@@ -43,6 +46,7 @@ impl Shared {
             directory,
             identity,
             segments: ArcSwap::from_pointee(segments),
+            names: Mutex::new(()),
             log_start: AtomicU64::new(log_start),
             log_end: AtomicU64::new(log_start),
             durable_end: AtomicU64::new(log_start),
@@ -58,9 +62,35 @@ impl Shared {
         self.segments.load_full()
     }
 
-    /// Replaces the list; only the writer may.
-    pub fn set_segments(&self, segments: SegmentList) {
-        self.segments.store(Arc::new(segments));
+    /// Changes the list. The writer adds and removes, a compaction replaces: `edit` may run more than once.
+    pub fn edit_segments(&self, edit: impl Fn(&mut SegmentList)) {
+        self.segments.rcu(|segments| {
+            let mut segments = segments.as_ref().clone();
+            edit(&mut segments);
+            segments
+        });
+    }
+
+    /// Puts a segment in the place of another; `false` when that one is no longer in the list.
+    pub fn replace_segment(&self, old: &Arc<Segment>, new: &Arc<Segment>) -> bool {
+        let replaced = AtomicBool::new(false);
+        self.edit_segments(|segments| {
+            let place = segments
+                .iter_mut()
+                .find(|segment| Arc::ptr_eq(segment, old));
+            replaced.store(place.is_some(), Ordering::Relaxed);
+            if let Some(place) = place {
+                *place = Arc::clone(new);
+            }
+        });
+        replaced.into_inner()
+    }
+
+    /// Whether exactly this segment is in the list.
+    pub fn holds(&self, segment: &Arc<Segment>) -> bool {
+        self.segments()
+            .iter()
+            .any(|other| Arc::ptr_eq(other, segment))
     }
 
     /// First readable offset.

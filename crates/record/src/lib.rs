@@ -29,4 +29,5 @@ pub use error::{BuildError, DamageError};
 pub use header::{
     Columns, Flags, HEADER_BYTES, Header, MAGIC, MAX_RAW_BYTES, MAX_RECORDS, Producer, VERSION,
 };
+pub use rewrite::merge_empty;
 pub use seal::{SealedBatch, Stamp};

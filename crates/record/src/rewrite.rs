@@ -2,7 +2,7 @@
 use crate::crypt::{NONCE_BYTES, SealError, Sealer};
 use crate::gather::Gathered;
 use crate::seal;
-use crate::{Batch, Codec, Flags, HeaderEntry, RecordRef};
+use crate::{Batch, Codec, Flags, Header, HeaderEntry, RecordRef};
 use bytes::Bytes;
 
 impl Batch {
@@ -72,4 +72,33 @@ fn push(gathered: &mut Gathered, batch: &Batch, i: usize, headers: &[HeaderEntry
     let delta = (record.timestamp - batch.header().base_timestamp) as u32;
     let subject = gathered.subjects.find(record.subject.unwrap_or_default());
     gathered.push(&record, delta, subject);
+}
+
+/// One batch in the place of two neighbours without records, `first` and `last`: the base of the first, the end of the
+/// last, the chain of the first and the link of the last. Their producers are forgotten. `None` when they are no such
+/// neighbours: of one incarnation, partition and epoch, without records, the second right behind the first, and together
+/// of fewer than 2^32 offsets.
+pub fn merge_empty(first: &Header, last: &Header) -> Option<Bytes> {
+    let are_neighbours = first.incarnation == last.incarnation
+        && first.partition == last.partition
+        && first.leader_epoch == last.leader_epoch
+        && first.next_offset() == last.base_offset
+        && first.count == 0
+        && last.count == 0;
+    let span = first
+        .span
+        .checked_add(last.span)
+        .filter(|_| are_neighbours)?;
+    let mut header = seal::blank_header(0, span);
+    header.incarnation = first.incarnation;
+    header.partition = first.partition;
+    header.leader_epoch = first.leader_epoch;
+    header.base_offset = first.base_offset;
+    header.base_timestamp = first.base_timestamp;
+    header.max_timestamp = last.max_timestamp.max(first.base_timestamp);
+    header.chain = first.chain;
+    header.kept_link = last.link();
+    header.flags.0 = Flags::REWRITTEN;
+    let mut nothing = Gathered::default();
+    Some(seal::seal(&mut nothing, Some(&[]), None, Codec::None, header, 0).finish())
 }

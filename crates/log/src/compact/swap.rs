@@ -1,0 +1,51 @@
+//! A rewritten segment takes the place of the old one: on disk, then for readers.
+//!
+//! | Step | What a crash after it leaves | The next open |
+//! |---|---|---|
+//! | the new file is written and synced under its temporary name | `.tmp` beside the old segment | removes it |
+//! | the old index is removed, the directory synced | as before, without an index | reads the headers of the old segment |
+//! | the new file is renamed over the old one, the directory synced | one of the two, whole | reads its headers |
+//! | the new index is written | half a one at worst | reads the headers unless it checks |
+//!
+//! Readers that hold the old segment go on in its file, which has no name any more; whoever looks up finds the new one.
+use super::rewriter::Rewritten;
+use crate::coordinator::Rounds;
+use crate::segment::Segment;
+use crate::shared::Shared;
+use crate::{Error, disk, failpoint, index};
+use std::sync::Arc;
+
+/// Replaces `old`. `false`: retention removed it meanwhile, and nothing was replaced.
+///
+/// # Errors
+/// Those of the storage. The old segment or the new one is there, both say the same.
+pub(super) fn replace(
+    shared: &Shared,
+    rounds: &Rounds,
+    old: &Arc<Segment>,
+    new: Rewritten,
+) -> Result<bool, Error> {
+    let Some(temporary) = new.file else {
+        return Ok(true);
+    };
+    failpoint::pass("compaction.written");
+    let storage = rounds.storage();
+    let (chain, epoch) = new.last;
+    let segment = Arc::new(new.segment);
+    let _names = shared.names.lock();
+    if !shared.holds(old) {
+        disk::remove_file(storage, &temporary)?;
+        return Ok(false);
+    }
+    let index_path = old.path().with_extension("idx");
+    disk::remove_file(storage, &index_path)?;
+    disk::sync_directory(storage, &shared.directory)?;
+    disk::rename(storage, &temporary, old.path())?;
+    failpoint::pass("compaction.swapped");
+    disk::sync_directory(storage, &shared.directory)?;
+    let summary = segment.summary(chain, epoch);
+    let bytes = index::to_bytes(shared.identity, &summary, segment.index());
+    let replaced = shared.replace_segment(old, &segment);
+    disk::write(storage, &index_path, &bytes)?;
+    Ok(replaced)
+}
