@@ -1,5 +1,6 @@
 """`bascule config show | check`."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -22,7 +23,7 @@ def show(
     origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show the settings that a broker started here would have. Secrets lie in files and are never shown.
+    """Show the settings that a broker started here would have. Secrets are never shown.
 
     Examples:
         bascule config show
@@ -58,6 +59,37 @@ def check(
 
     resolved = config.resolve(config_file)
     render({"file": str(config_file), "valid": True, "settings": len(resolved.origins)}, output)
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="Configuration file of a Liftbridge server.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; must not exist. Standard output by default.")
+    ] = None,
+) -> None:
+    """Turn a Liftbridge configuration into one of ours, with comments on what differs.
+
+    Examples:
+        bascule config import liftbridge.yaml
+
+        bascule config import liftbridge.yaml --output bascule.yaml
+    """
+    from bascule.cli.liftbridge_import import import_file  # noqa: PLC0415 (as above)
+    from bascule.errors import UsageError  # noqa: PLC0415 (as above)
+
+    text = import_file(file)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        # It may hold a password.
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            target.write(text)
+    except OSError as failure:
+        message = f"cannot write {output}: {failure.strerror}; name a file that does not exist yet"
+        raise UsageError("invalid_argument", message, {"file": str(output)}) from None
 
 
 def _leaves(document: dict[str, Any], prefix: str) -> Iterator[tuple[str, object]]:

@@ -25,9 +25,16 @@ EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """Our settings, and what a person should know about the way there."""
+    """Our settings, and what a person should know about the way there.
+
+    Attributes:
+        settings: everything, resolved.
+        origins: dotted key of ours to where its value came from, of those that are not our defaults.
+        notes: one sentence for each key that was accepted and changes nothing.
+    """
 
     settings: Settings
+    origins: Mapping[str, str]
     notes: Sequence[str]
 
 
@@ -63,7 +70,8 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag")
     layers = [Layer("Liftbridge default", _defaults(given)), *_settings(given), Layer("addresses", _addresses(given))]
-    return Translated(config.combine(layers).settings, given.notes)
+    resolved = config.combine(layers)
+    return Translated(resolved.settings, resolved.origins, given.notes)
 
 
 def _read(file: Path) -> dict[str, object]:

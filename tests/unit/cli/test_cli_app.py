@@ -16,7 +16,7 @@ from bascule.errors import UsageError
 
 COMMANDS = [
     ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["produce"],
-    ["consume"], ["bench"], ["config", "show"], ["config", "check"], ["version"],
+    ["consume"], ["bench"], ["config", "show"], ["config", "check"], ["config", "import"], ["version"],
 ]  # fmt: skip
 
 

@@ -1,0 +1,73 @@
+"""A Liftbridge configuration as one of ours, with comments on where each setting comes from and what differs."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from bascule.cli.liftbridge_config import Translated, translate
+from bascule.config import SECRETS
+
+__all__ = ["import_file", "to_yaml"]
+
+HEAD: Final = """\
+# Settings of a Bascule broker, from the Liftbridge configuration {file}.
+# Start it with: bascule serve --config FILE
+# What differs: an acknowledgement means that the record is on disk (streams.durability: memory for the page cache);
+# LIFTBRIDGE_ environment variables are read by the `liftbridge` command only, `bascule serve` reads BASCULE_ ones."""
+BETTER: Final = "a secret: better in a file of its own, named by {key}_file"
+
+
+def import_file(file: Path) -> str:
+    """The text of our configuration file that says what the Liftbridge configuration `file` says.
+
+    Raises:
+        UsageError: code `configuration_invalid`: an unknown key, a wrong value, or what is not there.
+    """
+    return to_yaml(translate(file, {}, {}), str(file))
+
+
+def to_yaml(translated: Translated, file: str) -> str:
+    """The settings that are not defaults, nested, each with its origin; notes at the end."""
+    lines = [HEAD.format(file=file)]
+    nested = _nested(translated.settings.model_dump(mode="json"), translated.origins)
+    lines += _lines(nested, translated, file)
+    if translated.notes:
+        lines += ["", "# Accepted, and without effect here:"]
+        lines += [f"# - {note.replace(f' ({file})', '')}" for note in translated.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _nested(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """The leaves named by dotted keys, in the order of `values`."""
+    wanted = set(keys)
+
+    def pick(level: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        picked: dict[str, Any] = {}
+        for name, value in level.items():
+            key = f"{prefix}{name}"
+            if key in wanted:
+                picked[name] = value
+            elif isinstance(value, Mapping) and (below := pick(cast("Mapping[str, Any]", value), f"{key}.")):
+                picked[name] = below
+        return picked
+
+    return pick(values, "")
+
+
+def _lines(nested: Mapping[str, Any], translated: Translated, file: str, prefix: str = "") -> Iterable[str]:
+    indent = "  " * prefix.count(".")
+    for name, below in nested.items():
+        key, value = f"{prefix}{name}", below
+        if key not in translated.origins:
+            yield f"{indent}{name}:"
+            yield from _lines(cast("Mapping[str, Any]", value), translated, file, f"{key}.")
+            continue
+        origin = translated.origins[key].removesuffix(f", {file}")
+        if key in SECRETS:
+            section, leaf = key.rsplit(".", 1)
+            value = getattr(translated.settings, section).model_dump()[leaf].get_secret_value()
+            yield f"{indent}# {BETTER.format(key=key)}"
+        shown = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000).strip()
+        yield f"{indent}{shown[1:-1]}  # {origin}"

@@ -1,0 +1,66 @@
+"""`bascule config import`: what a Liftbridge configuration says, said as one of ours."""
+
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from bascule import config
+from bascule.cli.liftbridge_config import translate
+from bascule.cli.liftbridge_import import import_file
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.integration.cli.commands import run
+
+SAMPLE = """
+listen: 127.0.0.1:9300
+logging: {level: debug, raft: true}
+nats.servers: ["nats://127.0.0.1:4222", "nats://127.0.0.1:4223"]
+nats: {user: u, password: "s3: \\"x\\" #y"}
+streams.retention.max: {bytes: 1024, age: "24h"}
+clustering: {server.id: b1, raft.snapshot.retain: 3}
+"""
+
+
+def round_trip(tmp_path: Path, text: str) -> config.Settings:
+    """What the imported file means to our own broker; checked against what the original means."""
+    theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
+    theirs.write_text(text)
+    ours.write_text(import_file(theirs))
+    assert config.load(ours, environment={}) == translate(theirs, {}, {}).settings
+    return config.load(ours, environment={})
+
+
+def test_every_setting_means_the_same_and_notes_are_kept(tmp_path: Path) -> None:
+    settings = round_trip(tmp_path, SAMPLE)
+    assert settings.nats.password is not None
+    assert settings.nats.password.get_secret_value() == 's3: "x" #y'
+    text = (tmp_path / "bascule.yaml").read_text()
+    assert "  retention_max_bytes: 1024  # streams.retention.max.bytes\n" in text
+    assert "# - logging.raft has no effect: there is no Raft log\n" in text
+    assert "nats.password_file" in text
+
+
+@given(name=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20))
+def test_any_text_survives(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    round_trip(tmp_path_factory.mktemp("import"), yaml.safe_dump({"clustering.namespace": name}))
+
+
+def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
+    theirs.write_text(SAMPLE)
+    assert run("config", "import", str(theirs), "--output", str(ours)).code == 0
+    assert stat.S_IMODE(ours.stat().st_mode) == 0o600
+    again = run("config", "import", str(theirs), "--output", str(ours))
+    assert again.code == 2
+    assert "name a file that does not exist yet" in again.err
+    assert ours.read_text() == import_file(theirs)
+
+
+def test_what_is_not_valid_is_refused_with_the_reason(tmp_path: Path) -> None:
+    theirs = tmp_path / "liftbridge.yaml"
+    theirs.write_text("streams.retention.max.byte: 5")
+    refused = run("config", "import", str(theirs))
+    assert refused.code == 2
+    assert 'Unknown configuration setting "streams.retention.max.byte"' in refused.err
