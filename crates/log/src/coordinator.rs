@@ -289,11 +289,6 @@ impl Rounds {
         self.files.storage()
     }
 
-    /// The same, to be shared.
-    pub fn storage_handle(&self) -> &Arc<dyn Storage> {
-        &self.storage
-    }
-
     /// Queues a request; never blocks.
     pub fn submit(&self, request: SyncRequest) {
         let mut queue = self.queue.lock();

@@ -189,6 +189,11 @@ impl Cursor {
         let file = match at.segment.file() {
             Ok(file) => file,
             Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
+            Err(_) if !self.shared.holds(&at.segment) => {
+                // Compaction has replaced it: look again.
+                self.at = None;
+                return Ok(None);
+            }
             Err(error)
                 if error.kind() == std::io::ErrorKind::NotFound
                     && self.shared.log_start() > self.offset =>
@@ -288,9 +293,12 @@ impl Cursor {
         let Some(At { segment, place }) = self.at.take() else {
             return Ok(());
         };
-        let file = segment
-            .file()
-            .map_err(|source| ReadError::io(segment.path(), source))?;
+        let file = match segment.file() {
+            Ok(file) => file,
+            // Compaction has replaced it: look again.
+            Err(_) if !self.shared.holds(&segment) => return Ok(()),
+            Err(source) => return Err(ReadError::io(segment.path(), source)),
+        };
         let segments = self.shared.segments();
         let after = segments.partition_point(|other| other.base_offset <= segment.base_offset);
         let limit = segments

@@ -24,6 +24,8 @@ pub(crate) struct Segment {
     file: ArcSwapOption<SyncFile>,
     /// Read from since the files of sealed segments were last looked at.
     used: AtomicBool,
+    /// Compaction put another file in this one's place.
+    replaced: AtomicBool,
     end: AtomicU64,
     next_offset: AtomicU64,
     records: AtomicU64,
@@ -41,6 +43,7 @@ impl Segment {
             files: Arc::clone(files),
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             end: AtomicU64::new(PREAMBLE_BYTES),
             next_offset: AtomicU64::new(base_offset),
             records: AtomicU64::new(0),
@@ -63,6 +66,7 @@ impl Segment {
             files: Arc::clone(files),
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
             end: AtomicU64::new(summary.end),
             next_offset: AtomicU64::new(summary.next_offset),
             records: AtomicU64::new(summary.records),
@@ -78,7 +82,7 @@ impl Segment {
     }
 
     /// The file, opened when it is not. One of a sealed segment may be closed again when others are opened; who holds it
-    /// keeps it. A segment that was removed stays readable to those.
+    /// keeps it. A segment that was removed or replaced stays readable to those, and is not found by others.
     pub fn file(self: &Arc<Self>) -> io::Result<Arc<SyncFile>> {
         if let Some(file) = self.file.load_full() {
             if !self.used.load(Ordering::Relaxed) {
@@ -87,10 +91,19 @@ impl Segment {
             return Ok(file);
         }
         let file = self.files.storage().open(&self.path, OpenMode::Read)?;
+        // Asked for after the file was opened: the name may have changed its meaning in between.
+        if self.replaced.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let file = SyncFile::new(self.path.clone(), file);
         self.file.store(Some(Arc::clone(&file)));
         self.files.opened(self);
         Ok(file)
+    }
+
+    /// To be called before another file gets this one's name, or when it did not get it.
+    pub fn set_replaced(&self, replaced: bool) {
+        self.replaced.store(replaced, Ordering::Release);
     }
 
     /// Gives the segment the descriptor that its writer holds.

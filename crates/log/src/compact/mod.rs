@@ -156,11 +156,12 @@ impl Log {
             Arc::clone(&self.shared),
             Arc::clone(self.coordinator.rounds()),
         );
+        let files = Arc::clone(self.coordinator.files());
         self.coordinator.compactor().submit(Box::new(move || {
             let mut progress = busy.0.progress.lock();
             let cancelled = Arc::clone(&busy.0.cancelled);
             let pace = Pace::new(Arc::clone(&shared), cancelled, compaction.bytes_per_second);
-            let run = Run::new(&shared, &rounds, compaction, now_ns, pace);
+            let run = Run::new(&shared, &rounds, &files, compaction, now_ns, pace);
             let outcome = run.all(&mut progress);
             if let Err(error) = &outcome {
                 rounds.fail_if_lost(error);

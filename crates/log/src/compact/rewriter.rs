@@ -5,6 +5,7 @@
 use super::source::{Next, Source};
 use super::{Pace, Stopped};
 use crate::disk::{SyncFile, read_up_to};
+use crate::files::Files;
 use crate::preamble::PREAMBLE_BYTES;
 use crate::segment::{NO_TIME, Segment};
 use crate::storage::{OpenMode, Storage};
@@ -12,7 +13,7 @@ use crate::{Error, Identity};
 use bascule_record::crypt::{KeyRing, Sealer};
 use bascule_record::{Batch, Header, merge_empty};
 use bytes::Bytes;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes written at a time.
@@ -22,7 +23,7 @@ const SYNC_EVERY: usize = 4 << 20;
 
 /// What a rewrite needs to know beside the records to keep.
 pub(super) struct Task<'a> {
-    pub storage: &'a Arc<dyn Storage>,
+    pub files: &'a Arc<Files>,
     pub identity: Identity,
     pub keys: KeyRing,
     /// Whether batches without records may lose their producers.
@@ -34,7 +35,7 @@ pub(super) struct Rewritten {
     /// Describes the new file; has the old one's path.
     pub segment: Segment,
     /// The new file, synced, at its temporary path; `None` when nothing changed.
-    pub file: Option<PathBuf>,
+    pub file: Option<Arc<SyncFile>>,
     /// Records left out.
     pub removed: u64,
     /// Link and epoch of the last batch.
@@ -47,7 +48,7 @@ pub(super) struct Rewritten {
 /// [`Stopped`]; the temporary file may be there.
 pub(super) fn rewrite(
     task: &Task<'_>,
-    old: &Segment,
+    old: &Arc<Segment>,
     pace: &mut Pace,
     mut keep: impl FnMut(&Batch, usize) -> bool,
 ) -> Result<Rewritten, Stopped> {
@@ -86,7 +87,7 @@ impl<'a> Rewriter<'a> {
         Self {
             task,
             segment: Segment::new(
-                task.storage,
+                task.files,
                 old.path().to_path_buf(),
                 old.base_offset,
                 old.end(),
@@ -194,7 +195,7 @@ impl<'a> Rewriter<'a> {
     ) -> Result<(), Stopped> {
         if changed && self.out.is_none() {
             let path = self.segment.path().with_extension("tmp");
-            let mut out = Out::create(&**self.task.storage, &path)?;
+            let mut out = Out::create(self.task.files.storage(), &path)?;
             // Up to here both files are the same.
             out.copy(source.file(), self.segment.end(), pace)?;
             self.out = Some(out);
@@ -217,7 +218,7 @@ impl<'a> Rewriter<'a> {
             Some(mut out) => {
                 out.flush(pace)?;
                 out.file.sync()?;
-                Some(out.file.path.clone())
+                Some(out.file)
             }
             None => None,
         };

@@ -7,6 +7,7 @@ use super::rewriter::{Rewritten, Task, rewrite};
 use super::source::{Next, Source};
 use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
 use crate::coordinator::Rounds;
+use crate::files::Files;
 use crate::segment::Segment;
 use crate::shared::Shared;
 use crate::{Error, disk};
@@ -64,6 +65,7 @@ fn settled(shared: &Shared) -> u64 {
 pub(super) struct Run<'a> {
     shared: &'a Shared,
     rounds: &'a Rounds,
+    files: &'a Arc<Files>,
     compaction: Compaction,
     now_ns: i64,
     pace: Pace,
@@ -77,6 +79,7 @@ impl<'a> Run<'a> {
     pub fn new(
         shared: &'a Shared,
         rounds: &'a Rounds,
+        files: &'a Arc<Files>,
         compaction: Compaction,
         now_ns: i64,
         pace: Pace,
@@ -84,6 +87,7 @@ impl<'a> Run<'a> {
         Self {
             shared,
             rounds,
+            files,
             compaction,
             now_ns,
             pace,
@@ -168,7 +172,7 @@ impl<'a> Run<'a> {
     fn gather_segment(
         &mut self,
         latest: &mut LatestOffsets,
-        segment: &Segment,
+        segment: &Arc<Segment>,
         from: u64,
         limit: u64,
     ) -> Result<Option<u64>, Stopped> {
@@ -259,7 +263,7 @@ impl<'a> Run<'a> {
             .last_timestamp()
             .saturating_add(self.compaction.producer_grace_ns);
         let task = Task {
-            storage: self.rounds.storage_handle(),
+            files: self.files,
             identity: self.shared.identity,
             keys: self.shared.keys(),
             forget_producers: self.now_ns >= producers_due,

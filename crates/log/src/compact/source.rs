@@ -34,9 +34,9 @@ pub(super) struct Source {
 
 impl Source {
     /// The whole of a sealed segment.
-    pub fn new(segment: &Segment, identity: Identity) -> io::Result<Self> {
+    pub fn new(segment: &Arc<Segment>, identity: Identity) -> io::Result<Self> {
         Ok(Self {
-            file: Arc::clone(segment.file()?),
+            file: segment.file()?,
             end: segment.end(),
             identity,
             place: Place {

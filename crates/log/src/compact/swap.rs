@@ -8,6 +8,7 @@
 //! | the new index is written | half a one at worst | reads the headers unless it checks |
 //!
 //! Readers that hold the old segment go on in its file, which has no name any more; whoever looks up finds the new one.
+//! The old segment never opens its path again: what is there now is not what it describes.
 use super::rewriter::Rewritten;
 use crate::coordinator::Rounds;
 use crate::segment::Segment;
@@ -25,7 +26,7 @@ pub(super) fn replace(
     old: &Arc<Segment>,
     new: Rewritten,
 ) -> Result<bool, Error> {
-    let Some(temporary) = new.file else {
+    let Some(file) = new.file else {
         return Ok(true);
     };
     failpoint::pass("compaction.written");
@@ -33,19 +34,27 @@ pub(super) fn replace(
     let (chain, epoch) = new.last;
     let segment = Arc::new(new.segment);
     let _names = shared.names.lock();
-    if !shared.holds(old) {
-        disk::remove_file(storage, &temporary)?;
-        return Ok(false);
-    }
+    // Readers come to the new file from now on, by its descriptor, whatever its name is.
+    segment.set_file(&file);
     let index_path = old.path().with_extension("idx");
     disk::remove_file(storage, &index_path)?;
     disk::sync_directory(storage, &shared.directory)?;
-    disk::rename(storage, &temporary, old.path())?;
+    if !shared.replace_segment(old, &segment) {
+        disk::remove_file(storage, &file.path)?;
+        return Ok(false);
+    }
+    old.set_replaced(true);
+    if let Err(error) = disk::rename(storage, &file.path, old.path()) {
+        old.set_replaced(false);
+        shared.replace_segment(&segment, old);
+        return Err(error);
+    }
     failpoint::pass("compaction.swapped");
+    // From here on it is opened by its name, as others are.
+    segment.close_file();
     disk::sync_directory(storage, &shared.directory)?;
     let summary = segment.summary(chain, epoch);
     let bytes = index::to_bytes(shared.identity, &summary, segment.index());
-    let replaced = shared.replace_segment(old, &segment);
     disk::write(storage, &index_path, &bytes)?;
-    Ok(replaced)
+    Ok(true)
 }
