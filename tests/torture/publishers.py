@@ -1,0 +1,75 @@
+"""Publishers and readers whose histories the checker judges, while their broker is killed under them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from bascule.engine import Client, native_errors
+from bascule.errors import BrokerError
+from pyarrow import flight
+
+from tests.checker import Operation, Recorder
+
+LEADER = 0
+"""Ack policy of the calls. The broker is alone, so the leader's ack is that of all: the history says so."""
+
+
+@dataclass
+class Publisher:
+    """Publishes `<name>:<sequence>` until the broker dies, and takes down what was acked where."""
+
+    name: str
+    recorder: Recorder
+    stream: str
+    partition: int = 0
+    batch: int = 50
+    """Records of one call."""
+    durability: str = "disk"
+    """The stream's class, for the history."""
+    next_sequence: int = 0
+    acked: int = 0
+
+    def run(self, address: str) -> None:
+        """Publish batches until one fails."""
+        try:
+            with native_errors():
+                client = Client(address, b"{}")
+                while True:
+                    self._publish(client)
+        except BrokerError:
+            return  # the broker is gone: what was not acked may or may not be there
+
+    def _publish(self, client: Client) -> None:
+        first = self.next_sequence
+        self.next_sequence += self.batch
+        values = tuple(f"{self.name}:{first + i}" for i in range(self.batch))
+        sent = self.recorder.invoke(
+            self.name,
+            Operation.PUBLISH,
+            partition=self.partition,
+            values=values,
+            policy="all",
+            durability=self.durability,
+        )
+        raw = [value.encode() for value in values]
+        acks = client.publish(self.stream, self.partition, None, raw, None, LEADER, 10_000)
+        self.recorder.ok(sent, offsets=tuple(offset for offset, _ in acks))
+        self.acked += self.batch
+
+
+def read(  # noqa: PLR0917 -- what to read, and where to take it down
+    address: str, recorder: Recorder, operation: Operation, stream: str, partition: int, start: int
+) -> int:
+    """Read every record from offset `start` on and take it down; checks that there are no gaps. Returns the end."""
+    begun = recorder.invoke("reader", operation, partition=partition, start=start)
+    columns = ["offset", "value"]
+    ticket = json.dumps({"stream": stream, "partition": partition, "start": start, "columns": columns})
+    with flight.FlightClient(f"grpc://{address}") as client:
+        table = client.do_get(flight.Ticket(ticket.encode())).read_all()
+    end = start + table.num_rows
+    offsets = tuple(table["offset"].to_pylist())
+    assert offsets == tuple(range(start, end))
+    values = tuple(value.decode() for value in table["value"].to_pylist())
+    recorder.ok(begun, offsets=offsets, values=values, high_watermark=end)
+    return end

@@ -1,0 +1,61 @@
+"""S13, at rest: what 1,000 partitions cost a broker when nothing happens: memory, processor, descriptors."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from bascule import StreamOptions, testing
+from bascule.engine import Client, native_errors
+
+from tests.torture.publishers import LEADER
+from tests.torture.result import Result, Scale
+
+ROW = "S13-idle"
+PARTITIONS = 1000
+STREAMS = 10
+MEMORY_MIB = 300
+CPU_PERCENT = 1.0
+SETTLE_SECONDS = 3
+WATCH_SECONDS = {Scale.SHORT: 5, Scale.FULL: 60}
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process, MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(scale: Scale) -> Result:
+    """Make the partitions, put a record into each, and watch."""
+    with testing.broker(durability="disk") as broker:
+        with broker.connect() as client:
+            for i in range(STREAMS):
+                client.create_stream(f"idle-{i}", options=StreamOptions(partitions=PARTITIONS // STREAMS))
+        with native_errors():
+            core = Client(broker.address, b"{}")
+            for i in range(PARTITIONS):
+                core.publish(f"idle-{i % STREAMS}", i // STREAMS, None, [b"one"], None, LEADER, 60_000)
+        time.sleep(SETTLE_SECONDS)  # the last answers and checkpoints
+        before, started = cpu_seconds(broker.pid), time.monotonic()
+        time.sleep(WATCH_SECONDS[scale])  # the time watched
+        cpu = 100 * (cpu_seconds(broker.pid) - before) / (time.monotonic() - started)
+        memory = resident_mib(broker.pid)
+        descriptors = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
+    return Result(
+        row=ROW,
+        title="a broker with 1,000 idle partitions",
+        figure=f"{memory:.0f} MiB, {cpu:.2f} % of a core, {descriptors:,} descriptors",
+        bar=f"≤ {MEMORY_MIB} MiB, ≤ {CPU_PERCENT:g} %",
+        passed=memory <= MEMORY_MIB and cpu <= CPU_PERCENT,
+        numbers={"memory_mib": memory, "cpu_percent": cpu, "descriptors": descriptors, "partitions": PARTITIONS},
+    )
