@@ -22,7 +22,7 @@ Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 | committed | log index, from 1 | | entry bytes | | proposal id, 0 = of an earlier life |
 | failed | proposal id | error code (specs/errors.toml) | | one sentence | 0 |
 | barrier | barrier id | | | | last committed index at the time |
-| partition | incarnation | `failed`, `recovered`, `full` or `writable` | JSON detail | one sentence | partition number |
+| partition | incarnation | `failed`, `damaged`, `recovered`, `full` or `writable` | JSON detail | one sentence | partition number |
 | nats | 0 | `connected`, `disconnected`, `slow_consumer` or `error` | JSON detail | one sentence | running count |
 | log | 10 debug, 20 info, 30 warning, 40 error | target, e.g. `log.recovery` | JSON fields | message | 0 |
 """

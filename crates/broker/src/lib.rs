@@ -4,7 +4,7 @@
 //! * [`shared::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
-//! * [`metadata`]: the metadata log of one voter.
+//! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker.
 pub mod encryption;
 pub mod engine;
@@ -13,6 +13,7 @@ pub mod flight;
 pub mod liftbridge;
 pub mod metadata;
 pub mod nats;
+pub mod offline;
 pub mod partition;
 pub mod shared;
 pub mod statistics;

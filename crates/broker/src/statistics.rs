@@ -56,4 +56,6 @@ statistics! {
     flight_rows_read,
     flight_rows_written,
     subscriptions_open,
+    damaged_ranges,
+    damaged_offsets,
 }

@@ -25,6 +25,12 @@ pub struct Details {
     /// The status as the broker sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_status: Option<i32>,
+    /// First damaged offset, of code `damaged`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<u64>,
+    /// First offset behind the damage; reading can go on there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
 }
 
 /// What the call does, for failures that leave its outcome open.
@@ -72,6 +78,9 @@ impl Error {
             error.message = status.code().description().to_lowercase();
         }
         error.details.grpc_status = Some(status.code() as i32);
+        let number = |name: &str| status.metadata().get(name)?.to_str().ok()?.parse().ok();
+        error.details.start = number("bascule-damaged-start");
+        error.details.end = number("bascule-damaged-end");
         error
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct CheckpointFile {
     identity: Identity,
     sequence: u64,
     last: Option<Checkpoint>,
+    /// A slot does not check.
+    is_doubtful: bool,
 }
 
 impl CheckpointFile {
@@ -66,16 +68,22 @@ impl CheckpointFile {
         let target = SyncFile::open(storage, &path, OpenMode::Create)?;
         let file = &*target.file;
         reserve(file).map_err(|source| Error::io("write", &path, source))?;
-        let newest = [0, SLOT_DISTANCE]
-            .into_iter()
-            .filter_map(|position| read_slot(file, position, identity))
-            .max_by_key(|(sequence, _)| *sequence);
+        let slots = Slots::read(file, identity);
         Ok(Self {
             identity,
-            sequence: newest.map_or(0, |(sequence, _)| sequence),
-            last: newest.map(|(_, checkpoint)| checkpoint),
+            sequence: slots.sequence,
+            last: slots.last,
+            is_doubtful: slots.is_damaged,
             target,
         })
+    }
+
+    /// The newer slot may be the one that is damaged, so that the log start is that of a while ago: segments that retention
+    /// removed since are not missing.
+    pub fn settle_log_start(&mut self, first_offset: u64) {
+        if let Some(last) = self.last.as_mut().filter(|_| self.is_doubtful) {
+            last.log_start = last.log_start.max(first_offset);
+        }
     }
 
     /// What the file said when it was opened, or what was written since.
@@ -112,6 +120,47 @@ impl CheckpointFile {
         self.sequence = sequence;
         self.last = Some(checkpoint);
         Ok(())
+    }
+}
+
+/// What the two slots say.
+pub(crate) struct Slots {
+    /// The newer valid slot.
+    pub last: Option<Checkpoint>,
+    /// A slot that was written does not check.
+    pub is_damaged: bool,
+    /// Sequence number of the newer valid one, 0 = none.
+    sequence: u64,
+}
+
+impl Slots {
+    /// Looks into `<directory>/checkpoint` without touching it; `None` when there is none.
+    pub fn look(storage: &dyn Storage, directory: &Path, identity: Identity) -> Option<Self> {
+        let path = directory.join(CHECKPOINT);
+        let file = storage.open(&path, OpenMode::Read).ok()?;
+        Some(Self::read(&*file, identity))
+    }
+
+    fn read(file: &dyn StorageFile, identity: Identity) -> Self {
+        let slots = [0, SLOT_DISTANCE].map(|position| read_slot(file, position, identity));
+        let newest = slots.iter().flatten().max_by_key(|(sequence, _)| *sequence);
+        let sequence = newest.map_or(0, |(sequence, _)| *sequence);
+        let valid = slots.iter().flatten().count();
+        let is_empty = |position| {
+            let mut bytes = [0; SLOT_BYTES];
+            read_up_to(file, &mut bytes, position).is_ok() && bytes.iter().all(|byte| *byte == 0)
+        };
+        // The first checkpoint ever stands alone; all others have the one before beside them.
+        let is_damaged = match valid {
+            2 => false,
+            1 => sequence > 1 || !is_empty(0),
+            _ => !is_empty(0) || !is_empty(SLOT_DISTANCE),
+        };
+        Self {
+            last: newest.map(|(_, checkpoint)| *checkpoint),
+            is_damaged,
+            sequence,
+        }
     }
 }
 

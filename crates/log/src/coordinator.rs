@@ -83,7 +83,8 @@ struct Queue {
 
 /// The state that outlives the handle for as long as a thread needs it.
 pub(crate) struct Rounds {
-    files: Arc<Files>,
+    /// The files, and where they are.
+    pub files: Arc<Files>,
     /// Whether a round may use threads of its own.
     threads: bool,
     queue: Mutex<Queue>,

@@ -1,12 +1,13 @@
 //! Sequential reading of whole batches.
+use crate::damage::{Damage, Fault};
 use crate::disk::{SyncFile, read_up_to};
-use crate::scan::{Place, Scanner};
-use crate::segment::Segment;
+use crate::scan::{Found, Place, Scanner, is_media_error};
+use crate::segment::{Segment, segment_name};
 use crate::shared::Shared;
 use crate::{ReadError, ReadMode};
 use bascule_record::{HEADER_BYTES, Header};
 use bytes::{Bytes, BytesMut};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// Read at least this much while looking for the batch that holds an offset: one index interval.
@@ -18,6 +19,8 @@ pub struct Cursor {
     shared: Arc<Shared>,
     offset: u64,
     at: Option<At>,
+    /// Where damage was met that a second look did not find; the third ends it.
+    doubted: Option<u64>,
     /// The last buffer handed out; used again when nobody else holds it any more.
     spare: Option<Bytes>,
 }
@@ -49,6 +52,7 @@ impl Cursor {
             shared,
             offset,
             at: None,
+            doubted: None,
             spare: None,
         }
     }
@@ -133,8 +137,13 @@ impl Cursor {
         let segments = self.shared.segments();
         let after = segments.partition_point(|segment| segment.base_offset <= self.offset);
         let Some(segment) = after.checked_sub(1).and_then(|i| segments.get(i)) else {
-            // Retention has moved the log start since it was looked at.
+            let wanted = self.offset;
             self.keep_behind_log_start();
+            if self.offset == wanted {
+                let first = segments.first().map_or(u64::MAX, |first| first.base_offset);
+                return Err(self.missing(wanted, first));
+            }
+            // Retention has moved the log start since it was looked at.
             return Ok(None);
         };
         let next_base = segments
@@ -173,10 +182,30 @@ impl Cursor {
         } else {
             next_base
         };
-        Err(ReadError::Damaged {
+        Err(self.damaged(Damage {
             start: at.place.offset,
             end,
+            path: at.segment.path().to_path_buf(),
+            position: at.place.position,
+            fault: Fault::Short,
+        }))
+    }
+
+    /// Offsets [start, end) should be in a file that is not there.
+    fn missing(&self, start: u64, end: u64) -> ReadError {
+        let name = segment_name(start);
+        self.damaged(Damage {
+            start,
+            end,
+            path: self.shared.directory.join(name),
+            position: 0,
+            fault: Fault::Missing,
         })
+    }
+
+    fn damaged(&self, damage: Damage) -> ReadError {
+        self.shared.quarantine.note(&damage);
+        ReadError::Damaged(Box::new(damage))
     }
 
     /// Reads from the place; also says whether all was read that was asked for. `None`: the segment was removed meanwhile.
@@ -200,6 +229,16 @@ impl Cursor {
             {
                 return Ok(None);
             }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let (start, end) = (at.place.offset, self.limit_of(&at.segment));
+                return Err(self.damaged(Damage {
+                    start,
+                    end,
+                    path: at.segment.path().to_path_buf(),
+                    position: 0,
+                    fault: Fault::Missing,
+                }));
+            }
             Err(error) => return Err(ReadError::io(at.segment.path(), error)),
         };
         let least = if at.place.offset < self.offset {
@@ -211,8 +250,7 @@ impl Cursor {
         let mut buffer = self.buffer(wanted.max(least).min(available));
         let read = match mode {
             ReadMode::NoWait => read_cached(&file, &mut buffer, at.place.position)?,
-            ReadMode::Blocking => read_up_to(&*file.file, &mut buffer, at.place.position)
-                .map_err(|source| ReadError::io(&file.path, source))?,
+            ReadMode::Blocking => read_what_can_be(&file, &mut buffer, at.place.position)?,
         };
         let complete = read == buffer.len();
         buffer.truncate(read);
@@ -299,24 +337,82 @@ impl Cursor {
             Err(_) if !self.shared.holds(&segment) => return Ok(()),
             Err(source) => return Err(ReadError::io(segment.path(), source)),
         };
-        let segments = self.shared.segments();
-        let after = segments.partition_point(|other| other.base_offset <= segment.base_offset);
-        let limit = segments
-            .get(after)
-            .map_or_else(|| self.shared.log_end(), |next| next.base_offset);
-        let resumed = Scanner::new(&*file.file, segment.end(), self.shared.identity)
-            .resume_after(&place, limit)
-            .map_err(|source| ReadError::io(&file.path, source))?;
+        let failed = |source| ReadError::io(&file.path, source);
+        let mut scanner = Scanner::new(&*file.file, segment.end(), self.shared.identity);
+        let found = scanner.look(&place, true).map_err(failed)?;
+        let (fault, resumed) = match found {
+            Found::Batch(_) if self.doubted != Some(place.position) => {
+                // It reads well now: a bad moment of the disk.
+                self.doubted = Some(place.position);
+                self.at = Some(At { segment, place });
+                return Ok(());
+            }
+            Found::Batch(header) => (Fault::Unreadable, Some(place.after(&header))),
+            // The header tells where the next one is, if that is there.
+            Found::Payload(header, fault) if place.after(&header).position <= segment.end() => {
+                (fault, Some(place.after(&header)))
+            }
+            // A newer version wrote it: not for us, and not damage.
+            Found::Unsupported(error) => {
+                return Err(failed(io::Error::new(ErrorKind::Unsupported, error)));
+            }
+            other => {
+                let resumed = scanner
+                    .resume_after(&place, &segment.known())
+                    .map_err(failed)?;
+                (other.fault(), resumed)
+            }
+        };
+        let limit = self.limit_of(&segment);
         let end = resumed.map_or(limit, |resumed| resumed.offset);
         if end > self.offset {
-            return Err(ReadError::Damaged {
+            return Err(self.damaged(Damage {
                 start: place.offset,
                 end,
-            });
+                path: segment.path().to_path_buf(),
+                position: place.position,
+                fault,
+            }));
         }
         self.at = resumed.map(|place| At { segment, place });
         Ok(())
     }
+
+    /// First offset that is not the segment's.
+    fn limit_of(&self, segment: &Segment) -> u64 {
+        let segments = self.shared.segments();
+        let after = segments.partition_point(|other| other.base_offset <= segment.base_offset);
+        segments
+            .get(after)
+            .map_or_else(|| self.shared.log_end(), |next| next.base_offset)
+    }
+}
+
+/// Reads up to the first byte that the disk lost.
+fn read_what_can_be(
+    file: &SyncFile,
+    buffer: &mut BytesMut,
+    position: u64,
+) -> Result<usize, ReadError> {
+    const PAGE: u64 = 4096;
+    match read_up_to(&*file.file, buffer, position) {
+        Err(error) if is_media_error(&error) => {}
+        other => return other.map_err(|source| ReadError::io(&file.path, source)),
+    }
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = position + done as u64;
+        let step = ((at / PAGE + 1) * PAGE - at) as usize;
+        let end = (done + step).min(buffer.len());
+        let page = buffer.get_mut(done..end).unwrap_or_default();
+        match read_up_to(&*file.file, page, at) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if is_media_error(&error) => break,
+            Err(error) => return Err(ReadError::io(&file.path, error)),
+        }
+    }
+    Ok(done)
 }
 
 /// Reads what is in the page cache.
@@ -325,7 +421,8 @@ fn read_cached(file: &SyncFile, buffer: &mut BytesMut, position: u64) -> Result<
         match file.file.read_cached_at(buffer, position) {
             Ok(read) => return Ok(read),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            // A bad spot is dealt with by whoever may wait.
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_media_error(&error) => {
                 return Err(ReadError::WouldBlock);
             }
             Err(error) => return Err(ReadError::io(&file.path, error)),

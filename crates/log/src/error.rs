@@ -1,4 +1,5 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
+use crate::damage::Damage;
 use crate::disk::is_full;
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
@@ -103,6 +104,19 @@ pub enum Error {
         /// Why not.
         source: SealError,
     },
+    /// A cut was asked for in the middle of a batch, or where no batch is; nothing was cut.
+    #[error(
+        "offset {wanted} is not the beginning of a batch in {}; the last one before it is {last}",
+        path.display()
+    )]
+    NotABoundary {
+        /// The segment.
+        path: PathBuf,
+        /// Where to cut.
+        wanted: u64,
+        /// The last beginning of a batch before it.
+        last: u64,
+    },
     /// The batch handed in is not a valid one; nothing was appended and the log stays usable.
     #[error("batch refused: {source}")]
     Batch {
@@ -145,14 +159,6 @@ pub enum ReadError {
     /// With [`crate::ReadMode::NoWait`]: the bytes are not in the page cache. Try again with `Blocking` on a thread that may wait.
     #[error("the read would wait for the disk")]
     WouldBlock,
-    /// The stored bytes of this range are damaged and are not served; offsets outside it are.
-    #[error("offsets [{start}, {end}) are damaged on disk")]
-    Damaged {
-        /// First damaged offset.
-        start: u64,
-        /// First offset after it.
-        end: u64,
-    },
     /// The stored bytes of this range are as they were written, but the keys at hand do not open them.
     #[error("offsets [{start}, {end}) are locked: {source}")]
     Locked {
@@ -163,6 +169,10 @@ pub enum ReadError {
         /// Which key, and why not.
         source: DamageError,
     },
+    /// The stored bytes of this range are damaged and are not served; offsets outside it are. Reading can go on at
+    /// [`Damage::end`].
+    #[error("{0}; reading can go on at offset {end}", end = .0.end)]
+    Damaged(Box<Damage>),
     /// The operating system refused.
     #[error("read {path}: {source}", path = path.display())]
     Io {

@@ -11,6 +11,7 @@ mod checkpoint;
 mod compact;
 mod coordinator;
 mod cursor;
+pub mod damage;
 mod disk;
 mod encryption;
 mod epochs;

@@ -1,11 +1,15 @@
 //! Offsets by time. Timestamps never decrease within a partition, so one search serves both directions.
 use crate::cursor::Cursor;
-use crate::segment::NO_TIME;
+use crate::damage::{Damage, Fault};
+use crate::preamble::PREAMBLE_BYTES;
+use crate::scan::{Found, Place, Scanner};
+use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
-use crate::{ReadError, ReadMode};
+use crate::{Identity, ReadError, ReadMode};
 use bascule_record::crypt::KeyRing;
-use bascule_record::{Batch, Batches};
+use bascule_record::{Batch, Batches, Header};
 use bytes::Bytes;
+use std::io;
 use std::sync::Arc;
 
 /// Bytes read at a time: about one index interval.
@@ -30,9 +34,8 @@ pub(crate) fn first_at_or_after(
     let mut cursor = Cursor::new(Arc::clone(shared), start);
     while let Some(bytes) = cursor.next(u64::MAX, STEP, ReadMode::Blocking)? {
         for bytes in Batches::new(bytes) {
-            let offset = bytes.map_or(Ok(None), |bytes| {
-                first_in(&bytes, timestamp, shared.log_start(), &keys)
-            })?;
+            let offset =
+                bytes.map_or(Ok(None), |bytes| first_in(shared, &bytes, timestamp, &keys))?;
             if let Some(offset) = offset {
                 return Ok(Some(offset).filter(|offset| *offset < shared.high_watermark()));
             }
@@ -70,7 +73,7 @@ fn last_below(shared: &Arc<Shared>, end: u64) -> Result<Option<u64>, ReadError> 
         let mut cursor = Cursor::new(Arc::clone(shared), from);
         while let Some(bytes) = cursor.next(end, STEP, ReadMode::Blocking)? {
             for bytes in Batches::new(bytes).flatten() {
-                last = last_in(&bytes, end, &keys)?.or(last);
+                last = last_in(shared, &bytes, end, &keys)?.or(last);
             }
         }
         let last = last.filter(|offset| *offset >= shared.log_start());
@@ -83,37 +86,91 @@ fn last_below(shared: &Arc<Shared>, end: u64) -> Result<Option<u64>, ReadError> 
 }
 
 /// Last offset of the batch below `end`.
-fn last_in(bytes: &Bytes, end: u64, keys: &KeyRing) -> Result<Option<u64>, ReadError> {
-    let batch = open(bytes, keys)?;
+fn last_in(
+    shared: &Arc<Shared>,
+    bytes: &Bytes,
+    end: u64,
+    keys: &KeyRing,
+) -> Result<Option<u64>, ReadError> {
+    let batch = open(shared, bytes, keys)?;
     Ok(batch.seek(end).checked_sub(1).map(|i| batch.offset(i)))
 }
 
 /// A checked view, or why there is none.
-fn open(bytes: &Bytes, keys: &KeyRing) -> Result<Batch, ReadError> {
-    let header = bascule_record::Header::read(bytes);
-    Batch::open(bytes, keys).map_err(|error| {
-        let (start, end) = header.map_or((0, 0), |it| (it.base_offset, it.next_offset()));
-        match error {
-            source if source.is_locked() => ReadError::Locked { start, end, source },
-            _ => ReadError::Damaged { start, end },
-        }
+fn open(shared: &Arc<Shared>, bytes: &Bytes, keys: &KeyRing) -> Result<Batch, ReadError> {
+    Batch::open(bytes, keys).map_err(|error| match (Header::read(bytes), error) {
+        (Ok(header), source) if source.is_locked() => ReadError::Locked {
+            start: header.base_offset,
+            end: header.next_offset(),
+            source,
+        },
+        (Ok(header), _) => whole_batch(shared, &header),
+        // The cursor has checked the headers.
+        (Err(error), _) => ReadError::io(
+            &shared.directory,
+            io::Error::new(io::ErrorKind::InvalidData, error),
+        ),
     })
 }
 
 /// First offset of the batch, at or above `log_start`, whose timestamp is ≥ `timestamp`.
 fn first_in(
+    shared: &Arc<Shared>,
     bytes: &Bytes,
     timestamp: i64,
-    log_start: u64,
     keys: &KeyRing,
 ) -> Result<Option<u64>, ReadError> {
-    let Ok(header) = bascule_record::Header::read(bytes) else {
+    let Ok(header) = Header::read(bytes) else {
         return Ok(None);
     };
     if header.max_timestamp < timestamp {
         return Ok(None);
     }
-    let batch = open(bytes, keys)?;
-    let at = batch.seek_time(timestamp).max(batch.seek(log_start));
+    let batch = open(shared, bytes, keys)?;
+    let at = batch
+        .seek_time(timestamp)
+        .max(batch.seek(shared.log_start()));
     Ok((at < batch.len()).then(|| batch.offset(at)))
+}
+
+/// The payload of a batch that was read does not check: finds its place in the files and takes note of it.
+pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
+    let (start, end) = (header.base_offset, header.next_offset());
+    let segments = shared.segments();
+    let after = segments.partition_point(|segment| segment.base_offset <= start);
+    let segment = after.checked_sub(1).and_then(|i| segments.get(i));
+    let damage = Damage {
+        start,
+        end,
+        path: segment.map_or_else(
+            || shared.directory.join(segment_name(start)),
+            |segment| segment.path().to_path_buf(),
+        ),
+        position: segment
+            .and_then(|segment| position_of(shared.identity, segment, start))
+            .unwrap_or(0),
+        fault: Fault::Payload,
+    };
+    shared.quarantine.note(&damage);
+    ReadError::Damaged(Box::new(damage))
+}
+
+/// Where the batch that begins at `offset` lies; `None` when its header does not check any more.
+fn position_of(identity: Identity, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
+    let file = segment.file().ok()?;
+    let entry = segment.index().floor(offset);
+    let mut place = Place {
+        position: entry.map_or(PREAMBLE_BYTES, |entry| entry.position),
+        offset: entry.map_or(segment.base_offset, |entry| entry.offset),
+        chain: None,
+        epoch: 0,
+    };
+    let mut scanner = Scanner::new(&*file.file, segment.end(), identity);
+    while place.offset < offset {
+        place = match scanner.look(&place, false).ok()? {
+            Found::Batch(header) | Found::Payload(header, _) => place.after(&header),
+            _ => scanner.resume_after(&place, &segment.known()).ok()??,
+        };
+    }
+    (place.offset == offset).then_some(place.position)
 }

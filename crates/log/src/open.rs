@@ -39,8 +39,10 @@ pub(crate) struct Source {
     pub file: Arc<dyn StorageFile>,
     /// Its length, bytes.
     pub len: u64,
-    /// `None` when it does not check.
+    /// `None` when it does not check, or is another log's.
     pub preamble: Option<Preamble>,
+    /// Whose segment lies here instead of ours.
+    pub foreign: Option<Identity>,
 }
 
 impl Log {
@@ -93,6 +95,13 @@ impl Log {
             vec![Arc::clone(&segment)],
             0,
         );
+        shared.quarantine.attach(
+            directory,
+            identity,
+            coordinator.rounds(),
+            coordinator.preparer(),
+            &[],
+        );
         let parts = Parts {
             shared,
             segment,
@@ -131,21 +140,31 @@ impl Log {
     ) -> Result<(Self, Recovery), Error> {
         let storage = coordinator.files().storage();
         let mut sources = find_sources(storage, directory)?;
-        sources
-            .iter()
-            .try_for_each(|source| check(source, identity))?;
+        sources.iter().try_for_each(check_version)?;
+        let known = holds(storage, directory, CHECKPOINT)?;
+        set_foreign_aside(&mut sources, identity, known)?;
         let absent = || Error::Absent {
             path: directory.to_path_buf(),
         };
-        if sources.is_empty() && !holds(storage, directory, CHECKPOINT)? {
+        if sources.is_empty() && !known {
             return Err(absent());
         }
-        let checkpoint = CheckpointFile::open(storage, directory, identity)?;
+        let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
+        if let Some(first) = sources.first() {
+            checkpoint.settle_log_start(first.base_offset);
+        }
         let last = checkpoint.last();
         // A log that has begun is never begun anew, whatever became of its segments: its offsets are used.
         let has_begun = last.is_some_and(|last| last.durable > 0 || last.log_start > 0);
         if sources.is_empty() && !has_begun {
             return Err(absent());
+        }
+        let durable = last.map_or(0, |last| last.durable);
+        // Behind the durable point it would be cut, but it is not a torn tail.
+        if let Some(last) = sources.last().filter(|last| last.base_offset >= durable)
+            && let Some(found) = last.foreign
+        {
+            return Err(foreign(last, identity, found));
         }
         tidy(storage, directory, &sources)?;
         drop_half_rolled(
@@ -196,14 +215,20 @@ impl Log {
     ) -> Result<(Self, Recovery), Error> {
         let last = checkpoint.last();
         let directory = recovered.directory;
-        let log_start = last
-            .map_or(0, |last| last.log_start)
-            .max(recovered.first_offset);
+        // Offsets between the log start and the first segment are lost, not removed.
+        let log_start = last.map_or(recovered.first_offset, |last| last.log_start);
         let shared = Shared::new(directory.clone(), identity, recovered.segments, log_start);
         shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
         shared.raise_durable_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         checkpoint.write(current(&shared, false))?;
+        shared.quarantine.attach(
+            &directory,
+            identity,
+            coordinator.rounds(),
+            coordinator.preparer(),
+            &recovered.quarantine,
+        );
         let parts = Parts {
             epochs: EpochTable::open(
                 coordinator.files().storage(),
@@ -262,8 +287,9 @@ pub(crate) fn open_source(
     storage: &dyn Storage,
     path: PathBuf,
     base_offset: u64,
+    mode: OpenMode,
 ) -> Result<Source, Error> {
-    let file = disk::open(storage, &path, OpenMode::ReadWrite)?;
+    let file = disk::open(storage, &path, mode)?;
     let len = file
         .len()
         .map_err(|source| Error::io("look at", &path, source))?;
@@ -273,6 +299,7 @@ pub(crate) fn open_source(
         base_offset,
         file,
         len,
+        foreign: None,
     };
     read_preamble(&mut source)?;
     Ok(source)
@@ -299,14 +326,32 @@ fn trust_the_disk_alone(sources: &mut [Source], durable: u64) -> Result<(), Erro
                 .file
                 .forget_cached()
                 .map_err(|error| Error::io("sync", &source.path, error))?;
-            read_preamble(source)?;
+            if source.foreign.is_none() {
+                read_preamble(source)?;
+            }
         }
     }
     Ok(())
 }
 
-/// The segments in order of their base offsets.
+/// The segments in order of their base offsets, to be written to.
 fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
+    list_sources(storage, directory, OpenMode::ReadWrite)
+}
+
+/// The same, only to be read.
+pub(crate) fn find_sources_to_read(
+    storage: &dyn Storage,
+    directory: &Path,
+) -> Result<Vec<Source>, Error> {
+    list_sources(storage, directory, OpenMode::Read)
+}
+
+fn list_sources(
+    storage: &dyn Storage,
+    directory: &Path,
+    mode: OpenMode,
+) -> Result<Vec<Source>, Error> {
     let paths = match disk::list(storage, directory) {
         Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Vec::new()
@@ -317,7 +362,7 @@ fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, 
         .into_iter()
         .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
     segments
-        .map(|(path, base)| open_source(storage, path, base))
+        .map(|(path, base)| open_source(storage, path, base, mode))
         .collect()
 }
 
@@ -330,28 +375,56 @@ fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Result<bool, Er
     }
 }
 
-/// Refuses what another version or another log wrote.
-fn check(source: &Source, identity: Identity) -> Result<(), Error> {
-    let Some(preamble) = &source.preamble else {
-        return Ok(());
-    };
-    if preamble.version > FORMAT_VERSION {
-        return Err(Error::NewerFormat {
+/// Refuses what a newer version wrote.
+fn check_version(source: &Source) -> Result<(), Error> {
+    match &source.preamble {
+        Some(preamble) if preamble.version > FORMAT_VERSION => Err(Error::NewerFormat {
             path: source.path.clone(),
             found: preamble.version,
             supported: FORMAT_VERSION,
-        });
+        }),
+        _ => Ok(()),
     }
-    if preamble.identity != identity {
-        return Err(Error::Foreign {
-            path: source.path.clone(),
-            incarnation: identity.incarnation,
-            partition: identity.partition,
-            found_incarnation: preamble.identity.incarnation,
-            found_partition: preamble.identity.partition,
-        });
+}
+
+/// A segment of another log among ours is damage, as if its preamble did not check. When none is ours the directory is
+/// another log's; and where another log's segment may hold the end of ours, which would be cut, nothing is touched.
+fn set_foreign_aside(
+    sources: &mut [Source],
+    identity: Identity,
+    has_checkpoint: bool,
+) -> Result<(), Error> {
+    let is_foreign = |source: &Source| {
+        let found = source.preamble.map(|preamble| preamble.identity);
+        found.filter(|found| *found != identity)
+    };
+    let ours = sources
+        .iter()
+        .any(|source| source.preamble.is_some() && is_foreign(source).is_none());
+    let last_is_foreign = sources
+        .last()
+        .is_some_and(|last| is_foreign(last).is_some());
+    for source in sources {
+        let Some(found) = is_foreign(source) else {
+            continue;
+        };
+        if !ours || (last_is_foreign && !has_checkpoint) {
+            return Err(foreign(source, identity, found));
+        }
+        source.preamble = None;
+        source.foreign = Some(found);
     }
     Ok(())
+}
+
+fn foreign(source: &Source, identity: Identity, found: Identity) -> Error {
+    Error::Foreign {
+        path: source.path.clone(),
+        incarnation: identity.incarnation,
+        partition: identity.partition,
+        found_incarnation: found.incarnation,
+        found_partition: found.partition,
+    }
 }
 
 /// Removes names that mean nothing any more.

@@ -64,6 +64,11 @@ pub(crate) struct Producers {
 }
 
 impl Producers {
+    /// How many are known.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// Takes note of a stored batch.
     pub fn add(&mut self, producer: Producer, count: u32, base_offset: u64, base_timestamp: i64) {
         let state = self.by_id.entry(producer.id).or_insert_with(|| State {

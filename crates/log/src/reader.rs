@@ -1,9 +1,11 @@
 //! The reading half: lock-free, any number, on any thread.
 use crate::ReadError;
 use crate::cursor::Cursor;
+use crate::damage::Damage;
 use crate::lookup;
 use crate::segment::NO_TIME;
 use crate::shared::Shared;
+use bascule_record::Header;
 use std::sync::Arc;
 
 /// Whether a read may wait for the disk.
@@ -24,6 +26,10 @@ pub struct LogReader {
 impl LogReader {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// First readable offset.
@@ -92,6 +98,23 @@ impl LogReader {
     /// As [`LogReader::offset_at_or_after`].
     pub fn offset_at_or_before(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
         lookup::last_at_or_before(&self.shared, timestamp)
+    }
+
+    /// The error for a batch that was read and whose payload turned out to be damaged, by its header: whoever checks
+    /// batches tells the log in this way, so that the damage is known, shown and said.
+    pub fn damaged(&self, header: &Header) -> ReadError {
+        lookup::whole_batch(&self.shared, header)
+    }
+
+    /// What is known to be damaged from the log start on, ordered by offset.
+    pub fn quarantine(&self) -> Vec<Damage> {
+        self.shared.quarantine.list(self.shared.log_start())
+    }
+
+    /// Has `listener` called for damage that was not known before, once for each range, on the thread that met it. Only
+    /// the first listener of a log counts.
+    pub fn on_damage(&self, listener: impl Fn(&Damage) + Send + Sync + 'static) {
+        self.shared.quarantine.listen(Box::new(listener));
     }
 
     /// A position for sequential reading that starts at `offset` (or the next existing one).

@@ -10,6 +10,8 @@
 //! they were sealed. The durable point is never below the log start: offsets that were removed are not used again.
 use crate::ahead::SegmentFile;
 use crate::checkpoint::Checkpoint;
+use crate::damage::resume::{Ending, Known};
+use crate::damage::{Damage, Fault};
 use crate::disk::{self, SyncFile};
 use crate::epochs::EpochTable;
 use crate::failpoint;
@@ -21,7 +23,7 @@ use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::producers::Producers;
 use crate::retention::mark_removed;
 use crate::scan::{Found, Place, Scanner};
-use crate::segment::{NO_TIME, Segment};
+use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::{Error, Identity, LogOptions};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};
@@ -64,6 +66,8 @@ pub(crate) struct Recovered {
     pub epochs: Vec<(u64, u64)>,
     /// What producers sent last.
     pub producers: Producers,
+    /// The damaged ranges of the report, with the files.
+    pub quarantine: Vec<Damage>,
     /// What was found and done.
     pub report: Recovery,
 }
@@ -84,6 +88,18 @@ struct Walk<'a> {
     /// Something was taken off a file.
     truncated: bool,
     report: Recovery,
+    /// Where damage was met whose end is not known yet.
+    broken: Option<(PathBuf, u64, Fault)>,
+    quarantine: Vec<Damage>,
+}
+
+/// What an index file says of a segment.
+#[derive(Default)]
+struct Described {
+    /// Enough to do without a walk.
+    believed: Option<(Summary, SparseIndex)>,
+    /// Otherwise: where batches begin, to find the way behind damage.
+    index: Option<SparseIndex>,
 }
 
 /// How the walk through one segment ended.
@@ -117,6 +133,11 @@ impl Recovered {
             checkpoint.map_or(last_base, |known| known.durable.max(known.log_start)),
         );
         walk.load_derived(first_offset);
+        if let Some(known) = checkpoint {
+            // Only retention and trims move the log start, and they take note of it before any file goes.
+            walk.place.offset = known.log_start;
+            walk.lost_until(first_offset);
+        }
         let mut segments = Vec::with_capacity(sources.len());
         let mut kept = Vec::with_capacity(sources.len());
         let mut rest = sources.drain(..);
@@ -126,8 +147,7 @@ impl Recovered {
                 walk.drop_behind_cut(&dropped)?;
                 break;
             }
-            let next_base = rest.as_slice().first().map(|next| next.base_offset);
-            let (segment, end) = walk.segment(&source, next_base)?;
+            let (segment, end) = walk.segment(&source, rest.as_slice().first())?;
             segments.push(Arc::new(segment));
             kept.push(source);
             if let End::Cut { torn } = end {
@@ -169,6 +189,8 @@ impl<'a> Walk<'a> {
             producers_to: 0,
             truncated: false,
             report: Recovery::default(),
+            broken: None,
+            quarantine: Vec::new(),
         }
     }
 
@@ -195,10 +217,8 @@ impl<'a> Walk<'a> {
             if !first && self.place.offset >= self.durable {
                 return false;
             }
-            if !first && self.place.offset < source.base_offset {
-                self.report
-                    .damaged
-                    .push((self.place.offset, source.base_offset));
+            if !first {
+                self.lost_until(source.base_offset);
             }
             self.place.chain = preamble
                 .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
@@ -209,13 +229,30 @@ impl<'a> Walk<'a> {
         true
     }
 
+    /// Takes note that the offsets from the place on, up to `end`, are lost. Without a place where damage was met a whole
+    /// file is missing.
+    fn lost_until(&mut self, end: u64) {
+        let start = self.place.offset;
+        let broken = self.broken.take();
+        if start >= end {
+            return;
+        }
+        let missing = || (self.directory.join(segment_name(start)), 0, Fault::Missing);
+        let (path, position, fault) = broken.unwrap_or_else(missing);
+        self.report.damaged.push((start, end));
+        self.quarantine.push(Damage {
+            start,
+            end,
+            path,
+            position,
+            fault,
+        });
+    }
+
     /// Takes the segment from its index file where that is enough, or walks it.
-    fn segment(
-        &mut self,
-        source: &Source,
-        next_base: Option<u64>,
-    ) -> Result<(Segment, End), Error> {
-        if let Some((summary, index)) = self.described(source) {
+    fn segment(&mut self, source: &Source, next: Option<&Source>) -> Result<(Segment, End), Error> {
+        let described = self.described(source);
+        if let Some((summary, index)) = described.believed {
             self.place = Place {
                 position: summary.end,
                 offset: summary.next_offset,
@@ -235,30 +272,50 @@ impl<'a> Walk<'a> {
             self.options.segment_bytes.max(source.len),
         );
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let end = self.walk(&mut scanner, &segment, next_base)?;
+        let end = self.walk(&mut scanner, &segment, next, described.index.as_ref())?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
     }
 
     /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
-    fn described(&self, source: &Source) -> Option<(Summary, SparseIndex)> {
-        let bytes = disk::read(self.files.storage(), &source.path.with_extension("idx")).ok()?;
-        let (summary, index) = index::read(&bytes, self.identity, source.base_offset)?;
+    fn described(&self, source: &Source) -> Described {
+        let read = disk::read(self.files.storage(), &source.path.with_extension("idx"));
+        let known = read
+            .ok()
+            .and_then(|bytes| index::read(&bytes, self.identity, source.base_offset));
+        let Some((summary, index)) = known else {
+            return Described::default();
+        };
         let epoch_known =
             summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
         let enough = summary.end == source.len
+            && source.preamble.is_some()
             && summary.next_offset <= self.durable
             && summary.next_offset <= self.producers_to
             && epoch_known;
-        enough.then_some((summary, index))
+        if enough {
+            return Described {
+                believed: Some((summary, index)),
+                index: None,
+            };
+        }
+        Described {
+            believed: None,
+            index: Some(index),
+        }
     }
 
     fn walk(
         &mut self,
         scanner: &mut Scanner<'_>,
         segment: &Segment,
-        next_base: Option<u64>,
+        next: Option<&Source>,
+        index: Option<&SparseIndex>,
     ) -> Result<End, Error> {
+        let known = Known {
+            index,
+            end: Ending::before(next),
+        };
         let failed = |error| Error::io("read", segment.path(), error);
         loop {
             let whole = self.place.offset >= self.durable;
@@ -275,24 +332,25 @@ impl<'a> Walk<'a> {
                     source,
                 });
             }
-            if next_base == Some(self.place.offset) {
+            if next.is_some_and(|next| next.base_offset == self.place.offset) {
                 return Ok(End::Whole);
             }
             if whole {
+                // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
+                if let Some(error) = scanner.unreadable.take() {
+                    return Err(failed(error));
+                }
                 return Ok(End::Cut {
-                    torn: matches!(found, Found::Damage),
+                    torn: !matches!(found, Found::End),
                 });
             }
-            let limit = next_base.unwrap_or(u64::MAX);
-            let resumed = scanner.resume_after(&self.place, limit).map_err(failed)?;
+            let fault = found.fault();
+            let resumed = scanner.resume_after(&self.place, &known).map_err(failed)?;
+            self.broken = Some((segment.path().to_path_buf(), self.place.position, fault));
             let Some(resumed) = resumed else {
                 return Ok(End::Whole);
             };
-            if resumed.offset > self.place.offset {
-                self.report
-                    .damaged
-                    .push((self.place.offset, resumed.offset));
-            }
+            self.lost_until(resumed.offset);
             self.place = resumed;
             segment.skip(resumed.position, resumed.offset);
         }
@@ -390,7 +448,7 @@ impl<'a> Walk<'a> {
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
-            self.report.damaged.push((self.place.offset, self.durable));
+            self.lost_until(self.durable);
             self.place.offset = self.durable;
             self.place.chain = None;
         }
@@ -419,6 +477,7 @@ impl<'a> Walk<'a> {
             last_timestamp: self.last_timestamp,
             epochs: self.epochs,
             producers: self.producers,
+            quarantine: self.quarantine,
             report: self.report,
         })
     }
@@ -448,7 +507,7 @@ impl<'a> Walk<'a> {
                         );
                     }
                 } else if let Some(next) = scanner
-                    .resume_after(&place, segment.next_offset())
+                    .resume_after(&place, &segment.known())
                     .map_err(failed)?
                 {
                     place = next;

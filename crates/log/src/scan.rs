@@ -1,12 +1,15 @@
-//! Walking the batches of a segment that nobody writes to, for recovery and for finding the way after damage.
+//! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
+//! damage (`damage::resume`).
 use crate::Identity;
+use crate::damage::Fault;
 use crate::disk::read_up_to;
 use crate::storage::StorageFile;
-use bascule_record::{DamageError, HEADER_BYTES, Header, MAGIC};
+use bascule_record::{DamageError, HEADER_BYTES, Header};
+use rustix::io::Errno;
 use std::io;
 
 /// Bytes read at a time.
-const WINDOW: usize = 256 << 10;
+pub(crate) const WINDOW: usize = 256 << 10;
 
 /// A place between two batches, and what the next one must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +55,36 @@ pub(crate) enum Found {
     End,
     /// A sound batch that only a newer version understands: to be left alone.
     Unsupported(DamageError),
+    /// The right batch by its header, but its payload is damaged.
+    Payload(Header, Fault),
     /// Anything else.
-    Damage,
+    Damage(Fault),
+}
+
+impl Found {
+    /// What is wrong, of everything but a batch.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Batch(_) | Self::End => Fault::Short,
+            Self::Unsupported(_) => Fault::Misplaced,
+            Self::Payload(_, fault) | Self::Damage(fault) => *fault,
+        }
+    }
 }
 
 /// Reads a file through a window.
 pub(crate) struct Scanner<'a> {
     file: &'a dyn StorageFile,
-    len: u64,
-    identity: Identity,
-    window: Vec<u8>,
-    window_at: u64,
+    pub(crate) len: u64,
+    pub(crate) identity: Identity,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are filled, and where the first one lies in the file.
+    filled: usize,
+    filled_at: u64,
     /// Bytes read so far.
     pub bytes_read: u64,
+    /// Why bytes could not be had, the last time that happened.
+    pub unreadable: Option<io::Error>,
 }
 
 impl<'a> Scanner<'a> {
@@ -74,102 +94,115 @@ impl<'a> Scanner<'a> {
             file,
             len,
             identity,
-            window: Vec::new(),
-            window_at: 0,
+            buffer: Vec::new(),
+            filled: 0,
+            filled_at: 0,
             bytes_read: 0,
+            unreadable: None,
         }
     }
 
     /// What lies at `place`. With `whole` the payload's checksum is checked too.
+    ///
+    /// # Errors
+    /// Those of the storage that say nothing about the bytes; bytes that the disk lost are [`Fault::Unreadable`].
     pub fn look(&mut self, place: &Place, whole: bool) -> io::Result<Found> {
-        let head = self.bytes(place.position, HEADER_BYTES)?;
+        let identity = self.identity;
+        let head = match self.bytes(place.position, HEADER_BYTES) {
+            Ok(head) => head,
+            Err(error) => return self.lost(error).map(Found::Damage),
+        };
         if head.iter().all(|byte| *byte == 0) {
             return Ok(Found::End);
         }
         let header = match Header::read(head) {
             Ok(header) => header,
             Err(error) if error.is_unsupported() => return Ok(Found::Unsupported(error)),
-            Err(_) => return Ok(Found::Damage),
+            Err(DamageError::Short { .. }) => return Ok(Found::Damage(Fault::Short)),
+            Err(_) => return Ok(Found::Damage(Fault::Header)),
         };
-        if !place.fits(&header, self.identity)
-            || place.position + header.batch_bytes() as u64 > self.len
-        {
-            return Ok(Found::Damage);
+        if !place.fits(&header, identity) {
+            return Ok(Found::Damage(Fault::Misplaced));
         }
-        if whole {
-            let batch = self.bytes(place.position, header.batch_bytes())?;
-            let payload = batch.get(HEADER_BYTES..).unwrap_or_default();
-            if payload.len() != header.stored_bytes as usize
-                || crc32c::crc32c(payload) != header.payload_crc
-            {
-                return Ok(Found::Damage);
-            }
+        if place.position + header.batch_bytes() as u64 > self.len {
+            return Ok(Found::Payload(header, Fault::Short));
         }
-        Ok(Found::Batch(header))
+        let fault = if whole {
+            self.payload_fault(place.position, &header)?
+        } else {
+            None
+        };
+        Ok(match fault {
+            Some(fault) => Found::Payload(header, fault),
+            None => Found::Batch(header),
+        })
     }
 
-    /// The first place behind damage at `lost` from which batches can be served again: one that looks like a batch of
-    /// this log, later than what was lost and below `limit`, and is followed by its own successor or by the end.
-    ///
-    /// The successor must carry the candidate's link. A batch that somebody stored inside a record cannot foresee that.
-    pub fn resume_after(&mut self, lost: &Place, limit: u64) -> io::Result<Option<Place>> {
-        let mut position = lost.position + 1;
-        while position + HEADER_BYTES as u64 <= self.len {
-            let window = self.bytes(position, WINDOW)?;
-            let found = window.windows(MAGIC.len()).position(|bytes| bytes == MAGIC);
-            let step = window.len().saturating_sub(MAGIC.len() - 1).max(1) as u64;
-            let Some(at) = found else {
-                position += step;
-                continue;
-            };
-            position += at as u64;
-            if let Some(place) = self.candidate(position, lost, limit)? {
-                return Ok(Some(place));
-            }
-            position += 1;
+    /// What is wrong with the payload of the batch at `position`.
+    fn payload_fault(&mut self, position: u64, header: &Header) -> io::Result<Option<Fault>> {
+        let batch = match self.bytes(position, header.batch_bytes()) {
+            Ok(batch) => batch,
+            Err(error) => return self.lost(error).map(Some),
+        };
+        let payload = batch.get(HEADER_BYTES..).unwrap_or_default();
+        if payload.len() != header.stored_bytes as usize {
+            return Ok(Some(Fault::Short));
         }
-        Ok(None)
+        let sound = crc32c::crc32c(payload) == header.payload_crc;
+        Ok((!sound).then_some(Fault::Payload))
     }
 
-    fn candidate(&mut self, position: u64, lost: &Place, limit: u64) -> io::Result<Option<Place>> {
-        let head = self.bytes(position, HEADER_BYTES)?;
-        let Ok(header) = Header::read(head) else {
-            return Ok(None);
-        };
-        let place = Place {
-            position,
-            offset: header.base_offset,
-            chain: None,
-            epoch: lost.epoch,
-        };
-        if header.base_offset < lost.offset || header.next_offset() > limit {
-            return Ok(None);
+    fn lost(&mut self, error: io::Error) -> io::Result<Fault> {
+        if !is_media_error(&error) {
+            return Err(error);
         }
-        let Found::Batch(header) = self.look(&place, true)? else {
-            return Ok(None);
-        };
-        let next = place.after(&header);
-        let follows = next.offset == limit
-            || next.position >= self.len
-            || !matches!(self.look(&next, false)?, Found::Damage);
-        Ok(follows.then_some(place))
+        self.unreadable = Some(error);
+        Ok(Fault::Unreadable)
     }
 
     /// Up to `wanted` bytes at `position`; fewer at the end of the file.
-    fn bytes(&mut self, position: u64, wanted: usize) -> io::Result<&[u8]> {
+    pub(crate) fn bytes(&mut self, position: u64, wanted: usize) -> io::Result<&[u8]> {
         let available = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
         let wanted = wanted.min(available);
-        let have = self.window_at + self.window.len() as u64;
-        if position < self.window_at || position + wanted as u64 > have {
-            self.window.clear();
-            self.window.resize(wanted.max(WINDOW).min(available), 0);
-            let read = read_up_to(self.file, &mut self.window, position)?;
-            self.window.truncate(read);
-            self.window_at = position;
-            self.bytes_read += read as u64;
+        let have = self.filled_at + self.filled as u64;
+        if position < self.filled_at || position + wanted as u64 > have {
+            match self.fill(position, wanted.max(WINDOW).min(available)) {
+                // A bad spot behind what is wanted is no reason to refuse it.
+                Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
+                other => other?,
+            }
         }
-        let from = (position - self.window_at) as usize;
-        let window = self.window.get(from..).unwrap_or_default();
+        let from = (position - self.filled_at) as usize;
+        let window = self.buffer.get(from..self.filled).unwrap_or_default();
         Ok(window.get(..wanted).unwrap_or(window))
     }
+
+    /// Reads `len` bytes from `position` on; what the buffer has of them already is kept.
+    fn fill(&mut self, position: u64, len: usize) -> io::Result<()> {
+        let have = self.filled_at + self.filled as u64;
+        let keep = if position >= self.filled_at && position < have {
+            let from = (position - self.filled_at) as usize;
+            self.buffer.copy_within(from..self.filled, 0);
+            self.filled - from
+        } else {
+            0
+        };
+        (self.filled, self.filled_at) = (keep, position);
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        let rest = self.buffer.get_mut(keep..len).unwrap_or_default();
+        let read = read_up_to(self.file, rest, position + keep as u64)?;
+        self.filled += read;
+        self.bytes_read += read as u64;
+        Ok(())
+    }
+}
+
+/// Whether the error means that the disk lost the bytes, and not that something else stood in the way of reading them.
+pub(crate) fn is_media_error(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
+    )
 }

@@ -1,4 +1,5 @@
 //! One segment as readers and the writer share it.
+use crate::damage::resume::{Ending, Known};
 use crate::disk::SyncFile;
 use crate::files::Files;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
@@ -208,6 +209,20 @@ impl Segment {
     /// Where to start a look-up.
     pub fn index(&self) -> &SparseIndex {
         &self.index
+    }
+
+    /// What is known of the file without reading it.
+    pub fn known(&self) -> Known<'_> {
+        // The end is read first: what it is followed by may only have moved on since.
+        let position = self.end();
+        Known {
+            index: Some(&self.index),
+            end: Ending {
+                offset: u64::MAX,
+                position: Some(position),
+                chain: None,
+            },
+        }
     }
 
     /// What the index file will say.

@@ -4,6 +4,7 @@
 //! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
 //! everything below it.
 use crate::Identity;
+use crate::damage::quarantine::Quarantine;
 use crate::segment::{NO_TIME, Segment};
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     last_timestamp: AtomicI64,
     closed: AtomicBool,
     keys: ArcSwap<KeyRing>,
+    /// What is known to be damaged.
+    pub quarantine: Quarantine,
 }
 
 impl Shared {
@@ -54,6 +57,7 @@ impl Shared {
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
             keys: ArcSwap::default(),
+            quarantine: Quarantine::default(),
         }
     }
 

@@ -126,6 +126,9 @@ pub trait StorageFile: Debug + Send + Sync {
         self.sync_data()
     }
 
+    /// Tells the system that bytes read just now will not be read again soon: they need not stay in memory.
+    fn drop_cached(&self, _position: u64, _bytes: u64) {}
+
     /// As [`StorageFile::sync_data`], with all that is known of the file; for a directory, its names.
     ///
     /// # Errors
@@ -210,6 +213,12 @@ impl StorageFile for OsFile {
         self.0.sync_data()?;
         rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?;
         Ok(())
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) {
+        let dropped = rustix::fs::Advice::DontNeed;
+        // Only advice: nothing depends on its being taken.
+        let _ = rustix::fs::fadvise(&self.0, position, std::num::NonZeroU64::new(bytes), dropped);
     }
 
     fn sync_all(&self) -> io::Result<()> {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod faulty;
 
+use bascule_log::damage::Fault as DamageFault;
 use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, ReadError, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use faulty::{Fault, Faulty, Kind};
@@ -153,6 +154,11 @@ impl<'a> Life<'a> {
         let start = usize::try_from(log.reader().log_start()).unwrap();
         match values(log) {
             Ok(values) => assert_eq!(values, self.appended[start..committed]),
+            Err(ReadError::Damaged(damage)) => {
+                assert_eq!(damage.fault, DamageFault::Unreadable, "{damage}");
+                let hits = self.storage.hits();
+                assert!(hits.iter().any(|(kind, _)| *kind == Kind::Read), "{damage}");
+            }
             Err(ReadError::Io { .. }) => {
                 let (kind, _) = self.storage.hits().last().cloned().unwrap();
                 assert!(

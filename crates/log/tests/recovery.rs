@@ -125,7 +125,8 @@ fn read_around(reader: &LogReader) -> (Records, Vec<(u64, u64)>) {
                     }
                 }
             }
-            Err(ReadError::Damaged { start, end }) => {
+            Err(ReadError::Damaged(damage)) => {
+                let (start, end) = (damage.start, damage.end);
                 assert!(start < end);
                 refused.push((start, end));
                 cursor.skip_to(end);

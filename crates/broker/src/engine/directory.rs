@@ -155,7 +155,8 @@ impl DataDirectory {
             let details = json!({"path": self.path, "format": newer, "known": FORMAT});
             return Err(refused("data_directory_newer", text, details));
         }
-        let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else {
+        let manifest = serde_json::from_slice::<Manifest>(bytes).ok();
+        let Some(manifest) = manifest.filter(|manifest| manifest.format == FORMAT) else {
             let text = format!(
                 "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
             );
@@ -185,6 +186,35 @@ impl DataDirectory {
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(MANIFEST))?;
         sync(&self.path)
+    }
+}
+
+/// Locks a data directory for a tool; `None` when there is nothing to lock, as in a copy without the lock's file.
+///
+/// # Errors
+/// `data_directory_locked` while a broker uses it; `data_directory_unusable`.
+pub(crate) fn lock_existing(path: &Path) -> Result<Option<File>, DirectoryError> {
+    if path.join(LOCK).is_file() {
+        lock(path).map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+/// What is wrong with the manifest of a data directory; `None` when nothing is, or there is none because no broker ever
+/// used it.
+pub(crate) fn check_manifest(path: &Path) -> Option<String> {
+    match fs::read(path.join(MANIFEST)) {
+        Ok(bytes) => match serde_json::from_slice::<Manifest>(&bytes) {
+            Ok(manifest) if manifest.format == FORMAT => None,
+            Ok(manifest) => Some(format!(
+                "it says format {}, this version knows {FORMAT}",
+                manifest.format
+            )),
+            Err(error) => Some(format!("it is not readable: {error}")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.join(LOCK).is_file() => None,
+        Err(error) => Some(error.to_string()),
     }
 }
 

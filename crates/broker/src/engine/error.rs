@@ -18,7 +18,7 @@ pub struct EngineError {
 }
 
 impl EngineError {
-    pub(super) fn new(code: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, text: impl Into<String>) -> Self {
         Self {
             code,
             text: text.into(),

@@ -65,6 +65,7 @@ impl Engine {
         {
             partition.report_recovery(&recovery);
         }
+        partition.tell_quarantine();
         let incarnation = partition.identity().incarnation;
         let mut state = self.state.lock();
         if let Some(times) = state.received.remove(&incarnation) {

@@ -2,8 +2,9 @@
 //!
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
-use crate::partition::{AppendError, EndReason};
+use crate::partition::{AppendError, EndReason, damage_sentence};
 use bascule_log::ReadError;
+use bascule_log::damage::Damage;
 use bascule_record::DamageError;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -57,13 +58,19 @@ pub fn out_of_range(what: &str, offset: u64, log_start: u64, high_watermark: u64
 }
 
 /// Stored bytes of `what` do not check.
-pub fn damaged(what: &str, start: u64, end: u64) -> Status {
-    let message = format!("offsets [{start}, {end}) of {what} are damaged on disk");
+fn damaged(what: &str, damage: &Damage) -> Status {
+    let details = json!({
+        "start": damage.start,
+        "end": damage.end,
+        "fault": damage.fault.name(),
+        "file": damage.path.file_name().map(|name| name.to_string_lossy()),
+        "position": damage.position,
+    });
     refuse(
         Code::DataLoss,
         "damaged",
-        message,
-        json!({"start": start, "end": end}),
+        damage_sentence(what, damage),
+        details,
     )
 }
 
@@ -81,7 +88,7 @@ pub fn locked(what: &str, start: u64, end: u64, error: &DamageError) -> Status {
 pub fn read_failed(what: &str, error: &ReadError) -> Status {
     match error {
         ReadError::OutOfRange { offset, start, end } => out_of_range(what, *offset, *start, *end),
-        ReadError::Damaged { start, end } => damaged(what, *start, *end),
+        ReadError::Damaged(damage) => damaged(what, damage),
         ReadError::Locked { start, end, source } => locked(what, *start, *end, source),
         ReadError::Closed => ended(what, EndReason::Closed),
         error => refuse(

@@ -2,7 +2,7 @@
 //!
 //! Synchronous: the caller decides on which thread a step may run. A step does a bounded amount of work.
 use super::frame::FrameEncoder;
-use super::refusal::{damaged, internal, locked, out_of_range, read_failed};
+use super::refusal::{internal, locked, out_of_range, read_failed};
 use crate::partition::Partition;
 use crate::shared::SharedRef;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
@@ -11,7 +11,6 @@ use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};
 use bascule_wire::flight::schema::Projection;
 use bascule_wire::subject::SubjectFilter;
 use bytes::Bytes;
-use serde_json::json;
 use tonic::Status;
 
 /// Bytes asked of the log at once.
@@ -121,7 +120,7 @@ impl Scan {
             if let Some((batch, at)) = self.current.take() {
                 self.gather_from(batch, at, until);
             } else if let Some(bytes) = self.batches.next() {
-                let bytes = bytes.map_err(|error| self.damage(self.next, self.next + 1, &error))?;
+                let bytes = bytes.map_err(|error| self.unreadable(&error))?;
                 scanned += bytes.len();
                 self.current = self.open_batch(&bytes)?;
             } else if scanned >= STEP_BYTES {
@@ -149,8 +148,7 @@ impl Scan {
 
     /// The batch and the index of its first record that was not returned yet; `None` when it lies before `next`.
     fn open_batch(&self, bytes: &Bytes) -> Result<Option<(Batch, usize)>, Status> {
-        let header =
-            Header::read(bytes).map_err(|error| self.damage(self.next, self.next + 1, &error))?;
+        let header = Header::read(bytes).map_err(|error| self.unreadable(&error))?;
         if header.base_offset > self.next {
             // The cursor goes on at the log start when retention has removed its position; a scan does not.
             let (log_start, high_watermark) =
@@ -170,7 +168,7 @@ impl Scan {
             if error.is_locked() {
                 locked(&self.what, start, end, &error)
             } else {
-                self.damage(start, end, &error)
+                self.damage(&header)
             }
         })?;
         let at = batch.seek(self.next);
@@ -218,15 +216,13 @@ impl Scan {
         Ok(Step::Message(chunks))
     }
 
-    /// Damage that the log did not know of: told to the log of the broker and to the caller.
-    fn damage(&self, start: u64, end: u64, error: &dyn std::fmt::Display) -> Status {
-        let fields = json!({"start": start, "end": end, "error": error.to_string()});
-        self.shared.events.log(
-            40,
-            "flight.scan",
-            format!("damaged batch in {}", self.what),
-            fields,
-        );
-        damaged(&self.what, start, end)
+    /// Bytes that the cursor let pass and that are no batch: a defect.
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> Status {
+        internal(format!("reading {} failed: {error}", self.what))
+    }
+
+    /// A batch whose payload does not check; the log takes note of it.
+    fn damage(&self, header: &Header) -> Status {
+        read_failed(&self.what, &self.reader.damaged(header))
     }
 }

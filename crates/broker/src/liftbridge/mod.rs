@@ -14,6 +14,7 @@
 //! * `forward`: everything else.
 mod acks;
 mod call;
+mod damaged;
 mod forward;
 mod frames;
 mod health;

@@ -135,9 +135,16 @@ where
     let found = tokio::task::spawn_blocking(move || look(&reader)).await;
     found
         .map_err(|error| lookup_failed(&error.to_string()))?
-        .map_err(|error| lookup_failed(&error.to_string()))
+        .map_err(|error| match error {
+            ReadError::Damaged(_) => Status::data_loss(lookup_text(&error.to_string())),
+            error => lookup_failed(&error.to_string()),
+        })
 }
 
 fn lookup_failed(reason: &str) -> Status {
-    Status::internal(format!("Failed to lookup offset for timestamp: {reason}"))
+    Status::internal(lookup_text(reason))
+}
+
+fn lookup_text(reason: &str) -> String {
+    format!("Failed to lookup offset for timestamp: {reason}")
 }

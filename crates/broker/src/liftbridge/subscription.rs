@@ -3,12 +3,13 @@
 //! Owns one chunk being written (64 KiB, or one larger message) and one read of the log (256 KiB, or one larger batch).
 //! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
 use super::call::{PULSE, shutting_down};
+use super::damaged::damaged;
 use super::position::Range;
 use super::subscribe::Slot;
 use crate::partition::{EndReason, Partition, Subscriber};
 use crate::shared::SharedRef;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
-use bascule_record::{Batch, Batches, DamageError};
+use bascule_record::{Batch, Batches, DamageError, Header};
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
@@ -163,23 +164,34 @@ impl Subscription {
     }
 
     fn open_batch(&mut self, bytes: Result<Bytes, DamageError>) -> Result<(), Status> {
-        let batch = bytes
-            .and_then(|bytes| self.reader.open(&bytes))
-            .map_err(|error| self.damaged(&error))?;
+        let bytes = bytes.map_err(|error| self.unreadable(&error))?;
+        let batch = match self.reader.open(&bytes) {
+            Ok(batch) => batch,
+            Err(error) => return Err(self.refused(&bytes, &error)),
+        };
         let first = batch.seek(self.position);
         self.batch = Some((batch, first));
         Ok(())
     }
 
-    fn damaged(&self, error: &DamageError) -> Status {
+    /// The status for a batch that does not check; the log takes note of it.
+    fn refused(&self, bytes: &[u8], error: &DamageError) -> Status {
         if error.is_locked() {
             return Status::failed_precondition(format!(
                 "batch at or after offset {} cannot be decrypted: {error}",
                 self.position
             ));
         }
-        Status::data_loss(format!(
-            "batch at or after offset {} is damaged: {error}",
+        match Header::read(bytes) {
+            Ok(header) => self.read_failed(&self.reader.damaged(&header)),
+            Err(_) => self.unreadable(error),
+        }
+    }
+
+    /// Bytes that the cursor let pass and that are no batch: a defect.
+    fn unreadable(&self, error: &DamageError) -> Status {
+        Status::internal(format!(
+            "reading the log at offset {} failed: {error}",
             self.position
         ))
     }
@@ -218,7 +230,7 @@ impl Subscription {
     fn read_failed(&self, error: &ReadError) -> Status {
         match error {
             ReadError::Closed => self.ended(),
-            ReadError::Damaged { .. } => Status::data_loss(error.to_string()),
+            ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
             _ => Status::internal(format!("reading the log failed: {error}")),
         }
     }

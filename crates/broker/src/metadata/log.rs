@@ -1,5 +1,5 @@
 //! Proposals in, committed entries out.
-use super::snapshot;
+use super::{behind_partitions, snapshot};
 use crate::events::Event;
 use crate::partition::now_ns;
 use crate::shared::SharedRef;
@@ -98,6 +98,9 @@ impl MetadataLog {
         };
         let log = open_log(&directory.join("log"), options, coordinator)?;
         let reader = log.reader();
+        if let Some(text) = behind_partitions(data, reader.log_end()) {
+            return Err(MetadataError::Damaged(text));
+        }
         log.set_high_watermark(reader.log_end());
         let opened = Self {
             shared: shared.clone(),
@@ -339,8 +342,10 @@ fn open_log(
         Ok((log, recovery)) => match recovery.damaged.first() {
             None => Ok(log),
             Some((start, end)) => Err(MetadataError::Damaged(format!(
-                "entries {} to {end} are damaged on disk",
-                start + 1
+                "entries {} to {end} are damaged on disk. Nothing was touched. `bascule log verify {}` shows where; restore \
+                 the files from a backup",
+                start + 1,
+                path.display()
             ))),
         },
         // Also when a crash came between making the directory and its first segment.

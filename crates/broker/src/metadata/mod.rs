@@ -6,9 +6,11 @@
 //! Entry i is the record at offset i − 1 of a log in `<data>/metadata/log`. Snapshots lie beside it; the newest and the one
 //! before it are kept, and the log from the older one on.
 mod log;
+mod missing;
 mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
+pub(crate) use missing::{behind_partitions, damaged_snapshots};
 
 #[cfg(test)]
 mod tests;

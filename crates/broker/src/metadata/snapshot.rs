@@ -57,6 +57,18 @@ pub(super) fn newest(directory: &Path) -> io::Result<Newest> {
     }
 }
 
+/// The snapshots that do not check; none when the directory cannot be read.
+pub(super) fn damaged(directory: &Path) -> Vec<PathBuf> {
+    let files = list(directory).unwrap_or_default().into_iter();
+    let check = |(index, path): &(u64, PathBuf)| {
+        fs::read(path).is_ok_and(|bytes| read(*index, &bytes).is_some())
+    };
+    files
+        .filter(|file| !check(file))
+        .map(|(_, path)| path)
+        .collect()
+}
+
 /// Stores a snapshot and removes all but the newest two; returns the index of the older one kept (0 = none).
 ///
 /// # Errors

@@ -149,6 +149,7 @@ impl Partition {
             last_received: AtomicI64::new(0),
             outstanding: AtomicUsize::new(0),
         }));
+        partition.watch_for_damage();
         task::spawn(partition.clone(), log, spec, inbox);
         Ok((partition, recovery))
     }
@@ -360,14 +361,6 @@ impl Partition {
             recovery.batches, recovery.scanned_bytes, recovery.cut_bytes
         );
         self.report("recovered", &text);
-        for (start, end) in &recovery.damaged {
-            self.report(
-                "failed",
-                &format!(
-                    "offsets {start} to {end} (exclusive) are damaged on disk and are not served"
-                ),
-            );
-        }
     }
 
     /// Writes are refused from now on; said once.
@@ -378,14 +371,21 @@ impl Partition {
     }
 
     pub(super) fn report(&self, what: &str, text: &str) {
+        self.report_with(what, text, serde_json::json!({}));
+    }
+
+    /// The same with fields beside the stream's: an object.
+    pub(super) fn report_with(&self, what: &str, text: &str, mut fields: serde_json::Value) {
         let identity = &self.0.identity;
+        if let Some(fields) = fields.as_object_mut() {
+            fields.insert("namespace".into(), identity.namespace.clone().into());
+            fields.insert("stream".into(), identity.stream.clone().into());
+        }
         self.0.shared.events.push(crate::events::Event {
             kind: "partition",
             id: identity.incarnation,
             name: what.into(),
-            body: serde_json::json!({"namespace": identity.namespace, "stream": identity.stream})
-                .to_string()
-                .into(),
+            body: fields.to_string().into(),
             text: format!(
                 "{}/{} of {}: {text}",
                 identity.stream, identity.number, identity.namespace

@@ -6,6 +6,7 @@
 //!
 //! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
 mod commit;
+mod damage;
 mod handle;
 mod incoming;
 mod queue;
@@ -16,6 +17,7 @@ mod tests;
 mod writer;
 
 pub(crate) use commit::now_ns;
+pub(crate) use damage::sentence as damage_sentence;
 pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subscriber};
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,

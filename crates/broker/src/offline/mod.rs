@@ -1,0 +1,190 @@
+//! A data directory, or one log of it, while no broker runs on it: verify, inspect, repair. Answers are JSON documents
+//! (`specs/formats/seam.md`), because people and programs read them.
+mod place;
+mod texts;
+
+use crate::engine::EngineError;
+use crate::metadata;
+use bascule_log::damage::{self, Action, Damage, Finding, RepairOptions, Verified};
+use bascule_log::{Error, OsStorage};
+use place::{LogPlace, Target};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What `repair` is asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RepairRequest {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// A backup of the same directory.
+    pub from: Option<PathBuf>,
+    /// Cut the log at this offset; only with the path of one log.
+    pub cut_at: Option<u64>,
+}
+
+/// Reads and checks everything; changes nothing.
+///
+/// # Errors
+/// `data_directory_locked` while a broker runs on it; `not_found` when there is nothing; `storage_failed`.
+pub fn verify(path: &Path) -> Result<Value, EngineError> {
+    let target = Target::open(path)?;
+    let began = Instant::now();
+    let mut logs = Vec::new();
+    for log in &target.logs {
+        logs.push(
+            match damage::verify(&OsStorage, &log.directory, log.identity) {
+                Ok(verified) => verified_json(log, &verified, &target.root),
+                Err(Error::Absent { .. }) => absent_json(log),
+                Err(error) => return Err(failed(&error)),
+            },
+        );
+    }
+    let mut findings = Vec::new();
+    if target.is_data_directory {
+        findings.extend(target.check_manifest());
+        for path in metadata::damaged_snapshots(&target.root) {
+            let what = "the snapshot does not check; the one before it is used, if there is one";
+            findings.push(texts::file(&path, what));
+        }
+        // The metadata log comes first.
+        let first = logs.first().filter(|log| log["incarnation"] == json!(1));
+        let end = first.and_then(|log| log["log_end"].as_u64());
+        let behind = metadata::behind_partitions(&target.root, end.unwrap_or(0));
+        findings.extend(behind.map(|what| texts::file(&target.root.join("metadata"), &what)));
+    }
+    let sum = |name: &str| {
+        logs.iter()
+            .filter_map(|log| log[name].as_u64())
+            .sum::<u64>()
+    };
+    let is_damaged = !findings.is_empty() || logs.iter().any(|log| log["damaged"] == json!(true));
+    Ok(json!({
+        "path": target.root,
+        "damaged": is_damaged,
+        "segments": sum("segments"),
+        "batches": sum("batches"),
+        "records": sum("records"),
+        "bytes": sum("bytes"),
+        "seconds": began.elapsed().as_secs_f64(),
+        "findings": findings,
+        "logs": logs,
+    }))
+}
+
+/// What lies in the logs. Batches are listed only for a single log: at most `most`, those that end behind `from`.
+///
+/// # Errors
+/// As [`verify`].
+pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError> {
+    let target = Target::open(path)?;
+    let most = if target.is_data_directory { 0 } else { most };
+    let mut logs = Vec::new();
+    for log in &target.logs {
+        let view = damage::inspect(&OsStorage, &log.directory, log.identity, from, most)
+            .map_err(|error| failed(&error))?;
+        logs.push(texts::log_view(log, &view));
+    }
+    Ok(json!({"path": target.root, "logs": logs}))
+}
+
+/// Mends what can be mended; moves aside, never destroys.
+///
+/// # Errors
+/// As [`verify`]; `invalid_argument` for a cut of more than one log or in the middle of a batch.
+pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value, EngineError> {
+    let target = Target::open(path)?;
+    if request.cut_at.is_some() && target.is_data_directory {
+        let text = "a cut concerns one log: name its directory, <data>/partitions/<incarnation>";
+        return Err(EngineError::new("invalid_argument", text));
+    }
+    let (mut logs, mut any) = (Vec::new(), false);
+    for log in &target.logs {
+        let from = request
+            .from
+            .as_ref()
+            .map(|backup| target.in_backup(log, backup));
+        let options = RepairOptions {
+            dry_run: request.dry_run,
+            from: from.filter(|backup| backup.is_dir()),
+            cut_at: request.cut_at,
+            now_ns,
+        };
+        match damage::repair(&OsStorage, &log.directory, log.identity, &options) {
+            Ok((actions, left)) => {
+                any |= left.is_damaged();
+                logs.push(repaired_json(log, &actions, &left, &target.root));
+            }
+            Err(Error::Absent { .. }) => logs.push(absent_json(log)),
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    Ok(json!({"path": target.root, "dry_run": request.dry_run, "damaged": any, "logs": logs}))
+}
+
+fn failed(error: &Error) -> EngineError {
+    let code = match error {
+        Error::NotABoundary { .. } => "invalid_argument",
+        _ => "storage_failed",
+    };
+    EngineError::new(code, error.to_string())
+}
+
+fn verified_json(log: &LogPlace, verified: &Verified, root: &Path) -> Value {
+    json!({
+        "directory": log.directory,
+        "incarnation": log.identity.incarnation,
+        "partition": log.identity.partition,
+        "damaged": verified.is_damaged(),
+        "segments": verified.segments,
+        "batches": verified.batches,
+        "records": verified.records,
+        "bytes": verified.bytes,
+        "log_start": verified.log_start,
+        "log_end": verified.log_end,
+        "durable": verified.durable,
+        "findings": findings_json(&verified.findings, root),
+    })
+}
+
+fn findings_json(findings: &[Finding], root: &Path) -> Vec<Value> {
+    findings
+        .iter()
+        .map(|found| texts::finding(found, root))
+        .collect()
+}
+
+fn absent_json(log: &LogPlace) -> Value {
+    json!({
+        "directory": log.directory,
+        "incarnation": log.identity.incarnation,
+        "partition": log.identity.partition,
+        "damaged": false,
+        "findings": [],
+    })
+}
+
+fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, root: &Path) -> Value {
+    let action = |action: &Action| json!({"what": action.what, "path": action.path, "detail": action.detail});
+    json!({
+        "directory": log.directory,
+        "incarnation": log.identity.incarnation,
+        "partition": log.identity.partition,
+        "actions": actions.iter().map(action).collect::<Vec<_>>(),
+        "damaged": left.is_damaged(),
+        "findings": findings_json(&left.findings, root),
+    })
+}
+
+/// A damaged range as JSON; the same form everywhere.
+pub(crate) fn damage_json(damage: &Damage) -> Value {
+    json!({
+        "start": damage.start,
+        "end": damage.end,
+        "fault": damage.fault.name(),
+        "path": damage.path,
+        "position": damage.position,
+    })
+}

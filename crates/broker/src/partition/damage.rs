@@ -1,0 +1,56 @@
+//! What a partition says of damaged records: to the log of the broker once for each range, to callers every time.
+use super::Partition;
+use bascule_log::damage::Damage;
+use std::sync::Arc;
+
+impl Partition {
+    /// From now on damage that was not known is counted and said.
+    pub(super) fn watch_for_damage(&self) {
+        let weak = Arc::downgrade(&self.0);
+        self.0.reader.on_damage(move |damage| {
+            if let Some(inner) = weak.upgrade() {
+                Self(inner).tell_damage(damage);
+            }
+        });
+    }
+
+    /// Says and counts ranges that were known when the partition was opened.
+    pub(crate) fn tell_quarantine(&self) {
+        for damage in self.0.reader.quarantine() {
+            self.tell_damage(&damage);
+        }
+    }
+
+    fn tell_damage(&self, damage: &Damage) {
+        let statistics = &self.0.shared.statistics;
+        statistics.damaged_ranges.add(1);
+        statistics.damaged_offsets.add(damage.end - damage.start);
+        let fields = serde_json::json!({
+            "start": damage.start,
+            "end": damage.end,
+            "fault": damage.fault.name(),
+            "path": damage.path,
+            "position": damage.position,
+        });
+        let text = format!(
+            "{damage}; they are refused, all others are served. Restore the file from a backup, or look at it with \
+             `bascule log verify` while the broker is stopped"
+        );
+        self.report_with("damaged", &text, fields);
+    }
+}
+
+/// What a reader is told: the offsets, the file, and how to go on. `what` names stream and partition.
+pub(crate) fn sentence(what: &str, damage: &Damage) -> String {
+    let file = damage.path.file_name().unwrap_or_default();
+    format!(
+        "offsets [{}, {}) of {what} are damaged on disk ({}, position {} of {}): start at offset {} to go on behind them; \
+         on the broker's machine `bascule log verify` tells what can be done",
+        damage.start,
+        damage.end,
+        damage.fault,
+        damage.position,
+        file.to_string_lossy(),
+        damage.end
+    )
+}

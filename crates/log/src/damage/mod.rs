@@ -1,0 +1,23 @@
+//! Damage below the durable point: how it is told, remembered, looked for and mended.
+//!
+//! * [`Damage`]: offsets that cannot be served, where they lay, and why.
+//! * `resume`: the way on behind it, which nothing stored inside a record can forge.
+//! * `quarantine`: what is known to be damaged, kept beside the segments.
+//! * [`verify`], [`inspect`], [`repair`]: the same on a directory that no broker uses.
+//! * [`crate::LogReader::scrub`]: sealed segments of an open log, read again before anybody asks for them.
+//!
+//! Damage is never served, never cut, never a reason to refuse what lies beside it.
+mod inspect;
+pub(crate) mod quarantine;
+mod repair;
+mod report;
+pub(crate) mod resume;
+mod scrub;
+mod verify;
+mod walk;
+
+pub use inspect::{BatchView, LogView, SegmentView, inspect};
+pub use repair::{Action, RepairOptions, repair};
+pub use report::{Damage, Fault};
+pub use scrub::Scrubbed;
+pub use verify::{Finding, FindingKind, Verified, verify};

@@ -1,0 +1,302 @@
+//! What is known to be damaged in a log, in memory and in the file `quarantine` beside the segments.
+//!
+//! The file is a memory, not evidence: reads check what they read whatever it says, a scrub finds everything again. It
+//! is there so that damage found once is shown after a restart too, and said once. Ranges leave it when a scrub finds
+//! their segment sound and when they fall below the log start.
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCQ` |
+//! | 4 | u32 | version = 1 |
+//! | 8 | u64 | incarnation |
+//! | 16 | u32 | partition |
+//! | 20 | u32 | number of ranges, n |
+//! | 24 | i64 | when the last whole scrub ended, ns since 1970; 0 = never |
+//! | 32 | n × 40 B | ranges: start u64, end u64, segment (base offset) u64, position u64, fault u32, reserved u32 |
+//! | 32 + 40 n | u32 | CRC-32C of everything before |
+use super::{Damage, Fault};
+use crate::coordinator::Rounds;
+use crate::disk;
+use crate::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::segment::{base_offset_of, segment_name};
+use crate::storage::Storage;
+use crate::worker::Door;
+use crate::{Error, Identity};
+use parking_lot::Mutex;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Name of the file.
+pub(crate) const QUARANTINE: &str = "quarantine";
+const MAGIC: [u8; 4] = *b"BSCQ";
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 32;
+const ENTRY_BYTES: usize = 40;
+/// More ranges than this are kept in memory only: the file stays small.
+const MOST_RANGES: usize = 10_000;
+
+/// Is told of every range that was not known before.
+pub type Listener = Box<dyn Fn(&Damage) + Send + Sync>;
+
+/// What is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    /// Ordered by start.
+    pub damages: Vec<Damage>,
+    /// When the last whole scrub ended, ns since 1970; 0 = never.
+    pub scrubbed: i64,
+}
+
+/// The quarantine of an open log.
+#[derive(Default)]
+pub(crate) struct Quarantine {
+    ranges: Mutex<Ranges>,
+    listener: OnceLock<Listener>,
+    home: OnceLock<Home>,
+}
+
+/// How the file is written.
+struct Home {
+    directory: PathBuf,
+    identity: Identity,
+    rounds: Arc<Rounds>,
+    preparer: Door,
+}
+
+impl std::fmt::Debug for Quarantine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Quarantine")
+            .field("ranges", &self.ranges)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Quarantine {
+    /// Takes what the file said and what recovery found, and from now on keeps the file.
+    pub fn attach(
+        &self,
+        directory: &Path,
+        identity: Identity,
+        rounds: &Arc<Rounds>,
+        preparer: Door,
+        found: &[Damage],
+    ) {
+        let home = Home {
+            directory: directory.to_path_buf(),
+            identity,
+            rounds: Arc::clone(rounds),
+            preparer,
+        };
+        let before = read(rounds.files.storage(), directory, identity);
+        let mut ranges = before.clone();
+        for damage in found {
+            insert(&mut ranges.damages, damage.clone());
+        }
+        let changed = ranges != before;
+        *self.ranges.lock() = ranges;
+        // A log is attached once.
+        let _ = self.home.set(home);
+        if changed {
+            self.save();
+        }
+    }
+
+    /// Sets who is told of new ranges; the first one counts.
+    pub fn listen(&self, listener: Listener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// What is known, from the log start on, ordered by offset.
+    pub fn list(&self, log_start: u64) -> Vec<Damage> {
+        let mut damages = self.ranges.lock().damages.clone();
+        damages.retain(|damage| damage.end > log_start);
+        damages
+    }
+
+    /// Takes note of damage. A range that is known is passed over; a new one is told and written down.
+    pub fn note(&self, damage: &Damage) {
+        if !insert(&mut self.ranges.lock().damages, damage.clone()) {
+            return;
+        }
+        if let Some(listener) = self.listener.get() {
+            listener(damage);
+        }
+        self.save();
+    }
+
+    /// When the last whole scrub ended, ns since 1970; 0 = never.
+    pub fn scrubbed(&self) -> i64 {
+        self.ranges.lock().scrubbed
+    }
+
+    /// What a scrub found in offsets [start, end): takes the place of what was known there.
+    pub fn replace(&self, start: u64, end: u64, found: &[Damage]) {
+        let mut ranges = self.ranges.lock();
+        let before = ranges.damages.clone();
+        let inside = |damage: &Damage| damage.start >= start && damage.end <= end;
+        ranges
+            .damages
+            .retain(|damage| !inside(damage) || found.contains(damage));
+        let cleared = ranges.damages.len() < before.len();
+        drop(ranges);
+        for damage in found {
+            self.note(damage);
+        }
+        if cleared {
+            self.save();
+        }
+    }
+
+    /// Takes note of a whole scrub, and forgets what lies below the log start.
+    pub fn scrub_ended(&self, now_ns: i64, log_start: u64) {
+        let mut ranges = self.ranges.lock();
+        ranges.damages.retain(|damage| damage.end > log_start);
+        ranges.scrubbed = now_ns;
+        drop(ranges);
+        self.save();
+    }
+
+    /// Has the file written, by the preparer; without ranges and scrubs there is no file.
+    fn save(&self) {
+        let Some(home) = self.home.get() else { return };
+        let ranges = self.ranges.lock().clone();
+        let bytes = to_bytes(home.identity, &ranges);
+        let path = home.directory.join(QUARANTINE);
+        let rounds = Arc::clone(&home.rounds);
+        home.preparer.submit(Box::new(move || {
+            match disk::replace(rounds.files.storage(), &path, &bytes) {
+                // The log was deleted meanwhile.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                other => other.unwrap_or_else(|error| rounds.fail_unless_passing(&error)),
+            }
+        }));
+    }
+}
+
+/// Adds a range unless it is known wholly; what it covers goes. Returns whether it was added.
+fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
+    let covers = |a: &Damage, b: &Damage| a.start <= b.start && b.end <= a.end;
+    if damages.iter().any(|known| covers(known, &new)) {
+        return false;
+    }
+    damages.retain(|known| !covers(&new, known));
+    let at = damages.partition_point(|known| known.start < new.start);
+    damages.insert(at, new);
+    true
+}
+
+/// The file's bytes.
+pub(crate) fn to_bytes(identity: Identity, ranges: &Ranges) -> Vec<u8> {
+    let count = ranges.damages.len().min(MOST_RANGES);
+    let mut out = Vec::with_capacity(HEAD_BYTES + count * ENTRY_BYTES + 4);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&identity.incarnation.to_le_bytes());
+    out.extend_from_slice(&identity.partition.to_le_bytes());
+    out.extend_from_slice(&(count as u32).to_le_bytes());
+    out.extend_from_slice(&ranges.scrubbed.to_le_bytes());
+    for damage in ranges.damages.iter().take(count) {
+        let segment = base_offset_of(&damage.path).unwrap_or(damage.start);
+        out.extend_from_slice(&damage.start.to_le_bytes());
+        out.extend_from_slice(&damage.end.to_le_bytes());
+        out.extend_from_slice(&segment.to_le_bytes());
+        out.extend_from_slice(&damage.position.to_le_bytes());
+        out.extend_from_slice(&damage.fault.to_number().to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+    }
+    seal(&mut out);
+    out
+}
+
+/// Reads the file; nothing when it is absent, damaged, of another version or of another log.
+pub(crate) fn read(storage: &dyn Storage, directory: &Path, identity: Identity) -> Ranges {
+    let bytes = disk::read(storage, &directory.join(QUARANTINE)).unwrap_or_default();
+    of_bytes(&bytes, directory, identity).unwrap_or_default()
+}
+
+/// The ranges in the file's bytes; `None` when they do not check.
+pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Option<Ranges> {
+    let body = unseal(bytes)?;
+    let ours = body.get(..4)? == MAGIC
+        && u32_at(body, 4)? == VERSION
+        && u64_at(body, 8)? == identity.incarnation
+        && u32_at(body, 16)? == identity.partition;
+    let entries = body.get(HEAD_BYTES..)?;
+    if !ours || entries.len() != u32_at(body, 20)? as usize * ENTRY_BYTES {
+        return None;
+    }
+    let mut ranges = Ranges {
+        scrubbed: i64_at(body, 24)?,
+        damages: Vec::new(),
+    };
+    for entry in entries.chunks_exact(ENTRY_BYTES) {
+        ranges.damages.push(Damage {
+            start: u64_at(entry, 0)?,
+            end: u64_at(entry, 8)?,
+            path: directory.join(segment_name(u64_at(entry, 16)?)),
+            position: u64_at(entry, 24)?,
+            fault: Fault::of_number(u32_at(entry, 32)?),
+        });
+    }
+    Some(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDENTITY: Identity = Identity {
+        incarnation: 7,
+        partition: 2,
+    };
+
+    fn damage(start: u64, end: u64) -> Damage {
+        Damage {
+            start,
+            end,
+            path: Path::new("/log").join(segment_name(3)),
+            position: 64,
+            fault: Fault::Misplaced,
+        }
+    }
+
+    #[test]
+    fn ranges_come_back_from_their_bytes_and_no_byte_may_change() {
+        let ranges = Ranges {
+            damages: vec![damage(5, 9), damage(20, 21)],
+            scrubbed: 77,
+        };
+        let bytes = to_bytes(IDENTITY, &ranges);
+        let directory = Path::new("/log");
+        assert_eq!(of_bytes(&bytes, directory, IDENTITY), Some(ranges));
+        let other = Identity {
+            incarnation: 8,
+            ..IDENTITY
+        };
+        assert_eq!(of_bytes(&bytes, directory, other), None);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(of_bytes(&damaged, directory, IDENTITY), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_told_once_and_a_wider_one_takes_its_place() {
+        let quarantine = Quarantine::default();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let theirs = Arc::clone(&told);
+        quarantine.listen(Box::new(move |damage| {
+            theirs.lock().push((damage.start, damage.end));
+        }));
+        for (start, end) in [(5, 9), (6, 8), (5, 9), (1, 2), (4, 10)] {
+            quarantine.note(&damage(start, end));
+        }
+        assert_eq!(*told.lock(), [(5, 9), (1, 2), (4, 10)]);
+        assert_eq!(quarantine.list(0), [damage(1, 2), damage(4, 10)]);
+        assert_eq!(quarantine.list(2), [damage(4, 10)]);
+        quarantine.replace(3, 12, &[]);
+        assert_eq!(quarantine.list(0), [damage(1, 2)]);
+    }
+}

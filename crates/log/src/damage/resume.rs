@@ -1,0 +1,320 @@
+//! The way on behind damage: where batches can be served again.
+//!
+//! When the header of a batch is damaged its length is unknown, so the next one has to be looked for, and a record may
+//! hold the image of a batch: right incarnation, partition, offsets, even a chain of several. Such an image must not be
+//! taken for the log's own. What it cannot know is evidence, tried in this order:
+//!
+//! 1. *Extent*: the payload under the damaged header still matches the length and the checksum that stand in it. The
+//!    next batch begins right behind.
+//! 2. *Link*: the candidate's chain value equals the lost batch's header checksum, as stored or as computed from the
+//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit.
+//! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
+//!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
+//!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
+//! 4. The next entry of the index itself.
+//! 5. Only in a last segment without an index, where nothing else is known: the chain that reaches furthest in the file.
+//!
+//! What remains: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
+//! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
+//! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
+use crate::index::SparseIndex;
+use crate::open::Source;
+use crate::scan::{Found, Place, Scanner, WINDOW, is_media_error};
+use bascule_record::{HEADER_BYTES, Header, MAGIC};
+use std::collections::HashSet;
+use std::io;
+
+const PAGE: u64 = 4096;
+
+/// Where the batches of a segment end, as far as that is known without reading them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ending {
+    /// First offset after the segment; `u64::MAX` when unknown.
+    pub offset: u64,
+    /// Position after the last batch.
+    pub position: Option<u64>,
+    /// Link of the last batch.
+    pub chain: Option<u32>,
+}
+
+impl Ending {
+    /// Where the segment before `next` ends, as `next` tells; unknown for the last one.
+    pub fn before(next: Option<&Source>) -> Self {
+        let chain = next
+            .and_then(|next| next.preamble)
+            .map(|preamble| preamble.chain);
+        Self {
+            offset: next.map_or(u64::MAX, |next| next.base_offset),
+            position: None,
+            chain: chain.filter(|chain| *chain != 0),
+        }
+    }
+
+    fn is_unknown(&self) -> bool {
+        self.offset == u64::MAX && self.position.is_none() && self.chain.is_none()
+    }
+}
+
+/// What is known of a segment without reading its batches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    /// Beginnings of batches.
+    pub index: Option<&'a SparseIndex>,
+    /// Where they end.
+    pub end: Ending,
+}
+
+/// What a chain of batches has to arrive at.
+enum Target {
+    /// The beginning of a batch.
+    Batch(Place),
+    /// The end of the segment.
+    End(Ending),
+    /// Nothing is known.
+    Furthest,
+}
+
+impl Scanner<'_> {
+    /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
+    pub fn resume_after(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
+        let limit = known.end.offset;
+        let mut links = Vec::new();
+        if !self.has_sound_header(lost)? {
+            if let Some(place) = self.by_extent(lost, limit)? {
+                return Ok(Some(place));
+            }
+            links = self.links_of(lost)?;
+        }
+        let entry = self.next_entry(lost, known)?;
+        let target = match entry {
+            Some(place) => Target::Batch(place),
+            None if known.end.is_unknown() => Target::Furthest,
+            None => Target::End(known.end),
+        };
+        let to = entry.map_or(self.len, |place| place.position);
+        let mut furthest: Option<(u64, Place)> = None;
+        let mut walked = HashSet::new();
+        let mut position = lost.position + 1;
+        while let Some(at) = self.next_magic(position, to)? {
+            position = at + 1;
+            let Some((place, header)) = self.candidate(at, lost, limit)? else {
+                continue;
+            };
+            let linked = if header.base_offset == lost.offset {
+                lost.chain == Some(header.chain)
+            } else {
+                links.contains(&header.chain)
+            };
+            if linked {
+                return Ok(Some(place));
+            }
+            let (reached, end) = self.follow(place, &target, &mut walked)?;
+            if reached {
+                return Ok(Some(place));
+            }
+            if furthest.is_none_or(|(best, _)| end > best) {
+                furthest = Some((end, place));
+            }
+        }
+        Ok(match target {
+            Target::Furthest => furthest.map(|(_, place)| place),
+            Target::Batch(_) | Target::End(_) => entry,
+        })
+    }
+
+    /// Whether a sound header lies at the lost place, so that it says nothing about the batch that should be there.
+    fn has_sound_header(&mut self, lost: &Place) -> io::Result<bool> {
+        let head = self.readable(lost.position, HEADER_BYTES)?;
+        Ok(head.is_some_and(|head| Header::read(head).is_ok()))
+    }
+
+    /// Proof 1.
+    fn by_extent(&mut self, lost: &Place, limit: u64) -> io::Result<Option<Place>> {
+        let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let (Some(stored), Some(crc)) = (word(head, 80), word(head, 104)) else {
+            return Ok(None);
+        };
+        let end = lost.position + HEADER_BYTES as u64 + u64::from(stored);
+        if stored == 0 || end > self.len {
+            return Ok(None);
+        }
+        let whole = HEADER_BYTES + stored as usize;
+        let sound = self
+            .readable(lost.position, whole)?
+            .and_then(|batch| batch.get(HEADER_BYTES..))
+            .is_some_and(|payload| crc32c::crc32c(payload) == crc);
+        if !sound {
+            return Ok(None);
+        }
+        Ok(self.candidate(end, lost, limit)?.map(|(place, _)| place))
+    }
+
+    /// What the successor of the lost batch may carry as its chain value.
+    fn links_of(&mut self, lost: &Place) -> io::Result<Vec<u32>> {
+        let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
+            return Ok(Vec::new());
+        };
+        let computed = head.get(..124).map(crc32c::crc32c);
+        let links = [word(head, 124), computed, word(head, 112)];
+        // 0 is what an empty place would give, and no link of a batch but by chance.
+        Ok(links
+            .into_iter()
+            .flatten()
+            .filter(|link| *link != 0)
+            .collect())
+    }
+
+    /// The first entry of the index behind the lost place that holds its batch.
+    fn next_entry(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
+        let Some(index) = known.index else {
+            return Ok(None);
+        };
+        let first = (0..index.len())
+            .find(|i| index.get(*i).is_some_and(|e| e.position > lost.position))
+            .unwrap_or(index.len());
+        for entry in (first..index.len()).filter_map(|i| index.get(i)) {
+            let place = Place {
+                position: entry.position,
+                offset: entry.offset,
+                chain: None,
+                epoch: lost.epoch,
+            };
+            let sound = matches!(
+                self.look(&place, false)?,
+                Found::Batch(_) | Found::Payload(..)
+            );
+            if sound && entry.offset >= lost.offset && entry.offset < known.end.offset {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A header at `position` that could continue the log behind `lost`.
+    fn candidate(
+        &mut self,
+        position: u64,
+        lost: &Place,
+        limit: u64,
+    ) -> io::Result<Option<(Place, Header)>> {
+        let Some(head) = self.readable(position, HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let Ok(header) = Header::read(head) else {
+            return Ok(None);
+        };
+        let place = Place {
+            position,
+            offset: header.base_offset,
+            chain: None,
+            epoch: lost.epoch,
+        };
+        let possible = header.base_offset >= lost.offset
+            && header.next_offset() <= limit
+            && place.fits(&header, self.identity)
+            && position + header.batch_bytes() as u64 <= self.len;
+        Ok(possible.then_some((place, header)))
+    }
+
+    /// Follows the chain from a candidate: whether it leads to the target, and the position where it ended.
+    /// `walked`: batches from which an earlier chain went on in vain.
+    fn follow(
+        &mut self,
+        from: Place,
+        target: &Target,
+        walked: &mut HashSet<u64>,
+    ) -> io::Result<(bool, u64)> {
+        let mut place = from;
+        loop {
+            if self.is_at(&place, target)? {
+                return Ok((true, place.position));
+            }
+            let header = match self.look(&place, false)? {
+                Found::Batch(header) | Found::Payload(header, _) => header,
+                Found::End | Found::Unsupported(_) | Found::Damage(_) => {
+                    return Ok((false, place.position));
+                }
+            };
+            if !walked.insert(place.position) {
+                return Ok((false, place.position));
+            }
+            place = place.after(&header);
+        }
+    }
+
+    fn is_at(&mut self, place: &Place, target: &Target) -> io::Result<bool> {
+        Ok(match target {
+            Target::Furthest => false,
+            Target::Batch(anchor) => {
+                place.position == anchor.position
+                    && place.offset == anchor.offset
+                    && matches!(
+                        self.look(place, false)?,
+                        Found::Batch(_) | Found::Payload(..)
+                    )
+            }
+            Target::End(end) => {
+                let chained = end.chain.zip(place.chain).map(|(a, b)| a == b);
+                let placed = end.position.map(|position| position == place.position);
+                let meets = end.offset == u64::MAX || end.offset == place.offset;
+                // Without either, a sealed file ends where its last batch does.
+                let proven = chained.or(placed).unwrap_or(place.position == self.len);
+                meets && proven && placed.unwrap_or(true)
+            }
+        })
+    }
+
+    /// The next position in `[from, to)` that holds the magic of a batch; what cannot be read is passed over.
+    fn next_magic(&mut self, from: u64, to: u64) -> io::Result<Option<u64>> {
+        let mut position = from;
+        while position < to && position + HEADER_BYTES as u64 <= self.len {
+            let Some(window) = self.readable(position, WINDOW)? else {
+                // One page at a time until the bad ones are behind.
+                position = (position / PAGE + 1) * PAGE;
+                continue;
+            };
+            let step = window.len().saturating_sub(MAGIC.len() - 1).max(1) as u64;
+            match find_magic(window) {
+                Some(at) if position + (at as u64) < to => return Ok(Some(position + at as u64)),
+                Some(_) => return Ok(None),
+                None => position += step,
+            }
+        }
+        Ok(None)
+    }
+
+    /// As `bytes`, but `None` where the disk lost some of them. Of a window, what comes before the bad page.
+    fn readable(&mut self, position: u64, wanted: usize) -> io::Result<Option<&[u8]>> {
+        let mut wanted = wanted;
+        loop {
+            match self.bytes(position, wanted) {
+                Ok(_) => break,
+                Err(error) if !is_media_error(&error) => return Err(error),
+                Err(_) if wanted == WINDOW => {
+                    let page_end = (position / PAGE + 1) * PAGE;
+                    wanted = ((page_end - position) as usize).max(1);
+                }
+                Err(_) => return Ok(None),
+            }
+        }
+        self.bytes(position, wanted).map(Some)
+    }
+}
+
+fn find_magic(window: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    while let Some(rest) = window.get(from..) {
+        let at = from + rest.iter().position(|byte| *byte == MAGIC[0])?;
+        if window.get(at..at + MAGIC.len()) == Some(&MAGIC) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    crate::fields::u32_at(bytes, at)
+}

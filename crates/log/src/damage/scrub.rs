@@ -1,0 +1,193 @@
+//! Reading what nobody reads: sealed segments of an open log, whole, so that damage is found while a backup still has it.
+//!
+//! One thread at a time, at the pace of the caller. What is in the page cache is checked there and stays; what is not is
+//! read and dropped again, so that a scrub pushes nothing out that somebody uses. A page that is cached hides what the
+//! disk has become until it was dropped by the system: the next scrub sees it.
+use super::quarantine::Quarantine;
+use super::walk::{Course, walk};
+use super::{Damage, Fault};
+use crate::preamble::PREAMBLE_BYTES;
+use crate::scan::{Place, Scanner};
+use crate::segment::Segment;
+use crate::shared::Shared;
+use crate::storage::StorageFile;
+use crate::{LogReader, ReadError};
+use std::io;
+use std::sync::Arc;
+
+/// What a scrub of one log did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Segments read to their end.
+    pub segments: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damaged ranges in them, those known before included.
+    pub damaged: u64,
+    /// Whether all sealed segments were read.
+    pub complete: bool,
+}
+
+impl LogReader {
+    /// Reads and checks every sealed segment. Blocks. `pace` is told of bytes read, about every 256 KiB, and waits as it
+    /// likes; `false` ends the scrub. What is found takes the place of what was known; new damage is told to the listener.
+    ///
+    /// # Errors
+    /// [`ReadError::Closed`]; [`ReadError::Io`] for failures that say nothing about the bytes.
+    pub fn scrub(
+        &self,
+        now_ns: i64,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Scrubbed, ReadError> {
+        let shared = self.shared();
+        let mut done = Scrubbed::default();
+        let segments = shared.segments();
+        let mut chain = None;
+        for pair in segments.windows(2) {
+            let [segment, next] = pair else { continue };
+            if segment.next_offset() <= shared.log_start() {
+                continue;
+            }
+            if shared.is_closed() {
+                return Err(ReadError::Closed);
+            }
+            let run = Run {
+                shared,
+                segment,
+                limit: next.base_offset,
+            };
+            match run.read(chain, &mut done, pace)? {
+                Some(link) => chain = link,
+                None => return Ok(done),
+            }
+        }
+        done.complete = true;
+        shared.quarantine.scrub_ended(now_ns, shared.log_start());
+        Ok(done)
+    }
+
+    /// When the last whole scrub of this log ended, ns since 1970; 0 = never.
+    pub fn scrubbed(&self) -> i64 {
+        self.shared().quarantine.scrubbed()
+    }
+}
+
+/// One segment being read.
+struct Run<'a> {
+    shared: &'a Arc<Shared>,
+    segment: &'a Arc<Segment>,
+    /// First offset of the next segment.
+    limit: u64,
+}
+
+impl Run<'_> {
+    /// Returns the link of the last batch when it is known; `None` when the pace ended it.
+    #[allow(clippy::option_option)] // whether it was read, and whether its last link is known
+    fn read(
+        &self,
+        chain: Option<u32>,
+        done: &mut Scrubbed,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Option<Option<u32>>, ReadError> {
+        let segment = self.segment;
+        let quarantine: &Quarantine = &self.shared.quarantine;
+        let file = match segment.file() {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Unless retention took it.
+                if segment.next_offset() > self.shared.log_start() {
+                    quarantine.note(&self.missing());
+                    done.damaged += 1;
+                }
+                return Ok(Some(None));
+            }
+            Err(error) => return Err(ReadError::io(segment.path(), error)),
+        };
+        let gentle = Gentle(&*file.file);
+        let mut scanner = Scanner::new(&gentle, segment.end(), self.shared.identity);
+        let course = Course {
+            path: segment.path(),
+            known: segment.known(),
+            limit: self.limit,
+            durable: u64::MAX,
+        };
+        let start = Place {
+            position: PREAMBLE_BYTES,
+            offset: segment.base_offset,
+            chain,
+            epoch: 0,
+        };
+        let (mut told, mut stopped) = (PREAMBLE_BYTES, false);
+        let walked = walk(&mut scanner, start, &course, &mut |place, header| {
+            let at = place.position + header.batch_bytes() as u64;
+            if at - told >= crate::scan::WINDOW as u64 {
+                stopped = !pace(at - told);
+                told = at;
+            }
+            if stopped {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            Ok(())
+        });
+        done.bytes += scanner.bytes_read;
+        if stopped {
+            return Ok(None);
+        }
+        let walked = walked.map_err(|source| ReadError::io(segment.path(), source))?;
+        quarantine.replace(segment.base_offset, self.limit, &walked.damages);
+        done.segments += 1;
+        done.damaged += walked.damages.len() as u64;
+        Ok(pace(walked.place.position.saturating_sub(told)).then_some(
+            walked
+                .place
+                .chain
+                .filter(|_| walked.place.offset == self.limit),
+        ))
+    }
+
+    fn missing(&self) -> Damage {
+        Damage {
+            start: self.segment.base_offset,
+            end: self.limit,
+            path: self.segment.path().to_path_buf(),
+            position: 0,
+            fault: Fault::Missing,
+        }
+    }
+}
+
+/// A file whose reads leave the page cache as it was.
+#[derive(Debug)]
+struct Gentle<'a>(&'a dyn StorageFile);
+
+impl StorageFile for Gentle<'_> {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        match self.0.read_cached_at(buffer, position) {
+            Ok(read) if read > 0 => return Ok(read),
+            _ => {}
+        }
+        let read = self.0.read_at(buffer, position)?;
+        self.0.drop_cached(position, read as u64);
+        Ok(read)
+    }
+
+    fn write_all_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

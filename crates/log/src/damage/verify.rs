@@ -1,0 +1,388 @@
+//! Everything in the directory of a log, read and checked, without touching anything.
+//!
+//! What it finds is what recovery would find, and more: recovery believes index files and reads headers below the durable
+//! point, this reads every payload.
+use super::resume::{Ending, Known};
+use super::walk::{Course, Walked, walk};
+use super::{Damage, Fault};
+use crate::checkpoint::{CHECKPOINT, Checkpoint, Slots};
+use crate::epochs::EpochTable;
+use crate::index::{self, SparseIndex, Summary};
+use crate::open::{Source, find_sources_to_read};
+use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
+use crate::producers::Producers;
+use crate::scan::{Place, Scanner};
+use crate::segment::segment_name;
+use crate::storage::Storage;
+use crate::{Error, Identity, disk};
+use std::path::{Path, PathBuf};
+
+/// What kind of thing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// Records that are lost here; a broker refuses their offsets and serves the others.
+    Damage,
+    /// A file that can be rebuilt from the segments, and is at the next start.
+    Derived,
+    /// Bytes behind the durable point that no ack was given for; cut at the next start.
+    Tail,
+    /// A file of another log, or of a newer version.
+    Foreign,
+}
+
+impl FindingKind {
+    /// One word, stable.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Damage => "damage",
+            Self::Derived => "derived",
+            Self::Tail => "tail",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Kind.
+    pub kind: FindingKind,
+    /// File.
+    pub path: PathBuf,
+    /// Position in it, bytes.
+    pub position: u64,
+    /// Offsets [start, end) that are lost or would be cut; empty when none are.
+    pub offsets: (u64, u64),
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a log holds, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Segments.
+    pub segments: u64,
+    /// Sound batches.
+    pub batches: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// First offset, as the checkpoint or the first segment tells.
+    pub log_start: u64,
+    /// First offset after everything.
+    pub log_end: u64,
+    /// Everything below it was synced, as the checkpoint tells; `None` without one.
+    pub durable: Option<u64>,
+    /// What is wrong, ordered by file.
+    pub findings: Vec<Finding>,
+}
+
+impl Verified {
+    /// Whether records are lost or files are in the wrong place; rebuilt files and torn tails are no damage.
+    pub fn is_damaged(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|found| matches!(found.kind, FindingKind::Damage | FindingKind::Foreign))
+    }
+}
+
+/// Reads and checks all of a log. Nothing is changed.
+///
+/// # Errors
+/// [`Error::Absent`] when there is neither a segment nor a checkpoint; [`Error::Io`].
+pub fn verify(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: Identity,
+) -> Result<Verified, Error> {
+    let sources = find_sources_to_read(storage, directory)?;
+    let checkpoint = Slots::look(storage, directory, identity);
+    if sources.is_empty() && checkpoint.is_none() {
+        return Err(Error::Absent {
+            path: directory.to_path_buf(),
+        });
+    }
+    let mut last = checkpoint.as_ref().and_then(|slots| slots.last);
+    if let (Some(last), Some(first)) = (&mut last, sources.first())
+        && checkpoint.as_ref().is_some_and(|slots| slots.is_damaged)
+    {
+        last.log_start = last.log_start.max(first.base_offset);
+    }
+    let last_base = sources.last().map_or(0, |source| source.base_offset);
+    let mut check = Check {
+        storage,
+        directory,
+        identity,
+        durable: last.map_or(last_base, |last| last.durable.max(last.log_start)),
+        place: Place {
+            position: PREAMBLE_BYTES,
+            offset: last.map_or(
+                sources.first().map_or(0, |first| first.base_offset),
+                |last| last.log_start,
+            ),
+            chain: None,
+            epoch: 0,
+        },
+        epochs: Vec::new(),
+        out: Verified {
+            segments: sources.len() as u64,
+            durable: last.map(|last| last.durable),
+            ..Verified::default()
+        },
+    };
+    check.out.log_start = check.place.offset;
+    check.checkpoint(checkpoint.is_some_and(|look| look.is_damaged));
+    for (i, source) in sources.iter().enumerate() {
+        if !check.segment(source, sources.get(i + 1))? {
+            break;
+        }
+    }
+    check.finish(last);
+    Ok(check.out)
+}
+
+struct Check<'a> {
+    storage: &'a dyn Storage,
+    directory: &'a Path,
+    identity: Identity,
+    durable: u64,
+    place: Place,
+    epochs: Vec<(u64, u64)>,
+    out: Verified,
+}
+
+impl Check<'_> {
+    fn find(&mut self, kind: FindingKind, path: &Path, position: u64, what: impl Into<String>) {
+        self.out.findings.push(Finding {
+            kind,
+            path: path.to_path_buf(),
+            position,
+            offsets: (0, 0),
+            what: what.into(),
+        });
+    }
+
+    fn lose(&mut self, damage: &Damage) {
+        self.out.findings.push(Finding {
+            kind: FindingKind::Damage,
+            path: damage.path.clone(),
+            position: damage.position,
+            offsets: (damage.start, damage.end),
+            what: damage.fault.to_string(),
+        });
+    }
+
+    fn checkpoint(&mut self, damaged_slot: bool) {
+        if damaged_slot {
+            let path = self.directory.join(CHECKPOINT);
+            let what = "a slot of the checkpoint does not check; the other one, or none, is used";
+            self.find(FindingKind::Derived, &path, 0, what);
+        }
+    }
+
+    /// `false` when nothing behind this segment belongs to the log.
+    fn segment(&mut self, source: &Source, next: Option<&Source>) -> Result<bool, Error> {
+        if !self.begins(source) {
+            return Ok(false);
+        }
+        let described = self.index(source);
+        let known = Known {
+            index: described.as_ref().map(|(_, index)| index),
+            end: Ending::before(next),
+        };
+        let limit = next.map_or(u64::MAX, |next| next.base_offset);
+        let course = Course {
+            path: &source.path,
+            known,
+            limit,
+            durable: self.durable,
+        };
+        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
+        let (mut batches, mut records) = (0, 0);
+        let epochs = &mut self.epochs;
+        let walked = walk(&mut scanner, self.place, &course, &mut |place, header| {
+            batches += 1;
+            records += u64::from(header.count);
+            if epochs
+                .last()
+                .is_none_or(|(last, _)| header.leader_epoch > *last)
+            {
+                epochs.push((header.leader_epoch, place.offset));
+            }
+            Ok(())
+        })
+        .map_err(|error| Error::io("read", &source.path, error))?;
+        self.out.batches += batches;
+        self.out.records += records;
+        self.out.bytes += scanner.bytes_read;
+        walked.damages.iter().for_each(|damage| self.lose(damage));
+        if let Some((summary, _)) = described
+            && walked.damages.is_empty()
+        {
+            self.compare(source, &summary, &walked);
+        }
+        self.place = walked.place;
+        let lost = walked.damages.last().map_or(0, |damage| damage.end);
+        self.place.offset = self.place.offset.max(lost);
+        Ok(self.ended(source, next, &walked))
+    }
+
+    /// Comes to a segment: `false` when a torn tail came before it.
+    fn begins(&mut self, source: &Source) -> bool {
+        let first = self.out.batches == 0 && self.out.findings.is_empty();
+        if self.place.offset < source.base_offset {
+            let start = self.place.offset;
+            let path = self.directory.join(segment_name(start));
+            self.lose(&Damage {
+                start,
+                end: source.base_offset,
+                path,
+                position: 0,
+                fault: Fault::Missing,
+            });
+            self.place.chain = None;
+        }
+        let preamble = source.preamble;
+        match &preamble {
+            Some(preamble) if preamble.version > FORMAT_VERSION => {
+                self.find(
+                    FindingKind::Foreign,
+                    &source.path,
+                    0,
+                    "a newer version wrote this file",
+                );
+            }
+            Some(preamble) if preamble.identity != self.identity => {
+                let what = format!(
+                    "this file belongs to incarnation {} partition {}",
+                    preamble.identity.incarnation, preamble.identity.partition
+                );
+                self.find(FindingKind::Foreign, &source.path, 0, what);
+            }
+            Some(_) => {}
+            None => self.find(
+                FindingKind::Derived,
+                &source.path,
+                0,
+                "the beginning of the segment does not check; its batches tell the same",
+            ),
+        }
+        let chain = preamble
+            .filter(|preamble| preamble.identity == self.identity)
+            .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
+            .map(|preamble| preamble.chain);
+        if first || self.place.offset != source.base_offset || self.place.chain.is_none() {
+            self.place.chain = chain;
+        }
+        self.place.position = PREAMBLE_BYTES;
+        self.place.offset = source.base_offset;
+        true
+    }
+
+    fn index(&mut self, source: &Source) -> Option<(Summary, SparseIndex)> {
+        let path = source.path.with_extension("idx");
+        let bytes = disk::read(self.storage, &path).ok()?;
+        let read = index::read(&bytes, self.identity, source.base_offset);
+        if read.is_none() {
+            self.find(FindingKind::Derived, &path, 0, "the index does not check");
+        }
+        read
+    }
+
+    /// The index of a sound segment says what the segment says.
+    fn compare(&mut self, source: &Source, summary: &Summary, walked: &Walked) {
+        let place = &walked.place;
+        let same = summary.next_offset == place.offset
+            && summary.end == place.position
+            && place.chain.is_none_or(|chain| chain == summary.chain);
+        if !same {
+            let path = source.path.with_extension("idx");
+            let what = "the index tells of another end than the segment";
+            self.find(FindingKind::Derived, &path, 0, what);
+        }
+    }
+
+    /// What follows the last batch of a segment. `false`: the log ends here.
+    fn ended(&mut self, source: &Source, next: Option<&Source>, walked: &Walked) -> bool {
+        if let Some(newer) = &walked.newer {
+            let what = format!("a batch is not for this version: {newer}");
+            self.find(
+                FindingKind::Foreign,
+                &source.path,
+                walked.place.position,
+                what,
+            );
+            return false;
+        }
+        let behind = next.is_some_and(|next| next.base_offset != self.place.offset);
+        let cut = self.place.offset >= self.durable && (walked.torn || behind);
+        if cut {
+            self.out.findings.push(Finding {
+                kind: FindingKind::Tail,
+                path: source.path.clone(),
+                position: walked.place.position,
+                offsets: (walked.place.offset, walked.place.offset),
+                what: "what follows was never acknowledged and does not check; the next start cuts it off".into(),
+            });
+        }
+        !cut
+    }
+
+    fn finish(&mut self, last: Option<Checkpoint>) {
+        if self.place.offset < self.durable {
+            let known = self.out.findings.iter().map(|found| found.offsets.1).max();
+            let start = known.unwrap_or(0).max(self.place.offset);
+            if start < self.durable {
+                self.lose(&Damage {
+                    start,
+                    end: self.durable,
+                    path: self.directory.join(segment_name(start)),
+                    position: 0,
+                    fault: Fault::Short,
+                });
+            }
+            self.place.offset = self.durable;
+        }
+        self.out.log_end = self.place.offset;
+        self.derived(last);
+    }
+
+    fn derived(&mut self, last: Option<Checkpoint>) {
+        let path = self.directory.join("epochs");
+        let known = EpochTable::read(self.storage, self.directory, self.identity);
+        let of_file =
+            |epochs: &[(u64, u64)]| epochs.iter().map(|(epoch, _)| *epoch).collect::<Vec<_>>();
+        let found = of_file(&self.epochs);
+        let told = of_file(&known);
+        // Epochs below the log start stay in the table; the last one may have begun without a record.
+        let missing = found.iter().any(|epoch| !told.contains(epoch));
+        let sized =
+            disk::read(self.storage, &path).is_ok_and(|bytes| bytes.len() == known.len() * 24);
+        if missing || !sized {
+            self.find(
+                FindingKind::Derived,
+                &path,
+                0,
+                "the table of leader epochs does not check",
+            );
+        }
+        let path = self.directory.join("producers");
+        if let Ok(bytes) = disk::read(self.storage, &path)
+            && Producers::read(&bytes, self.identity).is_none()
+        {
+            self.find(
+                FindingKind::Derived,
+                &path,
+                0,
+                "the snapshot of the producers does not check",
+            );
+        }
+        if last.is_none() {
+            let path = self.directory.join(CHECKPOINT);
+            let what = "there is no checkpoint that checks: what is behind the last segment's start counts as unacknowledged";
+            self.find(FindingKind::Derived, &path, 0, what);
+        }
+    }
+}
