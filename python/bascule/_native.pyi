@@ -134,6 +134,27 @@ class Engine:
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
 
+def log_verify(path: str) -> bytes:
+    """Read and check a data directory, or one log of it, that no broker uses; changes nothing. Blocks. JSON, see seam.md.
+
+    Raises:
+        NativeError: `data_directory_locked`, `not_found`, `storage_failed`.
+    """
+
+def log_inspect(path: str, start: int, most: int) -> bytes:
+    """What lies in it; of a single log at most `most` batches, those that end behind offset `start`. Blocks.
+
+    Raises:
+        NativeError: as `log_verify`.
+    """
+
+def log_repair(path: str, request: bytes, now_ns: int) -> bytes:
+    """Mend what can be mended. Request, JSON: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
+
+    Raises:
+        NativeError: as `log_verify`; `invalid_argument`.
+    """
+
 @final
 class NativeError(Exception):
     """A typed failure from the data plane: `args` = (code, sentence, JSON details)."""

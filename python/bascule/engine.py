@@ -9,11 +9,32 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from bascule._native import BUILD_PROFILE, Client, NativeError, RecordBatch, Subscription, __version__
+from bascule._native import (
+    BUILD_PROFILE,
+    Client,
+    NativeError,
+    RecordBatch,
+    Subscription,
+    __version__,
+    log_inspect,
+    log_repair,
+    log_verify,
+)
 from bascule._native import Engine as _NativeEngine
 from bascule.errors import from_native
 
-__all__ = ["BUILD_PROFILE", "Client", "Engine", "RecordBatch", "Subscription", "__version__", "native_errors"]
+__all__ = [
+    "BUILD_PROFILE",
+    "Client",
+    "Engine",
+    "RecordBatch",
+    "Subscription",
+    "__version__",
+    "inspect_log",
+    "native_errors",
+    "repair_log",
+    "verify_log",
+]
 
 Event = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
@@ -29,6 +50,37 @@ def native_errors() -> Generator[None]:
         yield
     except NativeError as failure:
         raise from_native(failure) from failure
+
+
+def verify_log(path: str) -> dict[str, Any]:
+    """Read and check a data directory, or one log of it, that no broker uses; the document of `seam.md`. Blocks.
+
+    Raises:
+        StateError: `data_directory_locked` while a broker uses it; `not_found` when nothing is there.
+    """
+    with native_errors():
+        return json.loads(log_verify(path))
+
+
+def inspect_log(path: str, start: int, most: int) -> dict[str, Any]:
+    """What lies in it; of a single log at most `most` batches, those that end behind offset `start`. Blocks.
+
+    Raises:
+        StateError: as `verify_log`.
+    """
+    with native_errors():
+        return json.loads(log_inspect(path, start, most))
+
+
+def repair_log(path: str, request: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
+    """Mend what can be mended: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
+
+    Raises:
+        StateError: as `verify_log`.
+        UsageError: `invalid_argument`.
+    """
+    with native_errors():
+        return json.loads(log_repair(path, json.dumps(request).encode(), now_ns))
 
 
 class Engine:

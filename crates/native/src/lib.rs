@@ -2,6 +2,7 @@
 mod client;
 mod engine;
 mod failure;
+mod offline;
 
 use pyo3::prelude::*;
 
@@ -15,6 +16,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Client>()?;
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
+    module.add_function(wrap_pyfunction!(offline::log_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(offline::log_inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(offline::log_repair, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_PROFILE", env!("BASCULE_PROFILE"))?;
     Ok(())

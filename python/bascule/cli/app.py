@@ -14,7 +14,7 @@ from typing import Final
 
 import typer
 
-from bascule.cli import benchmark, configuration, serve, stream, traffic
+from bascule.cli import benchmark, configuration, log, serve, stream, traffic
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Version
@@ -35,6 +35,7 @@ app: Final = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.add_typer(stream.app, name="stream")
+app.add_typer(log.app, name="log")
 app.command("produce")(traffic.produce)
 app.command("consume")(traffic.consume)
 app.command("bench")(benchmark.bench)

@@ -94,8 +94,8 @@ impl Run<'_> {
         let file = match segment.file() {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Unless retention took it.
-                if segment.next_offset() > self.shared.log_start() {
+                // Unless retention took it or compaction replaced it.
+                if segment.next_offset() > self.shared.log_start() && self.shared.holds(segment) {
                     quarantine.note(&self.missing());
                     done.damaged += 1;
                 }

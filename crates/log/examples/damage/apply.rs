@@ -1,0 +1,146 @@
+//! One damage to one file.
+use crate::Dice;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What was done, for the report.
+#[derive(Debug)]
+#[allow(dead_code)] // `path` and `at` are printed
+pub struct Told {
+    pub kind: &'static str,
+    pub file: String,
+    pub path: String,
+    pub at: (u64, u64),
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(directory)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    files.retain(|path| path.is_file());
+    files.sort();
+    files
+}
+
+fn kind_of(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    path.extension().map_or(name.to_owned(), |extension| {
+        extension.to_str().unwrap().to_owned()
+    })
+}
+
+/// A file: each kind is as likely as every other.
+fn pick(directory: &Path, dice: &mut Dice) -> PathBuf {
+    let files = files(directory);
+    let mut kinds: Vec<String> = files.iter().map(|path| kind_of(path)).collect();
+    kinds.sort();
+    kinds.dedup();
+    // Segments are what matters: half of all.
+    let kind = if dice.below(2) == 0 {
+        "seg".to_owned()
+    } else {
+        kinds[dice.below(kinds.len() as u64) as usize].clone()
+    };
+    let of_kind: Vec<&PathBuf> = files.iter().filter(|path| kind_of(path) == kind).collect();
+    of_kind[dice.below(of_kind.len() as u64) as usize].clone()
+}
+
+fn noise(dice: &mut Dice, len: u64) -> Vec<u8> {
+    (0..len).map(|_| dice.next() as u8).collect()
+}
+
+/// Damages one file of `directory`. The damage may happen to change nothing.
+pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
+    let path = pick(directory, dice);
+    let mut bytes = fs::read(&path).unwrap();
+    let len = bytes.len() as u64;
+    let from = dice.below(len);
+    let most = [1, 16, 128, 512, 4096][dice.below(5) as usize];
+    let to = (from + 1 + dice.below(most)).min(len);
+    let range = from as usize..to as usize;
+    let kind = match dice.below(12) {
+        0..=2 if len > 0 => {
+            bytes[from as usize] ^= 1 << dice.below(8);
+            "flip"
+        }
+        3 if len > 0 => {
+            for _ in 0..2 + dice.below(6) {
+                let at = dice.below(len) as usize;
+                bytes[at] ^= 1 << dice.below(8);
+            }
+            "flips"
+        }
+        4 => {
+            bytes.truncate(from as usize);
+            "truncate"
+        }
+        5 => {
+            bytes[range].fill(0);
+            "zero"
+        }
+        6 => {
+            let noise = noise(dice, to - from);
+            bytes[range].copy_from_slice(&noise);
+            "noise"
+        }
+        7 => {
+            let more = 1 + dice.below(600);
+            bytes.extend(noise(dice, more));
+            "longer"
+        }
+        8 => {
+            let other = &others[dice.below(2) as usize];
+            let donors: Vec<PathBuf> = files(other)
+                .into_iter()
+                .filter(|donor| kind_of(donor) == kind_of(&path))
+                .collect();
+            let same = other.join(path.file_name().unwrap());
+            let donor = if same.is_file() || donors.is_empty() {
+                same
+            } else {
+                donors[dice.below(donors.len() as u64) as usize].clone()
+            };
+            match fs::read(donor) {
+                Ok(donor) => bytes = donor,
+                Err(_) => bytes.clear(),
+            }
+            "other copy"
+        }
+        9 => {
+            let twins: Vec<PathBuf> = files(directory)
+                .into_iter()
+                .filter(|twin| kind_of(twin) == kind_of(&path))
+                .collect();
+            let twin = &twins[dice.below(twins.len() as u64) as usize];
+            let theirs = fs::read(twin).unwrap();
+            fs::write(twin, &bytes).unwrap();
+            bytes = theirs;
+            "swap"
+        }
+        10 => {
+            // A write that went to the wrong place: bytes of this or another file over these.
+            let donor = fs::read(pick(directory, dice)).unwrap();
+            let start = dice.below(donor.len() as u64) as usize;
+            let end = (start + range.len()).min(donor.len());
+            let chunk = donor[start..end].to_vec();
+            bytes[range.start..range.start + chunk.len()].copy_from_slice(&chunk);
+            "misdirected"
+        }
+        _ => {
+            fs::remove_file(&path).unwrap();
+            return Told {
+                kind: "missing",
+                file: kind_of(&path),
+                path: path.display().to_string(),
+                at: (0, 0),
+            };
+        }
+    };
+    fs::write(&path, bytes).unwrap();
+    Told {
+        kind,
+        file: kind_of(&path),
+        path: path.display().to_string(),
+        at: (from, to),
+    }
+}

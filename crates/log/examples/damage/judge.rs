@@ -1,0 +1,149 @@
+//! What became of a damaged log.
+use crate::prepare::{Template, append};
+use bascule_log::damage::verify;
+use bascule_log::{Coordinator, Log, LogReader, OsStorage, ReadError, ReadMode};
+use bascule_record::{Batch, Batches, Codec, Header};
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// A failed sync would poison it for all; there is none.
+static COORDINATOR: LazyLock<std::sync::Arc<Coordinator>> = LazyLock::new(Coordinator::start);
+
+/// What readers got.
+#[derive(Default)]
+struct Seen {
+    served: Vec<(u64, Vec<u8>)>,
+    refused: Vec<(u64, u64)>,
+}
+
+/// The verdict: `detected`, `harmless`, `wrong`, `silent` (records are gone and nobody says so), `reused`.
+pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
+    let found = verify(&OsStorage, directory, template.identity);
+    let found = found.map_or(true, |verified| !verified.findings.is_empty());
+    let opened = Log::open(
+        directory,
+        template.identity,
+        template.options.clone(),
+        &COORDINATOR,
+    );
+    // Refusing to open is an answer: nothing is served, nothing was touched.
+    let Ok((mut log, recovery)) = opened else {
+        return ("detected", String::new());
+    };
+    log.set_high_watermark(u64::MAX);
+    let first = read(&log.reader());
+    if let Some(fault) = check(template, &first, &log.reader(), &template.values) {
+        return fault;
+    }
+    // Life goes on: new records get new offsets, and the next start finds the same.
+    let end = log.reader().log_end();
+    let mut values = template.values.clone();
+    values.truncate(end as usize);
+    values.resize(end as usize, Vec::new());
+    let mut fresh = values.clone();
+    append(&mut log, &mut fresh, 2, 9, Codec::None);
+    drop(log);
+    let again = Log::open(
+        directory,
+        template.identity,
+        template.options.clone(),
+        &COORDINATOR,
+    );
+    let Ok((log, _)) = again else {
+        return ("silent", "it does not open a second time".to_owned());
+    };
+    log.set_high_watermark(u64::MAX);
+    let second = read(&log.reader());
+    let mut expected = template.values.clone();
+    expected.truncate(end as usize);
+    expected.resize(end as usize, Vec::new());
+    expected.extend_from_slice(&fresh[end as usize..]);
+    if let Some(fault) = check(template, &second, &log.reader(), &expected) {
+        return fault;
+    }
+    if second.served.len() < first.served.len() + fresh.len() - end as usize {
+        return ("silent", "the second life serves less".to_owned());
+    }
+    let quarantined = !log.reader().quarantine().is_empty();
+    let said = found
+        || recovery.cut_bytes > 0
+        || !recovery.damaged.is_empty()
+        || !first.refused.is_empty()
+        || quarantined;
+    (if said { "detected" } else { "harmless" }, String::new())
+}
+
+/// Everything served is right, and every durable offset is served or refused.
+fn check(
+    template: &Template,
+    seen: &Seen,
+    reader: &LogReader,
+    values: &[Vec<u8>],
+) -> Option<(&'static str, String)> {
+    for (offset, value) in &seen.served {
+        if values.get(*offset as usize) != Some(value) {
+            return Some((
+                "wrong",
+                format!("offset {offset}: {:?}", String::from_utf8_lossy(value)),
+            ));
+        }
+    }
+    if reader.log_end() < template.durable {
+        return Some((
+            "reused",
+            format!("it ends at {} of {}", reader.log_end(), template.durable),
+        ));
+    }
+    let mut covered = vec![false; template.durable as usize];
+    let mut cover = |from: u64, to: u64| {
+        for slot in covered.iter_mut().take(to as usize).skip(from as usize) {
+            *slot = true;
+        }
+    };
+    seen.served
+        .iter()
+        .for_each(|(offset, _)| cover(*offset, offset + 1));
+    seen.refused.iter().for_each(|(from, to)| cover(*from, *to));
+    let gap = (template.start..template.durable).find(|offset| !covered[*offset as usize])?;
+    Some((
+        "silent",
+        format!(
+            "offset {gap} of [{}, {}) is gone",
+            template.start, template.durable
+        ),
+    ))
+}
+
+fn read(reader: &LogReader) -> Seen {
+    let mut seen = Seen::default();
+    let mut cursor = reader.cursor(0);
+    loop {
+        match cursor.next(u64::MAX, 2000, ReadMode::Blocking) {
+            Ok(None) => return seen,
+            Ok(Some(bytes)) => {
+                for bytes in Batches::new(bytes) {
+                    let bytes = bytes.expect("the cursor returns whole batches");
+                    match Batch::read(&bytes) {
+                        Ok(batch) => seen.served.extend((0..batch.len()).map(|i| {
+                            (batch.offset(i), batch.value(i).unwrap_or_default().to_vec())
+                        })),
+                        Err(_) => {
+                            let header =
+                                Header::read(&bytes).expect("the cursor returns sound headers");
+                            let ReadError::Damaged(damage) = reader.damaged(&header) else {
+                                panic!("damage is told as damage");
+                            };
+                            seen.refused.push((damage.start, damage.end));
+                        }
+                    }
+                }
+            }
+            Err(ReadError::Damaged(damage)) => {
+                assert!(damage.start < damage.end && damage.end > cursor.offset());
+                seen.refused.push((damage.start, damage.end));
+                cursor.skip_to(damage.end);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

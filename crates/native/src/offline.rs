@@ -1,0 +1,46 @@
+//! `_native.log_*`: a data directory that no broker uses.
+use crate::failure::native_error;
+use bascule_broker::engine::EngineError;
+use bascule_broker::offline::{self, RepairRequest};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::Value;
+use std::path::PathBuf;
+
+fn answer<'py>(
+    py: Python<'py>,
+    work: impl FnOnce() -> Result<Value, EngineError> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let document = py
+        .detach(work)
+        .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
+    Ok(PyBytes::new(py, document.to_string().as_bytes()))
+}
+
+#[pyfunction]
+pub(crate) fn log_verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
+    answer(py, || offline::verify(&path))
+}
+
+#[pyfunction]
+pub(crate) fn log_inspect(
+    py: Python<'_>,
+    path: PathBuf,
+    start: u64,
+    most: usize,
+) -> PyResult<Bound<'_, PyBytes>> {
+    answer(py, || offline::inspect(&path, start, most))
+}
+
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+pub(crate) fn log_repair<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    request: &[u8],
+    now_ns: i64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let request: RepairRequest = serde_json::from_slice(request)
+        .map_err(|error| native_error("invalid_argument", &format!("repair: {error}"), "{}"))?;
+    answer(py, || offline::repair(&path, &request, now_ns))
+}

@@ -1,0 +1,219 @@
+"""`bascule log verify | inspect | repair`: a data directory that no broker uses."""
+
+# ruff: noqa: PLR0913 (a command has its options as parameters)
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, cast
+
+import typer
+
+from bascule import engine
+from bascule.cli.options import Output
+from bascule.cli.output import OutputFormat, render
+
+__all__ = ["app"]
+
+DAMAGED: Final = 1
+
+app: Final = typer.Typer(
+    help="Check, look into and mend the logs of a data directory while no broker runs on it.", no_args_is_help=True
+)
+
+Where = Annotated[
+    Path, typer.Argument(help="A data directory, or one log of it: <data>/partitions/<incarnation>, <data>/metadata/log.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    kind: str
+    path: str
+    position: int
+    start: int
+    """First offset that is lost; `end` is the first after them."""
+    end: int
+    what: str
+    effect: str
+    next: str
+    """The command that helps; empty when nothing has to be done."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """A row of a document."""
+        return cls(**{name: document[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The answer of `log verify`."""
+
+    path: str
+    damaged: bool
+    segments: int
+    batches: int
+    records: int
+    bytes: int
+    seconds: float
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that `log repair` did, or would do."""
+
+    what: str
+    path: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The answer of `log repair`."""
+
+    path: str
+    dry_run: bool
+    damaged: bool
+    """Whether records are still lost."""
+    actions: tuple[Action, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One row of `log inspect`."""
+
+    incarnation: int
+    partition: int
+    segments: int
+    bytes: int
+    batches: int
+    records: int
+    start: int
+    end: int
+    durable: int | None
+    clean: bool | None
+    epochs: int
+    damaged_ranges: int
+
+
+@app.command()
+def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
+    """Read and check everything: every batch, every checksum, every derived file. Changes nothing.
+
+    Ends with 0 when no record is lost and 1 when some are; what a broker makes anew by itself is listed, too.
+
+    Examples:
+        bascule log verify bascule-data
+
+        bascule log verify bascule-data --output json
+    """
+    document = engine.verify_log(str(path))
+    totals = ("segments", "batches", "records", "bytes")
+    result = Verified(
+        path=document["path"],
+        damaged=document["damaged"],
+        **{name: document[name] for name in totals},
+        seconds=round(document["seconds"], 3),
+        findings=tuple(_findings([document, *document["logs"]])),
+    )
+    render(result, output)
+    return DAMAGED if result.damaged else 0
+
+
+@app.command()
+def inspect(
+    path: Where,
+    *,
+    start: Annotated[int, typer.Option("--from", min=0, help="List batches of a single log from this offset on.")] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many batches.")] = 20,
+    batches: Annotated[bool, typer.Option("--batches", help="Of a single log: its batches.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="Of a single log: its segments.")] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show what lies in the logs: segments, batches, epochs, producers, checkpoint, quarantine.
+
+    JSON and YAML carry all of it.
+
+    Examples:
+        bascule log inspect bascule-data
+
+        bascule log inspect bascule-data/metadata/log --batches --limit 5
+    """
+    document = engine.inspect_log(str(path), start, limit)
+    if output in (OutputFormat.JSON, OutputFormat.YAML):
+        render(document, output)
+    elif batches:
+        render(_column(document, "batches"), output)
+    elif segments:
+        rows = [dict(row) for row in _column(document, "segments")]
+        for row in rows:
+            row["damages"] = len(row["damages"])
+        render(rows, output)
+    else:
+        render([_log(log) for log in document["logs"]], output)
+
+
+@app.command()
+def repair(
+    path: Where,
+    *,
+    backup: Annotated[
+        Path | None, typer.Option("--from", help="A backup of the same directory: damaged segments are taken from it.")
+    ] = None,
+    cut_at: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of a single log: take away this offset and all later ones. They are kept aside."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
+    output: Output = OutputFormat.TABLE,
+) -> int:
+    """Mend what can be mended. Nothing is destroyed: what is taken away goes to `aside/` in the log's directory.
+
+    Ends with 0 when no record is lost afterwards and 1 when some still are; those offsets stay refused.
+
+    Examples:
+        bascule log repair bascule-data --dry-run
+
+        bascule log repair bascule-data --from backup/bascule-data --dry-run
+    """
+    request = {"dry_run": dry_run, "from": None if backup is None else str(backup), "cut_at": cut_at}
+    document = engine.repair_log(str(path), request, time.time_ns())
+    actions = [Action(**action) for log in document["logs"] for action in log.get("actions", ())]
+    result = Repaired(
+        document["path"], dry_run, document["damaged"], tuple(actions), tuple(_findings(document["logs"]))
+    )
+    render(result, output)
+    return DAMAGED if result.damaged else 0
+
+
+def _findings(documents: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
+    for document in documents:
+        yield from (Finding.of(found) for found in document["findings"])
+
+
+def _column(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    return [row for log in document["logs"] for row in cast("list[dict[str, Any]]", log[name])]
+
+
+def _log(log: Mapping[str, Any]) -> Log:
+    segments = cast("list[dict[str, Any]]", log["segments"])
+    checkpoint = cast("dict[str, Any]", log["checkpoint"] or {})
+    return Log(
+        incarnation=log["incarnation"],
+        partition=log["partition"],
+        segments=len(segments),
+        bytes=sum(row["bytes"] for row in segments),
+        batches=sum(row["batches"] for row in segments),
+        records=sum(row["records"] for row in segments),
+        start=checkpoint.get("log_start", segments[0]["base_offset"] if segments else 0),
+        end=segments[-1]["next_offset"] if segments else 0,
+        durable=checkpoint.get("durable"),
+        clean=checkpoint.get("clean"),
+        epochs=len(log["epochs"]),
+        damaged_ranges=sum(len(row["damages"]) for row in segments),
+    )
