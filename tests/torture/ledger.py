@@ -41,6 +41,8 @@ class Kind(IntEnum):
     DELETED = 16
     FAULT = 100
     """Written by the shim: a system call was made to fail."""
+    PERHAPS_ACKED = 101
+    """An ack that may have been heard or not; only in memory."""
 
 
 class Entry(NamedTuple):
@@ -83,20 +85,31 @@ def read(path: Path) -> list[Entry]:
     return [Entry._make(fields) for fields in ENTRY.iter_unpack(content[:whole])]
 
 
+def length(path: Path) -> int:
+    """Bytes of a ledger now; 0 when there is none yet."""
+    return path.stat().st_size if path.exists() else 0
+
+
 def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
     """What a ledger says of the time before a power cut.
 
     `started` and `ended` are its lengths in bytes just before and just after the cut. Whoever hears an ack after the
     power is gone heard nothing: acks count up to `started` (on xfs a data sync that is under way when the filesystem is
-    shut down can report success, since the shutdown takes from the inode what it would have waited for). What was sent
-    up to `ended` may be on the disk. What the process saw of its files during and after the cut means nothing. `None`
-    when a recovery ended during the cut: whether it saw the disk before or after cannot be told.
+    shut down can report success, since the shutdown takes from the inode what it would have waited for); those up to
+    `ended` become PERHAPS_ACKED. What was sent up to `ended` may be on the disk. What the process saw of its files
+    during and after the cut means nothing. `None` when a recovery ended during the cut: whether it saw the disk before
+    or after cannot be told.
     """
     entries = read(path)
     first, last = started // ENTRY.size, ended // ENTRY.size
     if any(entry.kind == Kind.RECOVERED for entry in entries[first:last]):
         return None
-    return entries[:first] + [entry for entry in entries[first:last] if entry.kind in {Kind.INTENT, Kind.REFUSED}]
+    perhaps = [
+        entry._replace(kind=Kind.PERHAPS_ACKED) if entry.kind == Kind.ACKED else entry
+        for entry in entries[first:last]
+        if entry.kind in {Kind.INTENT, Kind.REFUSED, Kind.ACKED}
+    ]
+    return entries[:first] + perhaps
 
 
 @dataclass
@@ -109,6 +122,8 @@ class Log:
     """What was sent since, without what was refused, in order."""
     acked_end: int = 0
     """Everything below this offset was promised."""
+    perhaps_end: int = 0
+    """At most this much was acked: retention may have taken all of it."""
     deleting: bool = False
     """Its deletion was asked for: the next recovery may find nothing."""
     gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -182,6 +197,8 @@ class Judge:
             case Kind.ACKED:
                 self.verdict.acked += max(entry.offset - log.acked_end, 0)
                 log.acked_end = max(log.acked_end, entry.offset)
+            case Kind.PERHAPS_ACKED:
+                log.perhaps_end = max(log.perhaps_end, entry.offset)
             case Kind.DELETING:
                 log.deleting = True
             case Kind.DELETED:
@@ -196,7 +213,7 @@ class Judge:
     @staticmethod
     def _deleted(log: Log) -> None:
         log.gone |= {(batch.life, batch.counter) for batch in log.kept + log.sent}
-        log.kept, log.sent, log.acked_end, log.deleting = [], [], 0, False
+        log.kept, log.sent, log.acked_end, log.perhaps_end, log.deleting = [], [], 0, 0, False
 
     def _recovered(self, report: Entry, found: list[Entry]) -> None:
         log, verdict = self.logs[report.partition], self.verdict
@@ -219,15 +236,15 @@ class Judge:
             break
         end = batches[-1].end if batches else log_start
         promised = max(log.acked_end, log.kept[-1].end if log.kept else 0)
-        if log_start > promised:
-            verdict.blame("wrong", 1, f"{where}: begins at {log_start}, behind all that was promised ({promised})")
+        if log_start > max(promised, log.perhaps_end):
+            verdict.blame("wrong", 1, f"{where}: begins at {log_start}, behind all that was acked ({promised})")
         if min(end, log_end) < promised:
             verdict.blame("lost", promised - min(end, log_end), f"{where}: ends at {end}, acked to {promised}")
         elif end != log_end:
             verdict.blame("wrong", 1, f"{where}: says that it ends at {log_end}, ends at {end}")
         there = {(batch.life, batch.counter) for batch in batches}
         log.gone |= {(b.life, b.counter) for b in log.sent if (b.life, b.counter) not in there}
-        log.kept, log.sent, log.acked_end = batches, [], log_end
+        log.kept, log.sent, log.acked_end, log.perhaps_end = batches, [], log_end, 0
 
 
 def _take_batches(rest: Iterator[Entry]) -> tuple[list[Entry], Entry | None]:

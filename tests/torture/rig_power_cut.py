@@ -87,15 +87,12 @@ class Directory:
         time.sleep(chance.uniform(0, 0.008) if chance.random() < 0.2 else chance.uniform(0.006, 0.04))
         if chance.random() < 0.5:
             self.volume.write_back(chance, f"{self.path.name}/*/*")
-        before = self._ledger_bytes()
+        before = ledger.length(self.ledger)
         self.volume.cut(chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))
-        after = self._ledger_bytes()
+        after = ledger.length(self.ledger)
         process.kill()
         process.wait()
         return before, after
-
-    def _ledger_bytes(self) -> int:
-        return self.ledger.stat().st_size if self.ledger.exists() else 0
 
 
 def cut_often(kind: str, cuts: int, seconds: float, verdict: ledger.Verdict, seed: int) -> int:

@@ -75,6 +75,7 @@ def test_retention_takes_from_the_start_only_what_was_promised() -> None:
     life = [*recovery(), *FIRST, ACKED]
     assert judged(life, recovery(FIRST[1], log_start=2)) == (0, 0, 0)
     assert judged(life, recovery(log_start=6)) == (0, 1, 0), "more than was ever durable"
+    assert judged([*life, entry(Kind.PERHAPS_ACKED, 6)], recovery(log_start=6)) == (0, 0, 0)
 
 
 def test_damage_after_a_power_cut_is_wrong() -> None:
@@ -113,5 +114,5 @@ def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) ->
     assert read(path) == [*seen, *during, *after]
     started, ended = ENTRY.size * len(seen), ENTRY.size * len([*seen, *during])
     assert before_cut(path, started, started) == seen
-    assert before_cut(path, started, ended) == [*seen, during[1]]
+    assert before_cut(path, started, ended) == [*seen, entry(Kind.PERHAPS_ACKED, 6), during[1]]
     assert before_cut(path, 0, ended) is None, "a recovery that ended during the cut"
