@@ -8,6 +8,7 @@
 //! Rules: `specs/formats/segment.md`; recovery order: reliability specification §3.1.
 mod ahead;
 mod checkpoint;
+mod clock;
 mod compact;
 mod coordinator;
 mod cursor;
@@ -41,9 +42,11 @@ mod scan;
 mod segment;
 mod shared;
 mod storage;
+mod trim;
 mod watermark;
 mod worker;
 
+pub use clock::ClockGuard;
 pub use compact::{Compacted, Compaction, CompactionReport};
 pub use coordinator::{Coordinator, SyncStatistics};
 pub use cursor::Cursor;

@@ -62,11 +62,16 @@ impl Log {
     /// Seals the active segment and opens the next. A lack of space or descriptors only postpones it: the append that
     /// follows is tried on the old one.
     pub(crate) fn roll(&mut self, now_ns: i64) -> Result<(), Error> {
+        self.roll_to(self.shared.log_end(), now_ns)
+    }
+
+    /// The same; the next segment begins at `base_offset`, which is not below the log end.
+    pub(crate) fn roll_to(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
         let preamble = Preamble {
             version: FORMAT_VERSION,
             identity: self.shared.identity,
             chain: self.chain,
-            base_offset: self.shared.log_end(),
+            base_offset,
             created: now_ns,
             last_timestamp: self.shared.last_timestamp(),
             epoch: self.epochs.last(),

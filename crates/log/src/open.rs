@@ -6,7 +6,7 @@
 //! | Present | Meaning | Action |
 //! |---|---|---|
 //! | `*.tmp` | a replacement that was not finished | remove |
-//! | `*.deleted-<ns>` | removed by retention or by a cut | remove |
+//! | `*.deleted-<ns>` | removed by retention or by a cut | leave it for its grace period |
 //! | `.idx` without its `.seg` | a removal half done | remove |
 //! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
 //! | no segment, but a checkpoint above 0 | all segments were lost | go on at the durable point, the rest is damage |
@@ -264,6 +264,7 @@ impl Parts {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: {
                 self.shared.set_keys(&options.keys);
+                self.shared.names.lock().opened = coordinator.files().storage().monotonic_ns();
                 Arc::new(self.shared)
             },
             coordinator: Arc::clone(coordinator),
@@ -435,7 +436,7 @@ fn tidy(storage: &dyn Storage, directory: &Path, sources: &[Source]) -> Result<(
             && !sources
                 .iter()
                 .any(|source| source.path.with_extension("idx") == path);
-        if orphan || extension == Some("tmp") || disk::deleted_at(&path).is_some() {
+        if orphan || extension == Some("tmp") {
             disk::remove_file(storage, &path)?;
         }
     }

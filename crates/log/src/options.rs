@@ -62,6 +62,9 @@ pub struct Retention {
     pub bytes: u64,
     /// Keep at most this many records, by the same rule.
     pub messages: u64,
+    /// Whatever the limits say, a segment stays until this log has had its last batch for so long, ns of time that no
+    /// clock setting changes; one of an earlier life counts from the opening.
+    pub min_age_ns: i64,
 }
 
 impl LogOptions {

@@ -448,6 +448,8 @@ impl<'a> Walk<'a> {
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
+            // What was trimmed is not missed.
+            self.place.offset = self.place.offset.max(known.log_start);
             self.lost_until(self.durable);
             self.place.offset = self.durable;
             self.place.chain = None;

@@ -7,20 +7,25 @@ use crate::disk;
 use crate::failpoint;
 use crate::maintain::current;
 use crate::segment::Segment;
+use crate::shared::Names;
 use crate::storage::{OsStorage, Storage};
 use crate::{Error, Log, Retention};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long removed segments stay recoverable under their marked names, ns.
+/// How long removed segments stay recoverable under their marked names, ns of monotonic time.
 const GRACE_NS: i64 = 60_000_000_000;
 
 impl Log {
     /// Rolls when due by age or size and then does nothing else (the next call removes); otherwise removes whole sealed
-    /// segments by `retention`, oldest first. Returns the log start offset.
+    /// segments by `retention`, oldest first, and leading ones in which compaction left nothing. Returns the log start
+    /// offset.
     ///
-    /// Only segments wholly below the high watermark go, never the active one. Their files stay for a minute under
-    /// marked names. The removal on disk happens after the return, on the preparer's thread.
+    /// `now_ns`: a time of day that is not ahead of the true one (see [`crate::ClockGuard`]).
+    ///
+    /// Only segments wholly below the high watermark go, never the active one, and none before [`Retention::min_age_ns`].
+    /// Their files stay for a minute under marked names, over a reopening too. The removal on disk happens after the
+    /// return, on the preparer's thread.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed; [`Error::Io`] when rolling failed, and then the log refuses writes.
@@ -30,24 +35,39 @@ impl Log {
             self.roll(now_ns)?;
             return Ok(self.shared.log_start());
         }
+        let held_before = self
+            .coordinator
+            .files()
+            .storage()
+            .monotonic_ns()
+            .saturating_sub(retention.min_age_ns);
         let segments = self.shared.segments();
-        let count = expired(&segments, retention, now_ns, self.shared.high_watermark());
-        let (removed, kept) = segments.split_at(count);
-        let (removed, log_start) = match kept.first() {
-            Some(first) if count > 0 => (removed.to_vec(), first.base_offset),
-            _ => (Vec::new(), self.shared.log_start()),
+        let removable = Removable {
+            committed: self.shared.high_watermark(),
+            held_before,
         };
-        if !removed.is_empty() {
+        let count = expired(&segments, retention, now_ns, &removable);
+        self.remove_first(count, now_ns, false);
+        Ok(self.shared.log_start())
+    }
+
+    /// Takes the first `count` segments out of the list and has their files removed. `moved`: the log start has moved
+    /// without that, and the checkpoint is to say so.
+    pub(crate) fn remove_first(&self, count: usize, now_ns: i64, moved: bool) {
+        let segments = self.shared.segments();
+        let (removed, kept) = segments.split_at(count.min(segments.len()));
+        let removed = removed.to_vec();
+        if let Some(first) = kept.first().filter(|_| !removed.is_empty()) {
+            let log_start = first.base_offset;
             self.shared.raise_log_start(log_start);
             self.shared.edit_segments(|segments| {
                 segments.retain(|segment| segment.base_offset >= log_start);
             });
         }
-        self.remove_on_disk(removed, now_ns);
-        Ok(log_start)
+        self.remove_on_disk(removed, now_ns, moved);
     }
 
-    fn remove_on_disk(&self, removed: Vec<Arc<Segment>>, now_ns: i64) {
+    fn remove_on_disk(&self, removed: Vec<Arc<Segment>>, now_ns: i64, moved: bool) {
         let (shared, rounds) = (
             Arc::clone(&self.shared),
             Arc::clone(self.coordinator.rounds()),
@@ -55,22 +75,35 @@ impl Log {
         let checkpoint = Arc::clone(&self.checkpoint);
         self.preparer.submit(Box::new(move || {
             let work = || {
-                if !removed.is_empty() {
+                if moved || !removed.is_empty() {
                     failpoint::pass("retention.decided");
                     let mut checkpoint = checkpoint.lock();
                     checkpoint.write(current(&shared, false))?;
                     checkpoint.target().sync()?;
                     drop(checkpoint);
-                    let _names = shared.names.lock();
+                }
+                let mut names = shared.names.lock();
+                let monotonic_ns = rounds.storage().monotonic_ns();
+                if !removed.is_empty() {
                     mark_removed(
                         rounds.storage(),
                         &shared.directory,
                         removed.iter().map(|segment| segment.path()),
                         now_ns,
                     )?;
+                    for segment in removed {
+                        let marked = disk::deleted_name(segment.path(), now_ns);
+                        names.marked.insert(marked, monotonic_ns);
+                        names.retired.push((monotonic_ns, segment));
+                    }
                     failpoint::pass("retention.renamed");
                 }
-                sweep_segments(rounds.storage(), &shared.directory, now_ns)
+                sweep(
+                    rounds.storage(),
+                    &shared.directory,
+                    &mut names,
+                    monotonic_ns,
+                )
             };
             // Without space or descriptors the files stay where they are; the next open finishes their removal.
             work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
@@ -118,10 +151,28 @@ pub(crate) fn mark_removed<'a>(
     disk::sync_directory(storage, directory)
 }
 
-fn sweep_segments(storage: &dyn Storage, directory: &Path, now_ns: i64) -> Result<(), Error> {
-    for path in due(storage, directory, GRACE_NS, now_ns)? {
-        disk::remove_file(storage, &path)?;
-        failpoint::pass("retention.half_unlinked");
+/// Unlinks what was marked long enough ago, and lets go of the files of segments that are gone as long.
+fn sweep(
+    storage: &dyn Storage,
+    directory: &Path,
+    names: &mut Names,
+    monotonic_ns: i64,
+) -> Result<(), Error> {
+    let is_due = |since: i64| monotonic_ns.saturating_sub(since) >= GRACE_NS;
+    names.retired.retain(|(since, segment)| {
+        if is_due(*since) {
+            segment.set_replaced(true);
+            segment.close_file();
+        }
+        !is_due(*since)
+    });
+    for path in disk::list(storage, directory)? {
+        let since = names.marked.get(&path).copied().unwrap_or(names.opened);
+        if disk::deleted_at(&path).is_some() && is_due(since) {
+            disk::remove_file(storage, &path)?;
+            names.marked.remove(&path);
+            failpoint::pass("retention.half_unlinked");
+        }
     }
     Ok(())
 }
@@ -140,27 +191,39 @@ fn due(
     Ok(paths)
 }
 
+/// What no limit of retention overrules.
+struct Removable {
+    /// End of committed records.
+    committed: u64,
+    /// Segments held since then may go: monotonic, ns, inclusive.
+    held_before: i64,
+}
+
 /// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older; by
 /// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
-/// the limit and all older ones. Never the active one, never one that is not wholly committed.
+/// the limit and all older ones. Never the active one, never one that is not wholly committed or too young.
 fn expired(
     segments: &[Arc<Segment>],
     retention: &Retention,
     now_ns: i64,
-    high_watermark: u64,
+    removable: &Removable,
 ) -> usize {
     let Some((_, sealed)) = segments.split_last() else {
         return 0;
     };
     let removable = sealed
         .iter()
-        .take_while(|segment| segment.next_offset() <= high_watermark)
+        .take_while(|segment| {
+            segment.next_offset() <= removable.committed
+                && segment.held_since() <= removable.held_before
+        })
         .count();
-    let mut count = 0;
+    let is_vacant = |segment: &&Arc<Segment>| segment.is_vacant();
+    let mut count = sealed.iter().take_while(is_vacant).count();
     if retention.age_ns > 0 {
         let oldest = now_ns.saturating_sub(retention.age_ns);
         let old = |segment: &&Arc<Segment>| segment.last_timestamp() < oldest;
-        count = sealed.iter().take_while(old).count();
+        count = count.max(sealed.iter().take_while(old).count());
     }
     count = count.max(beyond(segments, retention.messages, |segment| {
         segment.records()

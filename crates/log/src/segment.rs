@@ -27,6 +27,10 @@ pub(crate) struct Segment {
     used: AtomicBool,
     /// Compaction put another file in this one's place.
     replaced: AtomicBool,
+    /// When this life began to hold all of it: monotonic, ns.
+    held_since: AtomicI64,
+    /// Compaction left no record in it.
+    vacant: AtomicBool,
     end: AtomicU64,
     next_offset: AtomicU64,
     records: AtomicU64,
@@ -45,6 +49,8 @@ impl Segment {
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
+            held_since: AtomicI64::new(files.storage().monotonic_ns()),
+            vacant: AtomicBool::new(false),
             end: AtomicU64::new(PREAMBLE_BYTES),
             next_offset: AtomicU64::new(base_offset),
             records: AtomicU64::new(0),
@@ -68,6 +74,8 @@ impl Segment {
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
             replaced: AtomicBool::new(false),
+            held_since: AtomicI64::new(files.storage().monotonic_ns()),
+            vacant: AtomicBool::new(false),
             end: AtomicU64::new(summary.end),
             next_offset: AtomicU64::new(summary.next_offset),
             records: AtomicU64::new(summary.records),
@@ -114,7 +122,28 @@ impl Segment {
 
     /// From now on the writer does not hold the file any more.
     pub fn sealed(self: &Arc<Self>) {
+        self.set_held_since(self.files.storage().monotonic_ns());
         self.files.opened(self);
+    }
+
+    /// Monotonic time since which nothing was added in this life, ns.
+    pub fn held_since(&self) -> i64 {
+        self.held_since.load(Ordering::Relaxed)
+    }
+
+    /// Takes over that time, from the segment that this one replaces.
+    pub fn set_held_since(&self, monotonic_ns: i64) {
+        self.held_since.store(monotonic_ns, Ordering::Relaxed);
+    }
+
+    /// Whether compaction has found that no record is left, and nothing is damaged.
+    pub fn is_vacant(&self) -> bool {
+        self.vacant.load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_vacant(&self) {
+        self.vacant.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was read from since the last call.

@@ -9,6 +9,7 @@ use crate::segment::{NO_TIME, Segment};
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct Shared {
     pub identity: Identity,
     segments: ArcSwap<SegmentList>,
     /// Held while sealed segments get other names or other contents, and while their indexes are written.
-    pub names: Mutex<()>,
+    pub names: Mutex<Names>,
     log_start: AtomicU64,
     log_end: AtomicU64,
     durable_end: AtomicU64,
@@ -35,6 +36,17 @@ pub(crate) struct Shared {
     keys: ArcSwap<KeyRing>,
     /// What is known to be damaged.
     pub quarantine: Quarantine,
+}
+
+/// What is known of names that wait to be unlinked. Times are monotonic, ns: setting a clock shortens no grace.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// When the log was opened: what was marked before has waited at least since then.
+    pub opened: i64,
+    /// When a name was marked in this life.
+    pub marked: HashMap<PathBuf, i64>,
+    /// Segments that are not in the list any more, and since when.
+    pub retired: Vec<(i64, Arc<Segment>)>,
 }
 
 impl Shared {
@@ -49,7 +61,7 @@ impl Shared {
             directory,
             identity,
             segments: ArcSwap::from_pointee(segments),
-            names: Mutex::new(()),
+            names: Mutex::default(),
             log_start: AtomicU64::new(log_start),
             log_end: AtomicU64::new(log_start),
             durable_end: AtomicU64::new(log_start),

@@ -8,7 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,14 @@ pub trait Storage: Debug + Send + Sync {
             .map_or(0, |elapsed| {
                 i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
             })
+    }
+
+    /// Time since some moment of this process, ns: never goes back and does not follow the time of day. For how long
+    /// removed files are kept, and segments before retention may take them.
+    fn monotonic_ns(&self) -> i64 {
+        static BEGAN: OnceLock<Instant> = OnceLock::new();
+        let elapsed = BEGAN.get_or_init(Instant::now).elapsed();
+        i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
     }
 }
 

@@ -1,7 +1,10 @@
 //! What is removed from the start of a log, when, and what a crash in between leaves.
 #![allow(clippy::unwrap_used)]
+mod clocked;
 mod support;
-use bascule_log::{Log, ReadMode, Retention};
+use bascule_log::{Log, LogReader, ReadMode, Retention};
+use clocked::Clocked;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::*;
 
@@ -82,6 +85,7 @@ fn the_active_segment_is_never_removed() {
         bytes: 1,
         messages: 1,
         age_ns: 1,
+        min_age_ns: 0,
     };
     assert_eq!(maintain(&mut log, everything, i64::MAX), 9);
     assert_eq!(offsets(&log), [9]);
@@ -167,30 +171,124 @@ fn a_reader_in_removed_segments_goes_on_at_the_log_start() {
     assert_eq!(log.reader().offset_at_or_before(100).unwrap(), None);
 }
 
+fn marked(home: &Home) -> usize {
+    let names = std::fs::read_dir(home.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.to_str().unwrap().contains(".deleted-"))
+        .count()
+}
+
 #[test]
-fn files_stay_under_marked_names_and_go_after_the_grace() {
+fn files_stay_under_marked_names_for_a_minute_that_no_clock_shortens() {
+    let clock = Arc::new(Clocked::default());
+    let home = Home::on(clock.clone());
+    let mut log = nine_sealed_and_one(&home);
+    let four = Retention {
+        messages: 4,
+        ..Retention::default()
+    };
+    maintain(&mut log, four, 1_000);
+    wait_until(|| marked(&home) == 6 && home.segments().len() == 4);
+    // The time of day jumps by a century; a minute less a second has passed.
+    clock.pass(59_000_000_000);
+    maintain(&mut log, Retention::default(), i64::MAX);
+    log.close().unwrap();
+    assert_eq!(marked(&home), 6);
+    let (mut log, _) = home.open(small(1 << 20));
+    assert_eq!(marked(&home), 6, "a reopening does not shorten it either");
+    clock.pass(59_000_000_000);
+    maintain(&mut log, Retention::default(), i64::MAX);
+    log.close().unwrap();
+    assert_eq!(marked(&home), 6, "counted from the opening");
+    let (mut log, _) = home.open(small(1 << 20));
+    clock.pass(60_000_000_000);
+    maintain(&mut log, Retention::default(), 2_000);
+    wait_until(|| marked(&home) == 0);
+}
+
+#[test]
+fn nothing_goes_before_its_least_age_whatever_the_time_of_day_says() {
+    const MINUTES_15: i64 = 900_000_000_000;
+    let clock = Arc::new(Clocked::default());
+    let home = Home::on(clock.clone());
+    let mut log = nine_sealed_and_one(&home);
+    let everything = Retention {
+        messages: 1,
+        bytes: 1,
+        age_ns: 1,
+        min_age_ns: MINUTES_15,
+    };
+    assert_eq!(maintain(&mut log, everything, i64::MAX), 0);
+    clock.pass(MINUTES_15 - 1);
+    assert_eq!(maintain(&mut log, everything, i64::MAX), 0);
+    log.close().unwrap();
+    let (mut log, _) = home.open(small(1 << 20));
+    clock.pass(MINUTES_15 - 1);
+    assert_eq!(maintain(&mut log, everything, i64::MAX), 0, "counted anew");
+    log.set_high_watermark(10);
+    clock.pass(1);
+    assert_eq!(maintain(&mut log, everything, i64::MAX), 9);
+}
+
+#[test]
+fn a_trim_hides_a_prefix_at_once_and_over_a_reopening() {
+    let home = Home::new();
+    let mut log = home.create(small(1 << 20));
+    log.append(batch_of(&[b"0", b"1", b"2", b"3"], 100, None), 1, 0)
+        .unwrap();
+    log.append(batch_of(&[b"4", b"5"], 200, None), 1, 0)
+        .unwrap();
+    settle(&mut log);
+    assert_eq!(log.trim(2, 0).unwrap(), 2);
+    assert_eq!(log.trim(1, 0).unwrap(), 2, "never back");
+    let reader = log.reader();
+    assert_eq!(offsets_from_start(&reader), [2, 3, 4, 5]);
+    assert_eq!(reader.offset_at_or_after(0).unwrap(), Some(2));
+    assert_eq!(reader.offset_at_or_before(101).unwrap(), None);
+    assert_eq!(reader.offset_at_or_before(103).unwrap(), Some(3));
+    log.close().unwrap();
+    let (mut log, _) = home.open(small(1 << 20));
+    assert_eq!(offsets_from_start(&log.reader()), [2, 3, 4, 5]);
+    assert_eq!(log.trim(6, 0).unwrap(), 6);
+    log.append(batch(b"6", 300), 1, 0).unwrap();
+    settle(&mut log);
+    assert_eq!(offsets_from_start(&log.reader()), [6]);
+    log.close().unwrap();
+    assert_eq!(home.segments().len(), 1, "the old one is gone");
+    let (log, recovery) = home.open(small(1 << 20));
+    assert_eq!(
+        (recovery.damaged, offsets_from_start(&log.reader())),
+        (vec![], vec![6])
+    );
+}
+
+#[test]
+fn a_trim_beyond_the_end_leaves_no_offset_to_be_used_twice() {
     let home = Home::new();
     let mut log = nine_sealed_and_one(&home);
-    maintain(
-        &mut log,
-        Retention {
-            messages: 4,
-            ..Retention::default()
-        },
-        1_000,
-    );
-    let marked = |home: &Home| {
-        let names = std::fs::read_dir(home.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
-        names
-            .filter(|name| name.to_str().unwrap().contains(".deleted-1000"))
-            .count()
-    };
-    wait_until(|| marked(&home) == 6 && home.segments().len() == 4);
-    maintain(&mut log, Retention::default(), 2_000);
-    maintain(&mut log, Retention::default(), 1_000 + 60_000_000_000);
-    wait_until(|| marked(&home) == 0);
+    assert_eq!(log.trim(100, 0).unwrap(), 100);
+    let reader = log.reader();
+    assert_eq!((reader.log_end(), reader.high_watermark()), (100, 100));
+    assert_eq!(log.append(batch(b"x", 5), 1, 0).unwrap().base_offset, 100);
+    settle(&mut log);
+    let before = Home::new();
+    copy(&home.path(), &before.path());
+    log.close().unwrap();
+    for home in [home, before] {
+        let (log, recovery) = home.open(small(1 << 20));
+        assert_eq!(recovery.damaged, []);
+        log.set_high_watermark(101);
+        assert_eq!(offsets_from_start(&log.reader()), [100]);
+        assert_eq!(log.reader().last_timestamp(), Some(900), "never back");
+    }
+}
+
+fn offsets_from_start(reader: &LogReader) -> Vec<u64> {
+    let start = reader.log_start();
+    let records = read_from(reader, start).unwrap();
+    records.into_iter().map(|(offset, _)| offset).collect()
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod commit;
 mod damage;
 mod handle;
 mod incoming;
+mod maintenance;
 mod queue;
 mod spec;
 mod task;

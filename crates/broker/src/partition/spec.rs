@@ -1,7 +1,7 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
 use crate::nats::NatsCopy;
-use bascule_log::{Durability, Identity, LogOptions, Retention};
+use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention};
 use bascule_record::{BatchLimits, Codec};
 use serde::Deserialize;
 use std::time::Duration;
@@ -38,6 +38,22 @@ pub struct PartitionSpec {
     pub cleaner_interval_ms: u64,
     pub segment_bytes: u64,
     pub segment_age_ms: u64,
+    /// Nothing is removed by retention before this broker has had it for so long.
+    #[serde(default)]
+    pub retention_min_age_ms: u64,
+    /// Keep only the last record of each key.
+    #[serde(default)]
+    pub compact: bool,
+    #[serde(default = "default_tombstone_ms")]
+    pub compact_tombstone_ms: u64,
+    #[serde(default = "default_compact_memory")]
+    pub compact_memory_bytes: u64,
+    /// 0 = no limit.
+    #[serde(default = "default_compact_rate")]
+    pub compact_bytes_per_second: u64,
+    /// Everything below was trimmed on request.
+    #[serde(default)]
+    pub trimmed_to: u64,
     #[serde(default)]
     pub concurrency_control: bool,
     #[serde(default)]
@@ -95,7 +111,18 @@ impl PartitionSpec {
             age_ns: nanos(self.retention_age_ms),
             bytes: self.retention_bytes,
             messages: self.retention_messages,
+            min_age_ns: nanos(self.retention_min_age_ms),
         }
+    }
+
+    /// How it is compacted, when it is.
+    pub fn compaction(&self) -> Option<Compaction> {
+        self.compact.then(|| Compaction {
+            tombstone_grace_ns: nanos(self.compact_tombstone_ms),
+            map_bytes: usize::try_from(self.compact_memory_bytes).unwrap_or(usize::MAX),
+            bytes_per_second: self.compact_bytes_per_second,
+            ..Compaction::default()
+        })
     }
 
     /// Compression of new batches.
@@ -123,6 +150,18 @@ impl PartitionSpec {
             ms => Duration::from_millis(ms),
         }
     }
+}
+
+fn default_tombstone_ms() -> u64 {
+    (Compaction::default().tombstone_grace_ns / NANOS_PER_MILLI as i64) as u64
+}
+
+fn default_compact_memory() -> u64 {
+    Compaction::default().map_bytes as u64
+}
+
+fn default_compact_rate() -> u64 {
+    Compaction::default().bytes_per_second
 }
 
 fn nanos(ms: u64) -> i64 {

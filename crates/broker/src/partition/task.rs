@@ -2,9 +2,9 @@
 //!
 //! Its life: works until it is told to end, or until a panic; then it is poisoned (refuses writes, reads go on); at the
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
-use super::commit::{Waiting, now_ns};
+use super::commit::Waiting;
 use super::writer::Writer;
-use super::{EndReason, Partition, PartitionSpec, Payload};
+use super::{EndReason, Partition, PartitionSpec, Payload, maintenance};
 use bascule_log::{Error, Log};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -85,6 +85,8 @@ fn every(period: Duration) -> Interval {
 
 impl Task {
     async fn live(mut self) {
+        let trimmed = maintenance::trim(&mut self.writer);
+        self.check(trimmed);
         let told = match AssertUnwindSafe(self.work()).catch_unwind().await {
             Ok(told) => told,
             Err(_) => self.poisoned().await,
@@ -148,6 +150,8 @@ impl Task {
                     self.writer.finish_group();
                     self.cleaner = every(spec.cleaner_interval());
                     self.writer.configure(*spec);
+                    let done = maintenance::trim(&mut self.writer);
+                    self.check(done);
                 }
                 Message::Close(reason, closed) => {
                     told = Some((reason, Some(closed)));
@@ -160,14 +164,14 @@ impl Task {
         told
     }
 
-    /// Retention. The log does on a thread of its own what waits for the disk.
+    /// Retention and compaction. The log does on threads of its own what waits for the disk.
     fn maintain(&mut self) {
-        let retention = self.writer.spec.retention();
-        let done = self.writer.log.maintain(&retention, now_ns());
-        self.check(done.map(|_| ()));
+        let done = maintenance::maintain(&self.partition, &mut self.writer);
+        self.check(done);
     }
 
     fn write_checkpoint(&mut self) {
+        maintenance::cautious_now_ns();
         let reader = &self.partition.0.reader;
         let ends = (reader.high_watermark(), reader.log_start());
         if ends != self.checkpointed {

@@ -269,6 +269,13 @@ impl<'a> Run<'a> {
             forget_producers: self.now_ns >= producers_due,
         };
         let new: Rewritten = rewrite(&task, old, &mut self.pace, keep)?;
+        new.segment.set_held_since(old.held_since());
+        if new.segment.records() == 0 {
+            new.segment.set_vacant();
+            if new.file.is_none() {
+                old.set_vacant();
+            }
+        }
         let (before, after) = (old.batch_bytes(), new.segment.batch_bytes());
         let (removed, changed) = (new.removed, new.file.is_some());
         if swap::replace(self.shared, self.rounds, old, new)? && changed {

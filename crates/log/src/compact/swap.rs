@@ -33,7 +33,7 @@ pub(super) fn replace(
     let storage = rounds.storage();
     let (chain, epoch) = new.last;
     let segment = Arc::new(new.segment);
-    let _names = shared.names.lock();
+    let mut names = shared.names.lock();
     // Readers come to the new file from now on, by its descriptor, whatever its name is.
     segment.set_file(&file);
     let index_path = old.path().with_extension("idx");
@@ -50,6 +50,9 @@ pub(super) fn replace(
         return Err(error);
     }
     failpoint::pass("compaction.swapped");
+    names
+        .retired
+        .push((storage.monotonic_ns(), Arc::clone(old)));
     // From here on it is opened by its name, as others are.
     segment.close_file();
     disk::sync_directory(storage, &shared.directory)?;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on should stop
 use bascule_log::{
     Coordinator, Durability, Error, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
-    Recovery,
+    Recovery, Storage,
 };
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
@@ -27,6 +27,14 @@ impl Home {
         Self {
             root: tempfile::tempdir().unwrap(),
             coordinator: Coordinator::start(),
+        }
+    }
+
+    /// One on another storage.
+    pub fn on(storage: Arc<dyn Storage>) -> Self {
+        Self {
+            root: tempfile::tempdir().unwrap(),
+            coordinator: Coordinator::start_on(storage),
         }
     }
 
