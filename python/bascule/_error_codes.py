@@ -82,6 +82,15 @@ CODES: Final[dict[str, ErrorCode]] = {
     ),
     "readonly": ErrorCode("the partition is read-only", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6),
     "incorrect_offset": ErrorCode("incorrect expected offset", "StateError", "never", "caller", "ABORTED", 409, 6),
+    "too_many_producers": ErrorCode(
+        "the partition knows as many producers as it may, and all of them are active",
+        "CapacityError",
+        "backoff",
+        "operator",
+        "RESOURCE_EXHAUSTED",
+        429,
+        5,
+    ),
     "sequence_gap": ErrorCode(
         "the producer's sequence does not follow", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6
     ),

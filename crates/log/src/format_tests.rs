@@ -4,9 +4,9 @@ use crate::checkpoint::{Checkpoint, CheckpointFile};
 use crate::epochs::EpochTable;
 use crate::index::{self, IndexEntry, SparseIndex, Summary};
 use crate::preamble::{FORMAT_VERSION, Preamble};
-use crate::producers::{MAX_PRODUCERS, Producers};
+use crate::producers::{KEPT_NS, MAX_PRODUCERS, Producers};
 use crate::storage::OsStorage;
-use bascule_record::Producer;
+use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, Header, Producer, RecordRef, Stamp};
 use std::fs;
 
 const IDENTITY: Identity = Identity {
@@ -272,6 +272,7 @@ fn sequences_wrap_and_new_epochs_begin_with_zero() {
                 base_sequence,
             },
             count,
+            1_000,
         )
     };
     send(&mut producers, 1, 3, u32::MAX - 1, 4, 0);
@@ -310,31 +311,100 @@ fn sequences_wrap_and_new_epochs_begin_with_zero() {
     );
 }
 
+fn any_known(producers: &Producers, id: u64, now_ns: i64) -> Option<bool> {
+    let producer = Producer {
+        id,
+        epoch: 0,
+        base_sequence: 0,
+    };
+    match producers.find(producer, 1, now_ns) {
+        None => Some(false),
+        Some(Ok(_) | Err(crate::SequenceError::Gap { .. })) => Some(true),
+        Some(Err(_)) => None,
+    }
+}
+
 #[test]
-fn the_producer_that_was_silent_longest_is_forgotten() {
+fn the_producer_that_was_silent_longest_is_forgotten_but_not_within_15_minutes() {
     let mut producers = Producers::default();
     let most = MAX_PRODUCERS as u64;
     for id in 1..=most {
         send(&mut producers, id, 0, 0, 1, id);
     }
     send(&mut producers, 1, 0, 1, 1, most + 1);
-    send(&mut producers, most + 1, 0, 0, 1, most + 2);
-    let known = |id| {
-        producers
-            .find(
-                Producer {
-                    id,
-                    epoch: 0,
-                    base_sequence: 0,
-                },
-                1,
-            )
-            .is_some()
+    // All were heard at 1,000 ns.
+    let (soon, late) = (1_000 + KEPT_NS - 1, 1_000 + KEPT_NS);
+    assert_eq!(any_known(&producers, most + 1, soon), None, "refused");
+    assert_eq!(any_known(&producers, most + 1, late), Some(false), "taken");
+    for id in 1..=most {
+        assert_eq!(any_known(&producers, id, soon), Some(true));
+    }
+    let newcomer = Producer {
+        id: most + 1,
+        epoch: 0,
+        base_sequence: 0,
     };
-    assert_eq!(
-        (known(1), known(2), known(3), known(most + 1)),
-        (true, false, true, true)
-    );
+    producers.add(newcomer, 1, most + 2, late);
+    let known = [1, 2, 3, most + 1].map(|id| any_known(&producers, id, late));
+    assert_eq!(known, [true, false, true, true].map(Some));
     let (read, _) = Producers::read(&producers.to_bytes(IDENTITY, 9), IDENTITY).unwrap();
     assert_eq!(read, producers);
+}
+
+#[test]
+fn producers_of_removed_batches_are_forgotten_after_15_minutes() {
+    let mut producers = Producers::default();
+    send(&mut producers, 1, 0, 0, 1, 10);
+    send(&mut producers, 2, 0, 0, 1, 20);
+    producers.forget_removed(11, 1_000 + KEPT_NS - 1);
+    assert_eq!(any_known(&producers, 1, 1_000), Some(true));
+    producers.forget_removed(11, 1_000 + KEPT_NS);
+    let known = [1, 2].map(|id| any_known(&producers, id, 1_000));
+    assert_eq!(known, [false, true].map(Some), "the batch of 2 is there");
+}
+
+#[test]
+fn a_compacted_batch_counts_with_what_it_had() {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    for _ in 0..3 {
+        builder.push(&RecordRef::default()).unwrap();
+    }
+    let producer = Producer {
+        id: 1,
+        epoch: 0,
+        base_sequence: 0,
+    };
+    let stamp = Stamp {
+        incarnation: 7,
+        partition: 2,
+        leader_epoch: 1,
+        base_offset: 0,
+        chain: 0,
+        not_before: 0,
+    };
+    let sealed = builder.seal(Codec::None, Some(producer), None).unwrap();
+    let batch = Batch::read(&sealed.stamp(&stamp)).unwrap();
+    for kept in [0, 1, 3] {
+        let rewritten = batch.rewrite(Codec::None, None, |i| i < kept).unwrap();
+        let mut producers = Producers::default();
+        producers.note(&Header::read(&rewritten).unwrap());
+        assert!(matches!(producers.find(producer, 3, 0), Some(Ok(_))));
+        let next = Producer {
+            base_sequence: 3,
+            ..producer
+        };
+        assert_eq!(producers.find(next, 1, 0), None);
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_snapshot_lies_below_the_segments() {
+    let mut producers = Producers::default();
+    send(&mut producers, 1, 0, 0, 1, 10);
+    send(&mut producers, 1, 0, 1, 1, 20);
+    send(&mut producers, 2, 0, 0, 1, 30);
+    let kept = producers.only_below(20);
+    let mut expected = Producers::default();
+    send(&mut expected, 1, 0, 0, 1, 10);
+    assert_eq!(kept, expected);
 }

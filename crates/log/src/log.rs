@@ -134,14 +134,7 @@ impl Log {
         self.epochs_dirty |= begins_epoch;
         self.chain = header.link();
         self.active.add(header);
-        if let Some(producer) = header.producer {
-            self.producers.add(
-                producer,
-                header.count,
-                header.base_offset,
-                header.base_timestamp,
-            );
-        }
+        self.producers.note(header);
         self.shared
             .set_log_end(header.next_offset(), header.max_timestamp);
         if self.options.durability == Durability::Disk {
@@ -209,16 +202,19 @@ impl Log {
     }
 
     /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:
-    /// `Some(Ok(appended))`; `Some(Err(expected))` when the sequence has a gap or the epoch is old; `None` when it is new.
+    /// `Some(Ok(appended))`; `Some(Err(why))` when it may not be appended; `None` when it is new.
     ///
-    /// A producer that is not known may begin with any sequence; a new epoch of a known one begins with 0. The 10,000
-    /// producers that appended last are known.
+    /// A producer that is not known may begin with any sequence; a new epoch of a known one begins with 0. At most
+    /// 10,000 producers are known, and none is forgotten within 15 minutes of its last batch. `now_ns`: time of day.
+    ///
+    /// A duplicate is appended, not necessarily durable: its answer waits for a [`Log::commit`] asked for from now on.
     pub fn find_duplicate(
         &self,
         producer: Producer,
         count: u32,
+        now_ns: i64,
     ) -> Option<Result<Appended, SequenceError>> {
-        self.producers.find(producer, count)
+        self.producers.find(producer, count, now_ns)
     }
 
     /// Moves the high watermark (exclusive; never back, never past the log end) and shows it to readers.
@@ -278,5 +274,11 @@ pub enum SequenceError {
         current: u32,
         /// What came.
         got: u32,
+    },
+    /// As many producers are known as may be, and none of them has been silent for 15 minutes: try again later.
+    #[error("{limit} producers appended within 15 minutes; another one is refused for now")]
+    TooMany {
+        /// How many may be known.
+        limit: usize,
     },
 }

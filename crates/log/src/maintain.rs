@@ -107,6 +107,8 @@ impl Log {
             .edit_segments(|segments| segments.push(Arc::clone(&segment)));
         self.sync_roll(&sealed_file, directory);
         sealed.sealed();
+        self.producers
+            .forget_removed(self.shared.log_start(), now_ns);
         self.describe_sealed(sealed);
         Ok(())
     }

@@ -1,7 +1,12 @@
 //! What idempotent producers sent last, so that a retry is answered instead of stored again.
 //!
-//! At most [`MAX_PRODUCERS`] are kept; the one whose last batch is oldest goes first. It depends on the log alone, so
-//! every life and every replica keeps the same ones.
+//! A producer is known for as long as its last batch is retained, and never forgotten within [`KEPT_NS`] of it. At most
+//! [`MAX_PRODUCERS`] are known: beyond, the one whose last batch is oldest goes, if that is old enough; if it is not, a
+//! producer that is not known is refused until one may go. What is known depends on the log and its times alone, so
+//! every life and every replica knows the same ones.
+//!
+//! Sequences count records and wrap at 2^32. A batch that compaction rewrote counts with its span, which is what it
+//! had.
 //!
 //! The `producers` file is the state at the start of a segment; what came later is read from the batch headers:
 //!
@@ -17,11 +22,13 @@
 //! | end | u32 | CRC-32C of everything before |
 use crate::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use crate::{Appended, Identity, SequenceError};
-use bascule_record::Producer;
+use bascule_record::{Header, Producer};
 use std::collections::{BTreeMap, HashMap};
 
 /// Producers remembered per partition.
 pub(crate) const MAX_PRODUCERS: usize = 10_000;
+/// No producer is forgotten so soon after its last batch, ns: 15 minutes (reliability specification, P4).
+pub(crate) const KEPT_NS: i64 = 15 * 60 * 1_000_000_000;
 /// Batches remembered per producer: the window within which a repeated send is recognised.
 const WINDOW: usize = 5;
 const MAGIC: [u8; 4] = *b"BSCP";
@@ -49,6 +56,13 @@ impl State {
         self.sent.last().map_or(0, |sent| sent.base_offset)
     }
 
+    /// Timestamp of the first record of the last batch.
+    fn last_heard(&self) -> i64 {
+        self.sent
+            .last()
+            .map_or(i64::MIN, |sent| sent.base_timestamp)
+    }
+
     fn expected(&self) -> u32 {
         self.sent
             .last()
@@ -69,7 +83,20 @@ impl Producers {
         self.by_id.len()
     }
 
-    /// Takes note of a stored batch.
+    /// Takes note of a stored batch; see [`Producers::add`].
+    pub fn note(&mut self, header: &Header) {
+        if let Some(producer) = header.producer {
+            // The span is what the batch had before compaction took records out of it.
+            self.add(
+                producer,
+                header.span,
+                header.base_offset,
+                header.base_timestamp,
+            );
+        }
+    }
+
+    /// Takes note of a stored batch of `count` records. Batches come in the order of their offsets and times.
     pub fn add(&mut self, producer: Producer, count: u32, base_offset: u64, base_timestamp: i64) {
         let state = self.by_id.entry(producer.id).or_insert_with(|| State {
             epoch: producer.epoch,
@@ -92,16 +119,48 @@ impl Producers {
             base_timestamp,
         });
         self.by_offset.insert(base_offset, producer.id);
-        if self.by_id.len() > MAX_PRODUCERS
-            && let Some((_, id)) = self.by_offset.pop_first()
-        {
+        while self.by_id.len() > MAX_PRODUCERS && self.forget_oldest(base_timestamp, u64::MAX) {}
+    }
+
+    /// Forgets producers whose last batch lies below `log_start`, once that is long enough before `now_ns`.
+    pub fn forget_removed(&mut self, log_start: u64, now_ns: i64) {
+        while self.forget_oldest(now_ns, log_start) {}
+    }
+
+    /// Forgets the producer whose last batch is oldest, if that lies below `end` and is old enough at `now_ns`.
+    fn forget_oldest(&mut self, now_ns: i64, end: u64) -> bool {
+        let Some(oldest) = self.by_offset.first_entry() else {
+            return false;
+        };
+        let forgets = *oldest.key() < end && is_old(self.by_id.get(oldest.get()), now_ns);
+        if forgets {
+            let id = oldest.remove();
             self.by_id.remove(&id);
         }
+        forgets
+    }
+
+    /// Whether one more producer may become known at `now_ns`.
+    fn has_room(&self, now_ns: i64) -> bool {
+        self.by_id.len() < MAX_PRODUCERS
+            || self
+                .by_offset
+                .first_key_value()
+                .is_some_and(|(_, id)| is_old(self.by_id.get(id), now_ns))
     }
 
     /// See [`crate::Log::find_duplicate`].
-    pub fn find(&self, producer: Producer, count: u32) -> Option<Result<Appended, SequenceError>> {
-        let state = self.by_id.get(&producer.id)?;
+    pub fn find(
+        &self,
+        producer: Producer,
+        count: u32,
+        now_ns: i64,
+    ) -> Option<Result<Appended, SequenceError>> {
+        let Some(state) = self.by_id.get(&producer.id) else {
+            return (!self.has_room(now_ns)).then_some(Err(SequenceError::TooMany {
+                limit: MAX_PRODUCERS,
+            }));
+        };
         if producer.epoch < state.epoch {
             return Some(Err(SequenceError::Fenced {
                 current: state.epoch,
@@ -136,6 +195,26 @@ impl Producers {
                 })
             },
         ))
+    }
+
+    /// The same without what lies at `end` or above.
+    pub fn only_below(&self, end: u64) -> Self {
+        let mut kept = Self::default();
+        for (id, state) in self
+            .by_offset
+            .values()
+            .filter_map(|id| self.by_id.get_key_value(id))
+        {
+            for sent in state.sent.iter().filter(|sent| sent.base_offset < end) {
+                let producer = Producer {
+                    id: *id,
+                    epoch: state.epoch,
+                    base_sequence: sent.base_sequence,
+                };
+                kept.add(producer, sent.count, sent.base_offset, sent.base_timestamp);
+            }
+        }
+        kept
     }
 
     /// The bytes of a `producers` file that includes every batch below `offset`.
@@ -199,4 +278,9 @@ impl Producers {
         }
         Some((producers, u64_at(body, 24)?))
     }
+}
+
+/// Whether a producer was last heard long enough before `now_ns` to be forgotten.
+fn is_old(state: Option<&State>, now_ns: i64) -> bool {
+    state.is_none_or(|state| now_ns.saturating_sub(state.last_heard()) >= KEPT_NS)
 }

@@ -361,15 +361,8 @@ impl<'a> Walk<'a> {
         self.report.batches += 1;
         self.place = self.place.after(header);
         self.last_timestamp = self.last_timestamp.max(header.max_timestamp);
-        if let Some(producer) = header.producer
-            && header.base_offset >= self.producers_to
-        {
-            self.producers.add(
-                producer,
-                header.span,
-                header.base_offset,
-                header.base_timestamp,
-            );
+        if header.base_offset >= self.producers_to {
+            self.producers.note(header);
         }
         let at = self
             .epochs
@@ -445,6 +438,7 @@ impl<'a> Walk<'a> {
         }
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
+            self.replace_snapshot()?;
         }
         let lost_tail = self.place.offset < self.durable;
         if lost_tail {
@@ -484,9 +478,11 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The snapshot tells of batches that are lost: it is made anew from the headers of all that are left.
+    /// The snapshot tells of batches that are lost: what it says of offsets before the first segment is kept, the rest
+    /// is made anew from the headers of all that are left.
     fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
-        self.producers = Producers::default();
+        let first = segments.first().map_or(0, |segment| segment.base_offset);
+        self.producers = self.producers.only_below(first);
         for segment in segments {
             let failed = |error| Error::io("read", segment.path(), error);
             let file = segment.file().map_err(failed)?;
@@ -500,14 +496,7 @@ impl<'a> Walk<'a> {
             while place.offset < segment.next_offset() {
                 if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
                     place = place.after(&header);
-                    if let Some(producer) = header.producer {
-                        self.producers.add(
-                            producer,
-                            header.span,
-                            header.base_offset,
-                            header.base_timestamp,
-                        );
-                    }
+                    self.producers.note(&header);
                 } else if let Some(next) = scanner
                     .resume_after(&place, &segment.known())
                     .map_err(failed)?
@@ -519,6 +508,19 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Once the log is longer again than the snapshot says, nothing would show that it tells of other batches.
+    fn replace_snapshot(&self) -> Result<(), Error> {
+        let (storage, path) = (self.files.storage(), self.directory.join("producers"));
+        let bytes = self.producers.to_bytes(self.identity, self.place.offset);
+        match disk::replace(storage, &path, &bytes) {
+            Err(error) if disk::is_passing(&error) => {
+                disk::remove_file(storage, &path)?;
+                disk::sync_directory(storage, self.directory)
+            }
+            other => other,
+        }
     }
 
     /// The last segment cannot be written to: it ends in damage, or its preamble is damaged. It stays as it is.

@@ -184,10 +184,10 @@ fn a_batch_of_a_producer_keeps_its_place_for_the_window_of_retries() {
         std::fs::remove_file(idx).unwrap();
     }
     let (log, _) = home.open(small(300));
-    let found = log.find_duplicate(producer(4), 2).unwrap().unwrap();
+    let found = log.find_duplicate(producer(4), 2, 0).unwrap().unwrap();
     assert_eq!((found.base_offset, found.next_offset), (4, 6));
     assert!(
-        log.find_duplicate(producer(12), 2).is_none(),
+        log.find_duplicate(producer(12), 2, 0).is_none(),
         "the next one"
     );
 }

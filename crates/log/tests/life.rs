@@ -174,7 +174,7 @@ fn producers_are_remembered_across_segments_and_lives() {
     let mut first = None;
     for i in 0..12_u32 {
         let sent = producer(i * 2);
-        assert_eq!(log.find_duplicate(sent, 2), None);
+        assert_eq!(log.find_duplicate(sent, 2, 10), None);
         let appended = log
             .append(batch_of(&[b"x", b"y"], 10, Some(sent)), 1, 10)
             .unwrap();
@@ -182,12 +182,12 @@ fn producers_are_remembered_across_segments_and_lives() {
     }
     settle(&mut log);
     for clean in [true, false] {
-        assert_eq!(log.find_duplicate(producer(16), 2), first.map(Ok));
+        assert_eq!(log.find_duplicate(producer(16), 2, 10), first.map(Ok));
         assert!(
-            matches!(log.find_duplicate(producer(2), 2), Some(Err(_))),
+            matches!(log.find_duplicate(producer(2), 2, 10), Some(Err(_))),
             "outside the window of 5"
         );
-        assert_eq!(log.find_duplicate(producer(24), 2), None);
+        assert_eq!(log.find_duplicate(producer(24), 2, 10), None);
         if clean {
             log.close().unwrap();
         } else {
@@ -197,7 +197,7 @@ fn producers_are_remembered_across_segments_and_lives() {
         }
         log = home.open(small(600)).0;
     }
-    assert_eq!(log.find_duplicate(producer(16), 2), first.map(Ok));
+    assert_eq!(log.find_duplicate(producer(16), 2, 10), first.map(Ok));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::partition::{AppendError, EndReason, damage_sentence};
-use bascule_log::ReadError;
 use bascule_log::damage::Damage;
+use bascule_log::{ReadError, SequenceError};
 use bascule_record::DamageError;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -134,6 +134,12 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
         AppendError::Readonly => (Code::FailedPrecondition, "readonly"),
         AppendError::Encryption(_) => (Code::FailedPrecondition, "encryption_key_missing"),
+        AppendError::Sequence(SequenceError::Fenced { .. }) => {
+            (Code::FailedPrecondition, "producer_fenced")
+        }
+        AppendError::Sequence(SequenceError::TooMany { .. }) => {
+            (Code::ResourceExhausted, "too_many_producers")
+        }
         AppendError::Sequence(_) => (Code::FailedPrecondition, "sequence_gap"),
     };
     refuse(

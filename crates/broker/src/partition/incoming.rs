@@ -1,4 +1,5 @@
 //! What comes into a partition and what comes back.
+use bascule_log::SequenceError;
 use bascule_record::{Producer, SealedBatch};
 use bytes::Bytes;
 
@@ -118,7 +119,7 @@ pub enum AppendError {
     /// The stream is encrypted and its data key is not there; nothing was stored.
     #[error("{0}")]
     Encryption(String),
-    /// The producer's sequence is neither the next nor a known duplicate.
+    /// The producer's batch is neither the next nor a known duplicate, or the producer may not append.
     #[error("{0}")]
-    Sequence(String),
+    Sequence(SequenceError),
 }

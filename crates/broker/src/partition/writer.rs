@@ -200,10 +200,10 @@ impl Writer {
         let count = batch.count();
         let known = batch
             .producer()
-            .and_then(|producer| self.log.find_duplicate(producer, count));
+            .and_then(|producer| self.log.find_duplicate(producer, count, self.timestamp));
         let (appended, duplicate) = match known {
             Some(Err(error)) => {
-                return waiting.answer(Err(AppendError::Sequence(error.to_string())));
+                return waiting.answer(Err(AppendError::Sequence(error)));
             }
             Some(Ok(appended)) => (appended, true),
             None => match self.append(batch) {

@@ -280,3 +280,30 @@ async fn headers_subjects_and_ids_are_stored() {
     assert_eq!((header.value_kind, header.value), (1, &b"\xff"[..]));
     assert_eq!(partition.0.outstanding.load(Ordering::Acquire), 0);
 }
+
+#[tokio::test]
+async fn a_duplicate_of_what_is_not_synced_waits_for_the_sync() {
+    let mut home = home();
+    home.coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    let partition = home.led(spec());
+    let send = |sequence| append(Payload::Sealed(sealed(sequence, &["a"])));
+    // Two in one group, then one more that finds both appended and none synced.
+    let ((first, mut one), (again, mut two), (later, mut three)) = (send(0), send(0), send(0));
+    partition.append(first).await;
+    partition.append(again).await;
+    while partition.reader().log_end() == 0 {
+        tokio::task::yield_now().await;
+    }
+    partition.append(later).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for outcome in [&mut one, &mut two, &mut three] {
+        assert!(outcome.try_recv().is_err(), "answered before the sync");
+    }
+    assert_eq!(partition.reader().high_watermark(), 0);
+    while home.coordinator.step() {}
+    for (outcome, duplicate) in [(one, false), (two, true), (three, true)] {
+        let committed = outcome.await.unwrap().unwrap();
+        assert_eq!((committed.base_offset, committed.duplicate), (0, duplicate));
+    }
+    assert_eq!(partition.reader().log_end(), 1);
+}
