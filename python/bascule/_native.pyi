@@ -36,12 +36,12 @@ class Engine:
 
         Args:
             settings: JSON: `data_dir` str, `cluster_id` str, `broker_id` str, `runtime_threads` int ≥ 1,
-                `namespace` str (prefix of internal NATS subjects), `limits` object (see seam.md).
+                `namespace` str (prefix of internal NATS subjects), `limits` and `encryption` objects (see seam.md).
 
         Raises:
             NativeError: code `data_directory_locked` (another broker uses it), `data_directory_foreign` (it belongs to
                 another broker id or cluster), `data_directory_newer` (unknown format), `data_directory_unusable`
-                (permission, not a directory, no space).
+                (permission, not a directory, no space), `configuration_invalid` (a file of a master key cannot be used).
         """
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -101,6 +101,14 @@ class Engine:
         """Store a snapshot that covers entries 1…index, durably, and allow the log before it to be removed. Blocks."""
 
     # -- partitions -------------------------------------------------------------------------------------------------
+    def new_data_key(self, number: int) -> tuple[str, str]:
+        """A new random data key of this number (≥ 1) for a stream, wrapped by the current master key: (id of the master
+        key, base64; see metadata.md). Nothing is stored.
+
+        Raises:
+            NativeError: `encryption_unavailable`: there is no usable master key; the sentence is the reason.
+        """
+
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         """Open or create partitions: JSON list of partition specs (seam.md). Returns (incarnation, error code, sentence)
         for those that failed. Blocks for recovery; opens several in parallel. Opening an open one updates its settings.

@@ -29,7 +29,10 @@ from bascule._units import parse_bytes, parse_duration_ms
 from bascule.errors import UsageError
 
 __all__ = [
+    "ENVIRONMENT_KEY",
+    "ENVIRONMENT_KEY_ID",
     "BrokerSettings",
+    "EncryptionSettings",
     "Layer",
     "LimitSettings",
     "LogSettings",
@@ -44,6 +47,12 @@ __all__ = [
 ]
 
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
+ENVIRONMENT_KEY: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
+"""Variable that holds a master key, 16 or 32 raw bytes, as in Liftbridge. The data plane reads it."""
+
+ENVIRONMENT_KEY_ID: Final = "liftbridge"
+"""Id of that master key."""
+
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
 """Variables of that prefix that belong to clients, not to the broker."""
 NATS_SCHEMES: Final = ("nats", "tls")
@@ -116,6 +125,36 @@ class StreamDefaults(_Section):
     )
     max_record_bytes: ByteCount = Field(default=1 << 20, ge=1, le=64 << 20, description="largest record as received")
     batch_max_messages: int = Field(default=1024, ge=1, le=1 << 20, description="records of one batch")
+    encryption: bool = Field(default=False, description="encrypt at rest, from the stream's creation on")
+
+
+class EncryptionSettings(_Section):
+    """Encryption of streams at rest: the master keys, which wrap each stream's data keys."""
+
+    keys: dict[str, Path] = Field(
+        default_factory=dict,
+        description="id of a master key to the file that holds it: 16 or 32 bytes in base64; keep old ones as long as"
+        " data are read that they wrapped",
+    )
+    current: str | None = Field(
+        default=None, description="id of the key that wraps new data keys; unset = the only one of keys"
+    )
+
+    @property
+    def current_key(self) -> str:
+        """Id of the master key that wraps new data keys; Liftbridge's variable when no file is configured."""
+        return self.current or next(iter(self.keys), ENVIRONMENT_KEY_ID)
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        known = [*self.keys, ENVIRONMENT_KEY_ID]
+        if ENVIRONMENT_KEY_ID in self.keys:
+            raise ValueError(f'the id "{ENVIRONMENT_KEY_ID}" stands for the variable {ENVIRONMENT_KEY}: use another')
+        if self.current is None and len(self.keys) > 1:
+            raise ValueError("encryption.current is unset and there are several keys: name the one for new data")
+        if self.current is not None and self.current not in known:
+            raise ValueError(f'encryption.current names "{self.current}", which is none of: {", ".join(known)}')
+        return self
 
 
 class LimitSettings(_Section):
@@ -170,6 +209,7 @@ class Settings(_Section):
     broker: BrokerSettings = BrokerSettings()
     nats: NatsSettings = NatsSettings()
     streams: StreamDefaults = StreamDefaults()
+    encryption: EncryptionSettings = EncryptionSettings()
     limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
 

@@ -91,11 +91,12 @@ class Engine:
 
         Args:
             settings: the document of `specs/formats/seam.md`: data_dir, cluster_id, broker_id, runtime_threads,
-                namespace, limits.
+                namespace, limits, encryption.
 
         Raises:
             StateError: `data_directory_locked`, `data_directory_foreign`, `data_directory_newer` or
                 `data_directory_unusable`.
+            UsageError: `configuration_invalid`: a file of a master key cannot be used.
         """
         with native_errors():
             self._native: Final = _NativeEngine(json.dumps(settings).encode())
@@ -161,6 +162,11 @@ class Engine:
             self._native.save_snapshot(index, snapshot)
 
     # -- partitions
+
+    def new_data_key(self, number: int) -> tuple[str, str]:
+        """A new data key for a stream, wrapped: (id of the master key, base64). Raises `encryption_unavailable`."""
+        with native_errors():
+            return self._native.new_data_key(number)
 
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         """Open or create partitions; (incarnation, code, sentence) of those that failed. Blocks."""

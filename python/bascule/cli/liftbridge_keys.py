@@ -104,7 +104,7 @@ KEYS: Final[dict[str, Key]] = {
     "streams.auto.pause.time": _refused(duration_ms, _PAUSE, 0),
     "streams.auto.pause.disable.if.subscribers": _refused(boolean, _PAUSE, False),
     "streams.concurrency.control": _refused(boolean, "it can be asked for when a stream is created", False),
-    "streams.encryption": _refused(boolean, "encryption is not there yet", False),
+    "streams.encryption": _sets("streams.encryption", boolean),
     "clustering.server.id": _sets("broker.broker_id", text),
     "clustering.namespace": _sets("broker.namespace", text),
     "clustering.raft.snapshot.retain": _idle(integer, _NO_RAFT),

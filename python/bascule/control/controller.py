@@ -13,12 +13,15 @@ from bascule.control.dataplane import DataPlane
 from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
+from bascule.errors import StateError
 from bascule.logs import emit
 from bascule.metadata import (
+    AddDataKey,
     Applied,
     Broker,
     Command,
     CreateStream,
+    DataKey,
     DeleteStream,
     PauseStream,
     Refused,
@@ -42,6 +45,7 @@ _REFUSED = {
 }
 _VERBS: dict[type[Command], str] = {
     CreateStream: "created",
+    AddDataKey: "given a new data key",
     DeleteStream: "deleted",
     PauseStream: "paused",
     ResumeStream: "resumed",
@@ -133,9 +137,29 @@ class Controller:
 
         Raises:
             RefusedError: see `decide.create_stream`.
+            StateError: `encryption_unavailable`: the stream is to be encrypted and there is no usable master key.
             BrokerError: as `MetadataLog.propose`.
         """
-        await self._decide(lambda now_ns: decide.create_stream(self.state, request, now_ns), timeout_s)
+        data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
+        await self._decide(lambda now_ns: decide.create_stream(self.state, request, now_ns, data_keys), timeout_s)
+
+    async def rotate_data_keys(self, master: str, timeout_s: float) -> None:
+        """Give every encrypted stream a new data key that has none wrapped by the master key `master`, the current one.
+        Streams stay as they are, and it is said so, when that cannot be used.
+
+        Raises:
+            BrokerError: as `MetadataLog.propose`.
+        """
+        for stream in decide.due_for_data_key(self.state, master):
+            try:
+                data_key = self._new_data_key(stream.data_keys[-1].number + 1)
+            except StateError as failure:
+                emit(30, "control.encryption", f"data keys stay as they are: {failure}", code=failure.code)
+                return
+            await self.propose(AddDataKey(stream.namespace, stream.name, stream.incarnation, data_key), timeout_s)
+
+    def _new_data_key(self, number: int) -> DataKey:
+        return DataKey(number, *self._plane.new_data_key(number))
 
     async def delete_stream(self, namespace: str, name: str, timeout_s: float) -> None:
         """Delete a stream with its data. Returns when it is gone here, or when the time is over: it is deleted, but

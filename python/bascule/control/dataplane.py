@@ -46,6 +46,10 @@ class DataPlane(Protocol):
         """Store a snapshot of entries 1…index, durably. Blocks."""
         ...
 
+    def new_data_key(self, number: int) -> tuple[str, str]:
+        """A new data key, wrapped: (id of the master key, base64)."""
+        ...
+
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         """Open or create partitions; (incarnation, code, sentence) of those that failed. Blocks."""
         ...

@@ -10,6 +10,7 @@ from enum import StrEnum
 from bascule.metadata import (
     MAX_PARTITIONS,
     CreateStream,
+    DataKey,
     DeleteStream,
     PauseStream,
     Placement,
@@ -91,8 +92,13 @@ class Load:
     leaders: int
 
 
-def create_stream(state: State, request: StreamRequest, now_ns: int) -> CreateStream | Refusal:
-    """The command that makes the stream, with its replicas placed; checks in the order of the codes."""
+def create_stream(
+    state: State, request: StreamRequest, now_ns: int, data_keys: tuple[DataKey, ...] = ()
+) -> CreateStream | Refusal:
+    """The command that makes the stream, with its replicas placed; checks in the order of the codes.
+
+    `data_keys`: one when the stream is encrypted.
+    """
     size = len(state.brokers)
     factor = size if request.replication_factor == ALL_BROKERS else request.replication_factor
     refusal = _check_partitions(request) or _check_replicas(factor, size)
@@ -108,7 +114,14 @@ def create_stream(state: State, request: StreamRequest, now_ns: int) -> CreateSt
         created_ns=now_ns,
         settings=request.settings,
         placements=place(loads(state), request.partitions, factor),
+        data_keys=data_keys,
     )
+
+
+def due_for_data_key(state: State, master: str) -> list[Stream]:
+    """Encrypted streams whose newest data key is wrapped by another master key than `master`, in order of identity."""
+    streams = (stream for _, stream in sorted(state.streams.items()))
+    return [stream for stream in streams if stream.data_keys and stream.data_keys[-1].master != master]
 
 
 def delete_stream(state: State, namespace: str, name: str) -> DeleteStream | Refusal:

@@ -72,6 +72,7 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "segment_bytes": _first(asked.segment_bytes, defaults.segment_bytes) or DEFAULT_SEGMENT_BYTES,
         "segment_age_ms": _first(asked.segment_age_ms, _first(defaults.segment_age_ms, retention_age_ms)),
         "concurrency_control": asked.concurrency_control,
+        "data_keys": [{"number": key.number, "master": key.master, "wrapped": key.wrapped} for key in stream.data_keys],
         "readonly": partition.readonly,
     }
 

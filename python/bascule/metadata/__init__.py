@@ -7,6 +7,7 @@ and recorded in the command as facts.
 
 from bascule.metadata.apply import apply
 from bascule.metadata.commands import (
+    AddDataKey,
     Command,
     CommandError,
     CreateStream,
@@ -32,6 +33,7 @@ from bascule.metadata.model import (
     Activity,
     Assignment,
     Broker,
+    DataKey,
     Group,
     Member,
     Namespace,
@@ -51,12 +53,14 @@ __all__ = [
     "MAX_MEMBER_STREAMS",
     "MAX_PARTITIONS",
     "Activity",
+    "AddDataKey",
     "Applied",
     "Assignment",
     "Broker",
     "Command",
     "CommandError",
     "CreateStream",
+    "DataKey",
     "DeleteStream",
     "Group",
     "JoinGroup",

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bascule.metadata import apply_groups, apply_streams
 from bascule.metadata.commands import (
+    AddDataKey,
     Command,
     CreateStream,
     DeleteStream,
@@ -68,6 +69,7 @@ def _settle_activity(state: State, _: int, command: SettleActivity) -> State:
 _CHANGES: Final[dict[type[Command], Callable[[State, int, Any], State]]] = {
     RegisterBroker: _register_broker,
     CreateStream: apply_streams.create,
+    AddDataKey: apply_streams.add_data_key,
     DeleteStream: apply_streams.delete,
     PauseStream: apply_streams.pause,
     ResumeStream: apply_streams.resume,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from bascule.metadata.activity import happened
 from bascule.metadata.apply_groups import without_stream
 from bascule.metadata.commands import (
+    AddDataKey,
     CreateStream,
     DeleteStream,
     PauseStream,
@@ -18,6 +19,7 @@ from bascule.metadata.model import (
     MAX_PARTITIONS,
     Activity,
     Broker,
+    DataKey,
     Namespace,
     Partition,
     State,
@@ -48,6 +50,7 @@ def create(state: State, index: int, command: CreateStream) -> State:
         created_ns=command.created_ns,
         settings=command.settings,
         partitions=tuple(_partition(index, number, item) for number, item in enumerate(command.placements)),
+        data_keys=command.data_keys,
     )
     namespace = replace(namespace, next_stream_id=namespace.next_stream_id + 1)
     changed = replace(
@@ -58,6 +61,17 @@ def create(state: State, index: int, command: CreateStream) -> State:
     )
     numbers = tuple(range(len(stream.partitions)))
     return _told(changed, stream, Activity(index, "create_stream", stream.name, numbers))
+
+
+def add_data_key(state: State, _: int, command: AddDataKey) -> State:
+    """The stream has one more data key, which is from now on the one that encrypts."""
+    stream = _find(state, command)
+    if not stream.data_keys:
+        raise invalid(f"stream {_shown(stream.key)} is not encrypted")
+    if command.data_key.number != stream.data_keys[-1].number + 1:
+        raise invalid(f"data key {command.data_key.number} does not follow {stream.data_keys[-1].number}")
+    _check_data_key(command.data_key)
+    return _put(state, replace(stream, data_keys=(*stream.data_keys, command.data_key)))
 
 
 def delete(state: State, index: int, command: DeleteStream) -> State:
@@ -114,7 +128,7 @@ def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
     return _told(_put(state, changed), stream, event)
 
 
-def _find(state: State, command: DeleteStream | PauseStream | ResumeStream | SetStreamReadonly) -> Stream:
+def _find(state: State, command: AddDataKey | DeleteStream | PauseStream | ResumeStream | SetStreamReadonly) -> Stream:
     key = StreamKey(command.namespace, command.name)
     stream = state.streams.get(key)
     if stream is None or stream.incarnation != command.incarnation:
@@ -168,6 +182,10 @@ def _check_creation(state: State, command: CreateStream) -> None:
         raise invalid(f"{len(command.placements)} partitions are more than {MAX_PARTITIONS}")
     for number, placement in enumerate(command.placements):
         _check_placement(state.brokers, number, placement)
+    if [item.number for item in command.data_keys] != list(range(1, len(command.data_keys) + 1)):
+        raise invalid("numbers of data keys do not count up from 1")
+    for data_key in command.data_keys:
+        _check_data_key(data_key)
     key = StreamKey(command.namespace, command.name)
     if key in state.streams:
         raise RefusalError(RefusedCode.STREAM_EXISTS, f"stream {_shown(key)} exists")
@@ -179,6 +197,11 @@ def _check_placement(brokers: Mapping[str, Broker], number: int, placement: Plac
             raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {broker_id} of partition {number} is not known")
     if len(set(placement.replicas)) != len(placement.replicas) or placement.leader not in placement.replicas:
         raise invalid(f"replicas of partition {number} repeat, or its leader is not one of them")
+
+
+def _check_data_key(data_key: DataKey) -> None:
+    check_name("id of a master key", data_key.master)
+    check_name("wrapped data key", data_key.wrapped)
 
 
 def _check_settings(settings: StreamSettings) -> None:

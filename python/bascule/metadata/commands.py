@@ -8,7 +8,7 @@ error that stops the node, for skipping it would let this node's state differ fr
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bascule.metadata.model import StreamSettings
+from bascule.metadata.model import DataKey, StreamSettings
 from bascule.metadata.plain import PlainError, UnknownKeyError, canonical, from_plain, parse, to_plain
 
 ENTRY_VERSION = 1
@@ -48,7 +48,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class CreateStream:
-    """A stream with partitions 0…n−1 where `placements` says, all replicas in sync."""
+    """A stream with partitions 0…n−1 where `placements` says, all replicas in sync, encrypted if it has a data key."""
 
     namespace: str
     name: str
@@ -57,6 +57,17 @@ class CreateStream:
     created_ns: int
     settings: StreamSettings
     placements: tuple[Placement, ...]
+    data_keys: tuple[DataKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddDataKey:
+    """From now on batches of the stream of this identity and incarnation are encrypted with this key; old ones stay."""
+
+    namespace: str
+    name: str
+    incarnation: int
+    data_key: DataKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +184,7 @@ class SettleActivity:
 Command: TypeAlias = (
     RegisterBroker
     | CreateStream
+    | AddDataKey
     | DeleteStream
     | PauseStream
     | ResumeStream
@@ -187,6 +199,7 @@ Command: TypeAlias = (
 _TYPES: dict[str, type[Command]] = {
     "register_broker": RegisterBroker,
     "create_stream": CreateStream,
+    "add_data_key": AddDataKey,
     "delete_stream": DeleteStream,
     "pause_stream": PauseStream,
     "resume_stream": ResumeStream,

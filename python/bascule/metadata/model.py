@@ -108,7 +108,7 @@ class StreamSettings:
         auto_pause_ms: idle time after which a partition pauses; 0 = never.
         auto_pause_disable_if_subscribers: subscribers keep a partition awake.
         min_isr: in-sync replicas needed to commit.
-        encryption: values are encrypted at rest.
+        encryption: batches are encrypted at rest.
     """
 
     durability: Durability = "disk"
@@ -129,6 +129,21 @@ class StreamSettings:
     auto_pause_disable_if_subscribers: bool | None = None
     min_isr: int | None = None
     encryption: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """A key that encrypts a stream's batches, wrapped by a master key, which is not stored anywhere here.
+
+    Attributes:
+        number: 1-based within the stream; the highest encrypts new batches.
+        master: id of the master key.
+        wrapped: base64; the bytes are explained in specs/formats/metadata.md.
+    """
+
+    number: int
+    master: str
+    wrapped: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +196,7 @@ class Stream:
         settings: what was asked for.
         partitions: by number.
         resume_all: a publish to one paused partition resumes them all.
+        data_keys: ascending by number; empty = batches are not encrypted.
     """
 
     namespace: str
@@ -193,6 +209,7 @@ class Stream:
     settings: StreamSettings
     partitions: tuple[Partition, ...]
     resume_all: bool = False
+    data_keys: tuple[DataKey, ...] = ()
 
     @property
     def key(self) -> StreamKey:

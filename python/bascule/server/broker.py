@@ -128,6 +128,7 @@ class Broker:
         await self._connect_nats(engine)
         reconciler.start()
         await controller.register_broker(host, port, REGISTER_S)
+        await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
         await reconciler.reached(log.state.index)
         self._spawn(controller.keep_snapshots())
         engine.set_serving(True)

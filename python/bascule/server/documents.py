@@ -7,7 +7,7 @@ import string
 from pathlib import Path
 from typing import Any
 
-from bascule.config import NatsSettings, Settings
+from bascule.config import ENVIRONMENT_KEY, ENVIRONMENT_KEY_ID, NatsSettings, Settings
 from bascule.control import Defaults
 from bascule.errors import error
 from bascule.metadata import StreamSettings
@@ -39,6 +39,11 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
         "runtime_threads": settings.broker.runtime_threads or max(1, len(os.sched_getaffinity(0)) // 2),
         "namespace": settings.broker.namespace,
         "limits": settings.limits.model_dump(),
+        "encryption": {
+            "keys": {name: str(file.absolute()) for name, file in settings.encryption.keys.items()},
+            "environment": {ENVIRONMENT_KEY_ID: ENVIRONMENT_KEY},
+            "current": settings.encryption.current_key,
+        },
     }
 
 
@@ -84,7 +89,12 @@ def defaults(settings: Settings) -> Defaults:
 def stream_settings(settings: Settings) -> StreamSettings:
     """What is recorded with a stream whose creator did not say."""
     streams = settings.streams
-    return StreamSettings(durability=streams.durability, codec=streams.codec, nats_copy=streams.nats_copy)
+    return StreamSettings(
+        durability=streams.durability,
+        codec=streams.codec,
+        nats_copy=streams.nats_copy,
+        encryption=streams.encryption or None,
+    )
 
 
 def advertised(settings: Settings, bound_port: int) -> tuple[str, int]:

@@ -152,3 +152,28 @@ def test_addresses_of_nats_servers(url: str) -> None:
 def test_what_is_no_address_of_a_nats_server_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match=r"nats\.servers.*no URL of a NATS server"):
         config.load(None, {"nats.servers": [url]}, {})
+
+
+@pytest.mark.parametrize(
+    ("flags", "current"),
+    [
+        ({}, "liftbridge"),
+        ({"encryption.keys": {"a": "/a"}}, "a"),
+        ({"encryption.keys": {"a": "/a", "b": "/b"}, "encryption.current": "b"}, "b"),
+        ({"encryption.keys": {"a": "/a"}, "encryption.current": "liftbridge"}, "liftbridge"),
+    ],
+)
+def test_the_master_key_for_new_data_is_the_named_one_else_the_only_one(flags: dict[str, object], current: str) -> None:
+    assert config.load(None, flags, {}).encryption.current_key == current
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("encryption: {keys: {a: /a, b: /b}}", "there are several keys"),
+        ("encryption: {keys: {a: /a}, current: c}", 'names "c", which is none of: a, liftbridge'),
+        ("encryption: {keys: {liftbridge: /a}}", "stands for the variable LIFTBRIDGE_ENCRYPTION_KEY"),
+    ],
+)
+def test_master_keys_that_contradict_each_other_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refusal(tmp_path, text)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bascule.control.dataplane import Event, Position
+from bascule.errors import error
 
 
 class Disk:
@@ -36,6 +37,7 @@ class FakePlane:
         self.version = 0
         self.broken: dict[int, str] = {}
         self.silent = False
+        self.master: str | None = "a"
         self.positions: dict[int, tuple[int, int, int, int, int, int, int]] = {}
         self.lock = threading.RLock()
 
@@ -90,6 +92,11 @@ class FakePlane:
     def save_snapshot(self, index: int, snapshot: bytes) -> None:
         self.disk.snapshot = (index, snapshot)
         self.disk.entries = {number: entry for number, entry in self.disk.entries.items() if number > index}
+
+    def new_data_key(self, number: int) -> tuple[str, str]:
+        if self.master is None:
+            raise error("encryption_unavailable", "invalid AES key size 5")
+        return self.master, f"wrapped-{number}"
 
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         specs = json.loads(partitions)

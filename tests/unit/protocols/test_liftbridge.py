@@ -125,7 +125,7 @@ async def test_reserved_streams_are_not_deleted(rig: Rig) -> None:
     assert await bad(rig, "DeleteStream", name="__cursors") == RESERVED
 
 
-@pytest.mark.parametrize("field", ["encryption", "compactEnabled"])
+@pytest.mark.parametrize("field", ["compactEnabled"])
 async def test_what_is_not_there_yet_is_refused_by_name_and_its_absence_accepted(rig: Rig, field: str) -> None:
     code, text = await bad(rig, "CreateStream", name="s", subject="s", **{field: {"value": True}})
     assert code is Status.UNIMPLEMENTED

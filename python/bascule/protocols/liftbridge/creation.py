@@ -33,10 +33,9 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
         raise StatusError(Status.INVALID_ARGUMENT, text)
     if asked.partitions < 0:
         raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
-    for field, what in (("encryption", "encryption at rest"), ("compactEnabled", "compaction")):
-        if asked.HasField(field) and getattr(asked, field).value:
-            text = f"{what} is not available in this version; create the stream without {field}"
-            raise StatusError(Status.UNIMPLEMENTED, text)
+    if asked.HasField("compactEnabled") and asked.compactEnabled.value:
+        text = "compaction is not available in this version; create the stream without compactEnabled"
+        raise StatusError(Status.UNIMPLEMENTED, text)
     return StreamRequest(
         namespace=DEFAULT_NAMESPACE,
         name=asked.name,
@@ -86,7 +85,7 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
     def flag(field: str) -> bool | None:
         return bool(getattr(asked, field).value) if asked.HasField(field) else None
 
-    concurrency_control = flag("optimisticConcurrencyControl")
+    concurrency_control, encryption = flag("optimisticConcurrencyControl"), flag("encryption")
     return StreamSettings(
         durability=defaults.durability,
         codec=defaults.codec,
@@ -103,5 +102,5 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
         auto_pause_ms=number("autoPauseTime"),
         auto_pause_disable_if_subscribers=flag("autoPauseDisableIfSubscribers"),
         min_isr=number("minIsr"),
-        encryption=flag("encryption"),
+        encryption=defaults.encryption if encryption is None else encryption,
     )

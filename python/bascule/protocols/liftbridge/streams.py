@@ -51,6 +51,9 @@ class StreamMethods:
         except RefusedError as refusal:
             raise refused(refusal) from refusal
         except BrokerError as failure:
+            if failure.code == "encryption_unavailable":
+                text = f"Failed on preconditions for stream's encryption handler: {failure}"
+                raise StatusError(Status.FAILED_PRECONDITION, text) from failure
             raise not_applied("Failed to replicate partition", failure) from failure
         return serialize(_CreateStreamResponse())
 

@@ -1,0 +1,126 @@
+"""Encryption at rest in a real broker: nothing readable on disk, kills, rotation, missing keys, planted secrets."""
+
+import base64
+import signal
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from bascule.client import Client
+from bascule.errors import BrokerError
+
+from tests.integration.server.process import Process, call, launch, started
+
+SECRET = b"planted-master-key-planted-key-1"
+OTHER = b"another-master-key-of-32-bytes-2"
+VALUE = b"planted value of a record"
+
+
+def key_file(directory: Path, name: str, secret: bytes) -> str:
+    file = directory / name
+    file.write_bytes(base64.b64encode(secret) + b"\n")
+    return str(file)
+
+
+def everything(directory: Path, *, without: frozenset[str]) -> bytes:
+    """All bytes under `directory`, logs included."""
+    files = (item for item in directory.rglob("*") if item.is_file() and item.name not in without)
+    return b"".join(item.read_bytes() for item in files)
+
+
+def publish(broker: Process, *values: bytes) -> None:
+    with Client(broker.addresses["address"]) as client:
+        for value in values:
+            client.publish("s", value)
+
+
+def read(broker: Process, count: int) -> list[bytes]:
+    with Client(broker.addresses["address"]) as client, client.subscribe("s", start="earliest") as records:
+        return [record.value or b"" for record, _ in zip(records, range(count), strict=False)]
+
+
+async def create(broker: Process, name: str = "s") -> None:
+    async with broker.channel() as channel:
+        await call(channel, "CreateStream", name=name, subject=name, encryption={"value": True})
+
+
+async def test_nothing_of_records_and_keys_is_on_disk_or_in_logs_and_a_kill_loses_nothing(tmp_path: Path) -> None:
+    flags = {"encryption.keys": {"one": key_file(tmp_path, "one", SECRET)}}
+    async with started(tmp_path, **flags) as broker:
+        await create(broker)
+        publish(broker, VALUE)
+        assert read(broker, 1) == [VALUE]
+        await broker.end(signal.SIGKILL)
+    async with started(tmp_path, **flags) as broker:
+        assert read(broker, 1) == [VALUE]
+    found = everything(tmp_path, without=frozenset({"one"}))
+    for planted in (VALUE, SECRET, base64.b64encode(SECRET), SECRET.hex().encode()):
+        assert planted not in found
+
+
+async def test_after_a_change_of_the_master_key_old_and_new_records_are_read_as_long_as_both_are_there(
+    tmp_path: Path,
+) -> None:
+    one, two = key_file(tmp_path, "one", SECRET), key_file(tmp_path, "two", OTHER)
+    async with started(tmp_path, **{"encryption.keys": {"one": one}}) as broker:
+        await create(broker)
+        publish(broker, b"old")
+    both = {"encryption.keys": {"one": one, "two": two}, "encryption.current": "two"}
+    async with started(tmp_path, **both) as broker:
+        assert read(broker, 1) == [b"old"]
+        publish(broker, b"new")
+        assert read(broker, 2) == [b"old", b"new"]
+    async with started(tmp_path, **{"encryption.keys": {"two": two}}) as broker:
+        with pytest.raises(BrokerError, match='master key "one" is not configured'):
+            read(broker, 1)
+        publish(broker, b"newer")
+    async with started(tmp_path, **both) as broker:
+        assert read(broker, 3) == [b"old", b"new", b"newer"]
+
+
+async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(tmp_path: Path) -> None:
+    flags = {"encryption.keys": {"one": key_file(tmp_path, "one", SECRET)}}
+    async with started(tmp_path, **flags) as broker:
+        await create(broker)
+        publish(broker, VALUE)
+    async with started(tmp_path) as broker:
+        with pytest.raises(BrokerError, match="encryption failed on partition"):
+            publish(broker, b"lost?")
+        with pytest.raises(BrokerError, match='master key "one" is not configured'):
+            read(broker, 1)
+        async with broker.channel() as channel:
+            await call(channel, "CreateStream", name="plain", subject="plain")
+            with pytest.raises(grpc.aio.AioRpcError, match="invalid AES key size 0") as caught:
+                await call(channel, "CreateStream", name="t", subject="t", encryption={"value": True})
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        with Client(broker.addresses["address"]) as client:
+            client.publish("plain", b"x")
+    async with started(tmp_path, **flags) as broker:
+        assert read(broker, 1) == [VALUE]
+
+
+@pytest.mark.parametrize("size", [16, 32])
+async def test_the_variable_of_liftbridge_holds_a_master_key(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIFTBRIDGE_ENCRYPTION_KEY", SECRET[:size].decode())
+    async with started(tmp_path) as broker:
+        await create(broker)
+        publish(broker, VALUE)
+        assert read(broker, 1) == [VALUE]
+    monkeypatch.setenv("LIFTBRIDGE_ENCRYPTION_KEY", SECRET[: size - 1].decode())
+    async with started(tmp_path) as broker:
+        with pytest.raises(grpc.aio.AioRpcError, match=f"invalid AES key size {size - 1}"):
+            await create(broker, "t")
+    assert SECRET[: size - 1] not in everything(tmp_path, without=frozenset())
+
+
+async def test_a_key_file_that_cannot_be_used_ends_the_start_without_showing_it(tmp_path: Path) -> None:
+    for secret in (SECRET[:20], b""):
+        life = await launch(tmp_path, **{"encryption.keys": {"one": key_file(tmp_path, "one", secret)}})
+        assert await life.process.wait() == 2
+        said = life.log_file.read_text()
+        assert f"invalid AES key size {len(secret)}" in said
+        assert "configuration_invalid" in said
+        assert "planted" not in said
