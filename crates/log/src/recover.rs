@@ -8,7 +8,7 @@
 //!
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
 //! they were sealed. The durable point is never below the log start: offsets that were removed are not used again.
-use crate::ahead::SegmentFile;
+use crate::ahead::{SegmentFile, cover_last_block};
 use crate::checkpoint::Checkpoint;
 use crate::damage::resume::{Ending, Known};
 use crate::damage::{Damage, Fault};
@@ -452,7 +452,12 @@ impl<'a> Walk<'a> {
         let (active, file) = match (last, segments.last()) {
             (Some(source), Some(segment)) => {
                 disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
-                let file = SegmentFile::new(source.path, source.file, source.len);
+                let mut len = source.len;
+                if !as_closed && !self.truncated && len == self.place.position {
+                    len = cover_last_block(&*source.file, len)
+                        .map_err(|error| Error::io("sync", &source.path, error))?;
+                }
+                let file = SegmentFile::new(source.path, source.file, len);
                 segment.set_file(file.target());
                 (Arc::clone(segment), file)
             }

@@ -1,7 +1,7 @@
 //! What a crash or a bad disk may do to the files, and what the next life makes of it.
 #![allow(clippy::unwrap_used)]
 mod support;
-use bascule_log::{Log, LogReader, ReadError, ReadMode};
+use bascule_log::{Log, LogOptions, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
@@ -445,6 +445,37 @@ fn a_batch_of_a_newer_version_is_left_alone() {
         "{refused:?}"
     );
     assert_eq!(fs::read(&path).unwrap(), bytes, "not cut");
+}
+
+/// A filesystem may keep, in the file's last block, bytes of a batch whose length was lost with the power.
+#[test]
+fn what_a_block_holds_behind_the_end_is_overwritten_before_the_log_goes_on() {
+    let home = Home::new();
+    let bare = || LogOptions {
+        preallocate_bytes: 0,
+        ..small(1 << 20)
+    };
+    let mut log = home.create(bare());
+    fill(&mut log, [b"kept".to_vec()]);
+    drop(log);
+    let path = &home.segments()[0];
+    let end = fs::metadata(path).unwrap().len();
+    assert_ne!(end % 4096, 0, "the last block has room");
+    let (log, found) = home.open(bare());
+    assert_eq!(found.cut_bytes, 0);
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(
+        bytes.len() % (64 << 10),
+        0,
+        "whole blocks, whatever their size"
+    );
+    assert!(bytes.iter().skip(end as usize).all(|byte| *byte == 0));
+    drop(log);
+    let (mut log, found) = home.open(bare());
+    assert_eq!((found.cut_bytes, log.reader().log_end()), (0, 1));
+    fill(&mut log, [b"next".to_vec()]);
+    log.close().unwrap();
+    assert_eq!(home.open(bare()).0.reader().log_end(), 2);
 }
 
 #[test]
