@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
-from bascule.client import Client
+from bascule.client import connect
 from bascule.errors import BrokerError
 
 from tests.integration.server.process import Process, call, launch, started
@@ -30,14 +30,17 @@ def everything(directory: Path, *, without: frozenset[str]) -> bytes:
 
 
 def publish(broker: Process, *values: bytes) -> None:
-    with Client(broker.addresses["address"]) as client:
+    with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
         for value in values:
             client.publish("s", value)
 
 
 def read(broker: Process, count: int) -> list[bytes]:
-    with Client(broker.addresses["address"]) as client, client.subscribe("s", start="earliest") as records:
-        return [record.value or b"" for record, _ in zip(records, range(count), strict=False)]
+    """Values up to the end, of which there are `count`."""
+    with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
+        values = [value for batch in client.subscribe("s", stop="latest") for value in batch.values]
+    assert len(values) == count
+    return values
 
 
 async def create(broker: Process, name: str = "s") -> None:
@@ -94,7 +97,7 @@ async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(
             with pytest.raises(grpc.aio.AioRpcError, match="invalid AES key size 0") as caught:
                 await call(channel, "CreateStream", name="t", subject="t", encryption={"value": True})
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        with Client(broker.addresses["address"]) as client:
+        with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
             client.publish("plain", b"x")
     async with started(tmp_path, **flags) as broker:
         assert read(broker, 1) == [VALUE]
