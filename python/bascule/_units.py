@@ -5,6 +5,9 @@ from typing import Final
 
 __all__ = ["parse_bytes", "parse_duration_ms"]
 
+_LONGEST: Final = 64
+"""Characters of a value with units; anything longer is none."""
+
 _DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
 _SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 
@@ -13,6 +16,7 @@ def parse_duration_ms(value: object) -> object:
     """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass on to the checker."""
     if not isinstance(value, str):
         return value
+    value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", value)
     if parts and re.fullmatch(r"(\s*\d+(?:\.\d+)?\s*(ns|us|ms|s|m|h|d))+\s*", value):
         return round(sum(float(number) * _DURATIONS[unit] for number, unit in parts))
@@ -25,6 +29,7 @@ def parse_bytes(value: object) -> object:
     """Bytes from "64MiB", "1GB" or a bare number; other types pass through to the checker."""
     if not isinstance(value, str):
         return value
+    value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
     if not match or match.group(2).lower() not in _SIZES:
         raise ValueError(f'{value!r} is no size: write a number and a unit, e.g. "512KiB", "64MiB", "1GiB"')

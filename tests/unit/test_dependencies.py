@@ -17,6 +17,7 @@ CRATES = {
     "client": {"bascule-record", "bascule-wire"},
     "broker": {"bascule-record", "bascule-log", "bascule-wire"},
     "native": {"bascule-broker", "bascule-client"},
+    "fuzz": {"bascule-record", "bascule-log", "bascule-wire", "bascule-broker", "bascule-client"},
 }
 """What of ours each crate may use."""
 

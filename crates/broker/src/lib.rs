@@ -10,6 +10,8 @@ pub mod encryption;
 pub mod engine;
 pub mod events;
 pub mod flight;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod liftbridge;
 pub mod metadata;
 pub mod nats;

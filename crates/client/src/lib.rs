@@ -11,6 +11,8 @@ mod client;
 mod columns;
 mod error;
 mod frames;
+#[doc(hidden)]
+pub mod fuzz;
 mod outgoing;
 mod publish;
 mod runtime;

@@ -198,7 +198,12 @@ fn read_slot(
 ) -> Option<(u64, Checkpoint)> {
     let mut bytes = [0; SLOT_BYTES];
     let read = read_up_to(file, &mut bytes, position).ok()?;
-    let body = unseal(bytes.get(..read).filter(|slot| slot.len() == SLOT_BYTES)?)?;
+    parse_slot(bytes.get(..read)?, identity)
+}
+
+/// Sequence number and content of a slot.
+pub(crate) fn parse_slot(bytes: &[u8], identity: Identity) -> Option<(u64, Checkpoint)> {
+    let body = unseal(bytes).filter(|_| bytes.len() == SLOT_BYTES)?;
     let ours = body.get(..4)? == MAGIC
         && u32_at(body, 4)? == VERSION
         && u64_at(body, 16)? == identity.incarnation

@@ -32,22 +32,7 @@ impl EpochTable {
     /// Reads what checks of `<directory>/epochs`; empty when there is none.
     pub fn read(storage: &dyn Storage, directory: &Path, identity: Identity) -> Vec<(u64, u64)> {
         let bytes = disk::read(storage, &directory.join("epochs")).unwrap_or_default();
-        let mut entries: Vec<(u64, u64)> = Vec::new();
-        for entry in bytes.chunks_exact(ENTRY_BYTES) {
-            let fields = unseal(entry).and_then(|body| {
-                let ours = u32_at(body, 16)? == identity.incarnation as u32;
-                ours.then_some((u64_at(body, 0)?, u64_at(body, 8)?))
-            });
-            match (fields, entries.last()) {
-                (Some((epoch, start)), last)
-                    if last.is_none_or(|last| epoch > last.0 && start >= last.1) =>
-                {
-                    entries.push((epoch, start));
-                }
-                _ => break,
-            }
-        }
-        entries
+        parse(&bytes, identity)
     }
 
     /// Opens the file for appending; it is rewritten first when it does not hold exactly `entries`.
@@ -110,6 +95,26 @@ impl EpochTable {
     pub fn target(&self) -> &Arc<SyncFile> {
         &self.target
     }
+}
+
+/// The entries that check, from the front.
+pub(crate) fn parse(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
+    let mut entries: Vec<(u64, u64)> = Vec::new();
+    for entry in bytes.chunks_exact(ENTRY_BYTES) {
+        let fields = unseal(entry).and_then(|body| {
+            let ours = u32_at(body, 16)? == identity.incarnation as u32;
+            ours.then_some((u64_at(body, 0)?, u64_at(body, 8)?))
+        });
+        match (fields, entries.last()) {
+            (Some((epoch, start)), last)
+                if last.is_none_or(|last| epoch > last.0 && start >= last.1) =>
+            {
+                entries.push((epoch, start));
+            }
+            _ => break,
+        }
+    }
+    entries
 }
 
 fn to_bytes((epoch, start): (u64, u64), identity: Identity) -> Vec<u8> {

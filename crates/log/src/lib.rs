@@ -27,6 +27,8 @@ mod fields;
 mod files;
 #[cfg(test)]
 mod format_tests;
+#[doc(hidden)]
+pub mod fuzz;
 mod index;
 mod log;
 mod lookup;

@@ -191,8 +191,38 @@ pub(crate) fn slice(message: &Bytes, range: Range<usize>) -> Bytes {
     }
 }
 
+/// Most headers of one message with names of their own, inclusive. Names a byte or two long would otherwise turn into
+/// many times their own size in memory.
+pub(crate) const MAX_HEADERS: usize = 1024;
+
+/// Adds a header; repeated names are settled as soon as they are many, so that memory stays bounded.
+pub(crate) fn push_header(
+    headers: &mut Vec<(Bytes, Bytes)>,
+    header: (Bytes, Bytes),
+) -> Result<(), Malformed> {
+    if headers.len() >= 2 * MAX_HEADERS {
+        keep_last(headers);
+        if headers.len() > MAX_HEADERS {
+            return Err(Malformed);
+        }
+    }
+    headers.push(header);
+    Ok(())
+}
+
+/// Leaves one entry per name once all are there.
+pub(crate) fn settle_headers(headers: &mut Vec<(Bytes, Bytes)>) -> Result<(), Malformed> {
+    if may_repeat(headers) {
+        keep_last(headers);
+    }
+    if headers.len() > MAX_HEADERS {
+        return Err(Malformed);
+    }
+    Ok(())
+}
+
 /// Leaves one entry per name, the last sent, at the place of the first. Linear, however many there are.
-pub(crate) fn keep_last(headers: &mut Vec<(Bytes, Bytes)>) {
+fn keep_last(headers: &mut Vec<(Bytes, Bytes)>) {
     let mut seen = std::collections::HashMap::with_capacity(headers.len());
     let mut kept: Vec<(Bytes, Bytes)> = Vec::with_capacity(headers.len());
     for (name, value) in headers.drain(..) {
@@ -213,7 +243,7 @@ pub(crate) fn keep_last(headers: &mut Vec<(Bytes, Bytes)>) {
 }
 
 /// Whether two entries have one name. At most a few are compared pairwise; for more the answer is "perhaps".
-pub(crate) fn may_repeat(headers: &[(Bytes, Bytes)]) -> bool {
+fn may_repeat(headers: &[(Bytes, Bytes)]) -> bool {
     headers.len() > 16
         || headers
             .iter()

@@ -62,7 +62,10 @@ def addresses(url: str) -> list[str]:
     Raises:
         UsageError: code `invalid_argument`, naming the part that is wrong.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}") from None
     if parts.scheme not in SCHEMES:
         known = " or ".join(f"{scheme}://" for scheme in SCHEMES)
         raise _refusal(url, f"it begins with {known}, e.g. liftbridge://127.0.0.1:{DEFAULT_PORT}")

@@ -16,6 +16,10 @@ KAFKA_EARLIEST: Final = -2
 """What -2 stands for there."""
 
 
+MOST_DIGITS: Final = 19
+"""Of a 64-bit number."""
+
+
 @dataclass(frozen=True)
 class Position:
     """A place in a partition. `value`: the offset, the count of last records, or the time in ns since 1970."""
@@ -58,7 +62,7 @@ def parse_offsets(option: str, text: str, default: Position, *, words: tuple[str
     stripped = text.strip()
     if stripped.lower() in words:
         return Positions(_word(stripped.lower()))
-    if "earliest" in words and stripped.startswith("-") and stripped[1:].isdigit():
+    if "earliest" in words and stripped.startswith("-") and _is_number(stripped[1:]):
         return Positions(Position("last", int(stripped[1:])))
     if stripped.startswith("{"):
         return _parse_json(option, stripped, default, lambda value: _offset(option, value, words))
@@ -83,6 +87,11 @@ def parse_times(option: str, text: str, default: Position) -> Positions:
     return Positions(_time(option, stripped))
 
 
+def _is_number(text: str) -> bool:
+    """Whether these are decimal digits of at most a 64-bit number."""
+    return len(text) <= MOST_DIGITS and text.isascii() and text.isdigit()
+
+
 def _word(word: str) -> Position:
     return EARLIEST if word == "earliest" else LATEST
 
@@ -100,7 +109,7 @@ def _offset(option: str, value: object, words: tuple[str, ...]) -> Position:
 
 
 def _time(option: str, value: object) -> Position:
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+    if isinstance(value, str) and _is_number(value.strip().removeprefix("-")):
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return Position("time", value * 1_000_000)
@@ -124,7 +133,7 @@ def _parse_json(option: str, text: str, default: Position, parse: Callable[[obje
             by_stream[stream] = parse(value)
             continue
         for number, place in cast("dict[str, Any]", value).items():
-            if not number.isdigit():
+            if not _is_number(number):
                 raise usage(f"option {option}: {number!r} of stream {stream} is no partition number")
             by_partition[stream, int(number)] = parse(place)
     return Positions(default, by_stream, by_partition)
@@ -133,7 +142,7 @@ def _parse_json(option: str, text: str, default: Position, parse: Callable[[obje
 def _document(option: str, text: str) -> dict[str, Any]:
     try:
         document: object = json.loads(text)
-    except ValueError as cause:
+    except (ValueError, RecursionError) as cause:
         raise usage(f"option {option} is not valid JSON: {cause}") from cause
     if not isinstance(document, dict):
         raise usage(f"option {option} must be a JSON object")

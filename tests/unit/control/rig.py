@@ -8,7 +8,7 @@ from bascule.control import Controller, Defaults, EventPump, MetadataLog, Reconc
 from bascule.control.dataplane import Event
 from bascule.metadata import State, StreamSettings
 from bascule.protocols.liftbridge import LiftbridgeAdmin
-from bascule.protocols.router import Router
+from bascule.protocols.router import Handler, Router
 
 from tests.unit.control.fake_plane import Disk, FakePlane
 
@@ -20,6 +20,7 @@ class Rig:
     reconciler: Reconciler
     controller: Controller
     errors: list[tuple[Event, Exception]]
+    admin: dict[str, Handler]
 
 
 @asynccontextmanager
@@ -30,7 +31,8 @@ async def running(disk: Disk | None = None, broken: dict[int, str] | None = None
     log = MetadataLog(plane)
     reconciler = Reconciler(plane, "a", Defaults(), State())
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
-    router = Router(plane, LiftbridgeAdmin(controller, StreamSettings()).handlers())
+    admin = LiftbridgeAdmin(controller, StreamSettings()).handlers()
+    router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {
         "committed": log.on_committed,
@@ -45,7 +47,7 @@ async def running(disk: Disk | None = None, broken: dict[int, str] | None = None
     await controller.register_broker("127.0.0.1", 9292, 5.0)
     await reconciler.reached(log.state.index)
     try:
-        yield Rig(plane, log, reconciler, controller, errors)
+        yield Rig(plane, log, reconciler, controller, errors, admin)
     finally:
         await reconciler.stop()
         pump.finish()

@@ -8,6 +8,7 @@
 mod body;
 mod fit;
 mod frame;
+pub(crate) mod fuzz;
 mod get;
 mod info;
 mod intake;

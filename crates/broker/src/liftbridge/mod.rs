@@ -17,6 +17,7 @@ mod call;
 mod damaged;
 mod forward;
 mod frames;
+pub(crate) mod fuzz;
 mod health;
 mod intake;
 mod position;

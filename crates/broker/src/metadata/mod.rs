@@ -11,6 +11,7 @@ mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
 pub(crate) use missing::{behind_partitions, damaged_snapshots};
+pub(crate) use snapshot::read as read_snapshot;
 
 #[cfg(test)]
 mod tests;

@@ -123,7 +123,7 @@ fn header(index: u64, state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn read(index: u64, bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn read(index: u64, bytes: &[u8]) -> Option<Vec<u8>> {
     let (found, state) = bytes.split_at_checked(HEADER)?;
     (found == header(index, state)).then(|| state.to_vec())
 }

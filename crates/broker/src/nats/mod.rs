@@ -20,7 +20,7 @@ mod feed;
 mod ingest;
 mod interest;
 mod link;
-mod origin;
+pub(crate) mod origin;
 mod report;
 mod router;
 mod session;

@@ -7,7 +7,7 @@ pub(super) const ORIGIN_HEADER: HeaderName = HeaderName::from_static("Bascule-Or
 const MESSAGE_ID_HEADER: HeaderName = HeaderName::from_static("Nats-Msg-Id");
 
 /// Incarnation that a message is a copy from, when it is a copy from a partition of `cluster`.
-pub(super) fn incarnation_of_copy(headers: &HeaderMap, cluster: &str) -> Option<u64> {
+pub(crate) fn incarnation_of_copy(headers: &HeaderMap, cluster: &str) -> Option<u64> {
     let value = headers.get(ORIGIN_HEADER)?.as_str();
     let mut parts = value.strip_prefix(cluster)?.strip_prefix('/')?.split('/');
     let incarnation = parts.next()?.parse().ok()?;
@@ -22,7 +22,7 @@ pub(super) fn is_copy(headers: &HeaderMap) -> bool {
 }
 
 /// Id of a message that has a `Nats-Msg-Id`, otherwise 0.
-pub(super) fn message_id(headers: &HeaderMap) -> u128 {
+pub(crate) fn message_id(headers: &HeaderMap) -> u128 {
     headers
         .get(MESSAGE_ID_HEADER)
         .map_or(0, |id| hash_message_id(id.as_str().as_bytes()))

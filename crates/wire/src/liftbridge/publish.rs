@@ -37,7 +37,7 @@ pub struct PublishView {
 }
 
 impl PublishView {
-    /// `None` when the bytes are no valid protobuf of this message. Never panics.
+    /// `None` when the bytes are no valid protobuf of this message, or it has more than 1,024 headers. Never panics.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"
@@ -68,7 +68,7 @@ impl PublishView {
                 _ => {}
             }
         }
-        settle_headers(&mut view.headers);
+        protobuf::settle_headers(&mut view.headers)?;
         Ok(view)
     }
 }
@@ -93,7 +93,7 @@ pub struct PublishToSubjectView {
 }
 
 impl PublishToSubjectView {
-    /// `None` when the bytes are no valid protobuf of this message. Never panics.
+    /// `None` when the bytes are no valid protobuf of this message, or it has more than 1,024 headers. Never panics.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"
@@ -122,7 +122,7 @@ impl PublishToSubjectView {
                 _ => {}
             }
         }
-        settle_headers(&mut view.headers);
+        protobuf::settle_headers(&mut view.headers)?;
         Ok(view)
     }
 }
@@ -151,7 +151,7 @@ fn try_read_enveloped(message: &Bytes) -> Result<EnvelopedPublish, Malformed> {
             _ => {}
         }
     }
-    settle_headers(&mut publish.headers);
+    protobuf::settle_headers(&mut publish.headers)?;
     Ok(publish)
 }
 
@@ -267,15 +267,9 @@ fn push_header(
     value: protobuf::Value,
 ) -> Result<(), Malformed> {
     let (name, content) = protobuf::header_entry(message, value)?;
-    headers.push((
+    let header = (
         protobuf::slice(message, name),
         protobuf::slice(message, content),
-    ));
-    Ok(())
-}
-
-fn settle_headers(headers: &mut Vec<(Bytes, Bytes)>) {
-    if protobuf::may_repeat(headers) {
-        protobuf::keep_last(headers);
-    }
+    );
+    protobuf::push_header(headers, header)
 }

@@ -1,0 +1,33 @@
+//! Doors for the fuzz targets (`crates/fuzz`) to parsers of file bytes that nothing else outside may call.
+use crate::preamble::Preamble;
+use crate::producers::Producers;
+use crate::{Identity, checkpoint, epochs, index};
+
+/// An `.idx` file: next offset and number of entries.
+pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64, usize)> {
+    let (summary, entries) = index::read(bytes, identity, base_offset)?;
+    let _ = entries.floor(summary.next_offset);
+    let _ = entries.floor_time(summary.last_timestamp);
+    Some((summary.next_offset, entries.len()))
+}
+
+/// A slot of a checkpoint: whether it counts.
+pub fn checkpoint_slot(bytes: &[u8], identity: Identity) -> bool {
+    checkpoint::parse_slot(bytes, identity).is_some()
+}
+
+/// The entries of an `epochs` file.
+pub fn epochs(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
+    epochs::parse(bytes, identity)
+}
+
+/// A preamble: whether it counts.
+pub fn preamble(bytes: &[u8]) -> bool {
+    Preamble::read(bytes).is_some()
+}
+
+/// A `producers` file, read and written again.
+pub fn producers(bytes: &[u8], identity: Identity) -> Option<Vec<u8>> {
+    let (producers, offset) = Producers::read(bytes, identity)?;
+    Some(producers.to_bytes(identity, offset))
+}

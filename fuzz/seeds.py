@@ -1,0 +1,274 @@
+"""Write the first inputs of every fuzz target into `fuzz/corpus/<target>/seed-*`, from the golden vectors.
+
+The fuzzer finds the rest. Run once more after a format gains a field: `.venv/bin/python fuzz/seeds.py`.
+"""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from bascule.metadata import State, StreamSettings, apply, commands, initial_state
+from bascule.metadata.commands import encode_command
+from bascule.metadata.snapshot import encode_snapshot
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "fuzz" / "corpus"
+PREFIX_BYTES = 8
+
+MESSAGES = (
+    "Ack CreateStreamRequest DeleteStreamRequest PauseStreamRequest SetStreamReadonlyRequest SubscribeRequest"
+    " FetchMetadataRequest FetchMetadataResponse FetchPartitionMetadataRequest FetchPartitionMetadataResponse"
+    " PublishRequest PublishResponse PublishToSubjectRequest SetCursorRequest FetchCursorRequest FetchCursorResponse"
+    " JoinConsumerGroupRequest LeaveConsumerGroupRequest FetchConsumerGroupAssignmentsRequest"
+    " ReportConsumerGroupCoordinatorRequest Message ActivityStreamEvent"
+).split()
+"""In the order of `DECODERS` in `crates/fuzz/src/protobuf.rs`."""
+
+JSON_SEEDS = {
+    "flight_documents": [
+        (0, {"stream": "s", "partitions": [0, 1], "columns": ["value"], "subject": "a.*", "start": {"last": 5}}),
+        (1, {"stream": "s", "partition": 1, "producer": {"id": 7, "epoch": 1, "base_sequence": 0}}),
+        (2, {"stream": "s", "times": [{"partition": 0, "time_ns": 5}], "wait_ms": 1, "beyond": {"0": 7}}),
+        (3, {"stream": "s", "partition": 0, "start": {"time_ns": -5}, "end": 9, "wait_ms": 5, "max_rows": 3}),
+        (3, {"stream": "s", "partition": 0, "start": "latest", "follow": True, "max_bytes": 1, "incarnation": 7}),
+    ],
+    "seam_documents": [
+        (
+            0,
+            {
+                "data_dir": "d",
+                "cluster_id": "c",
+                "broker_id": "b",
+                "runtime_threads": 1,
+                "namespace": "n",
+                "limits": {"queue_bytes": 65536, "connections": 5},
+            },
+        ),
+        (
+            1,
+            {
+                "streams": [
+                    {
+                        "namespace": "n",
+                        "name": "s",
+                        "id": 1,
+                        "subject": "s",
+                        "created_ns": 1,
+                        "partitions": [{"number": 0, "incarnation": 1, "leader": "b", "leader_epoch": 1}],
+                    }
+                ],
+                "removed": [["n", "t"]],
+            },
+        ),
+        (2, {"servers": ["nats://127.0.0.1:4222"], "user": "u", "password": "p", "tls": {"ca": "x"}}),
+        (
+            3,
+            [
+                {
+                    "namespace": "n",
+                    "stream": "s",
+                    "number": 0,
+                    "incarnation": 1,
+                    "subject": "s",
+                    "base_subject": "s",
+                    "durability": "disk",
+                    "codec": "lz4",
+                    "nats_copy": "value",
+                    "max_record_bytes": 1,
+                    "batch_records": 1,
+                    "batch_bytes": 1,
+                    "retention_age_ms": 1,
+                    "retention_bytes": 1,
+                    "retention_messages": 1,
+                    "cleaner_interval_ms": 0,
+                    "segment_bytes": 1,
+                    "segment_age_ms": 1,
+                }
+            ],
+        ),
+    ],
+}
+
+
+def write(target: str, name: str, data: bytes) -> None:
+    """Keep one input."""
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"seed-{name}").write_bytes(data)
+
+
+def hex_lines(name: str) -> list[str]:
+    """Lines of a vector file that are no comments."""
+    text = (ROOT / "specs/vectors/wire" / name).read_text()
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def batches() -> None:
+    """Record batches."""
+    whole = b""
+    for path in sorted((ROOT / "specs/vectors/batch").glob("*.json")):
+        data = bytes.fromhex(json.loads(path.read_text())["bytes"])
+        write("batch", path.stem, data)
+        write("batch_rewrite", path.stem, struct.pack("<QB", 0x5555_5555_5555_5555, 0) + data)
+        whole += data
+        if path.stem in {"lz4", "zstd"}:
+            header = data[:128]
+            codec, columns = header[5] - 1, struct.unpack_from("<H", header, 20)[0]
+            count, raw = struct.unpack_from("<I", header, 44)[0], struct.unpack_from("<I", header, 84)[0]
+            write("batch_codec", path.stem, struct.pack("<BIBH", codec, raw, count, columns) + data[128:])
+    write("batches", "all", whole)
+    for at in (0, 40, 70, 84, 88, 92, 120, 130):
+        write("batch_encrypted", str(at), struct.pack("<HB", at, 1) + b"\x01" + b"value " * 5)
+    record = b"\x18\x03key\x05\x00value\x04name\x05other\x03a.b\x01\x00\x00\x00"
+    for codec in range(3):
+        write("batch_build", str(codec), struct.pack("<BQII", codec, 7, 1, 0) + b"\x03own" + bytes(8) + record * 9)
+
+
+def wire() -> None:
+    """Envelopes, messages, frames, subjects."""
+    for name in ("publish", "publish_checksum", "ack"):
+        data = bytes.fromhex("".join(hex_lines(f"{name}.hex")).replace(" ", ""))
+        write("envelope", name, data)
+    envelope = bytes.fromhex("".join(hex_lines("publish.hex")).replace(" ", ""))
+    for kind in range(15):
+        write("envelope", f"type-{kind}", envelope[:7] + bytes([kind]) + envelope[8:])
+    frames = b""
+    for line in hex_lines("messages.hex"):
+        name, _, digits = line.partition(" ")
+        data = bytes.fromhex(digits)
+        if name in MESSAGES:
+            write("liftbridge_messages", name, bytes([MESSAGES.index(name)]) + data)
+        if name in {"PublishRequest", "PublishResponse", "PublishToSubjectRequest", "Message"}:
+            write("liftbridge_hot", name, data)
+            frames += b"\x00" + struct.pack(">I", len(data)) + data
+    write("grpc_frames", "some", b"\x07" + frames)
+    write("nats_headers", "copy", b"c1/7/0/3\nid-1")
+    for i, text in enumerate(("a.*.b\na.x.b", "a.>\na.b.c", "*\na", ">\na.b", "a.b\na.b")):
+        write("subjects", str(i), text.encode())
+
+
+def arrow() -> None:
+    """Messages of DoPut: heads and bodies, each behind two bytes of length."""
+    columns = {
+        "value": pa.array([b"one", None, b"three"], pa.binary()),
+        "key": pa.array(["k", None, ""], pa.string()),
+        "headers": pa.array([[("a", b"x")], None, []], pa.map_(pa.string(), pa.binary())),
+        "timestamp": pa.array([1, None, 3], pa.timestamp("us")),
+        "subject": pa.array(["s", "t", None], pa.large_string()),
+        "view": pa.array([b"v" * 20, None, b""], pa.binary_view()),
+    }
+    for name in ("value", "key", "headers", "timestamp", "subject", "view", "all"):
+        used = columns if name == "all" else {"value": columns["value"], name: columns[name]}
+        used = {("value" if key == "view" else key): column for key, column in used.items() if key != "view"} or used
+        batch = pa.record_batch(used)
+        for compression in (None, "lz4", "zstd"):
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+                writer.write_batch(batch)
+            out = b""
+            for message in pa.ipc.MessageReader.open_stream(sink.getvalue()):
+                head = message.metadata.to_pybytes()
+                body = message.body.to_pybytes() if message.body is not None else b""
+                out += struct.pack("<H", len(head)) + head + struct.pack("<H", len(body)) + body
+            write("flight_put", f"{name}-{compression or 'none'}", out)
+
+
+def files() -> None:
+    """Files of a log; their checksums are mended by the targets."""
+    identity = struct.pack("<QI", 7, 2)
+    index = b"BSCI" + struct.pack("<I", 1) + identity + struct.pack("<IQQQQqqQII", 9, 0, 5, 300, 5, 1, 9, 1, 1, 0)
+    write("log_index", "one", index + struct.pack("<IIQ", 0, 64, 0) + bytes(4))
+    slot = b"BSCC" + struct.pack("<IQ", 1, 3) + identity + struct.pack("<IQQQI", 1, 5, 0, 5, 0) + bytes(4)
+    write("log_checkpoint", "clean", slot)
+    write("log_epochs", "two", b"".join(struct.pack("<QQII", epoch, epoch * 5, 7, 0) for epoch in (1, 2)))
+    preamble = b"BSCS" + struct.pack("<I", 1) + identity + struct.pack("<IQqqQI", 0, 0, 1, 1, 1, 0) + bytes(4)
+    write("log_preamble", "first", preamble)
+    producer = struct.pack("<QII", 5, 1, 2) + struct.pack("<IIQq", 0, 1, 3, 9) * 2
+    write(
+        "log_producers",
+        "one",
+        b"BSCP" + struct.pack("<I", 1) + identity + struct.pack("<IQ", 1, 9) + producer + bytes(4),
+    )
+    for which in range(8):
+        for kind in range(6):
+            write(
+                "log_recover",
+                f"{which}-{kind}",
+                bytes([which, kind]) + struct.pack("<H", 64 + 128 * kind) + b"\x04abcd",
+            )
+    state = b'{"a": 1}'
+    head = b"BSMS" + struct.pack("<IQQII", 1, 5, len(state), 0, 0)
+    write("metadata_snapshot", "small", head + state)
+
+
+def documents() -> None:
+    """JSON documents behind the byte that chooses their kind."""
+    for target, seeds in JSON_SEEDS.items():
+        for i, (kind, document) in enumerate(seeds):
+            write(target, str(i), bytes([kind]) + json.dumps(document).encode())
+
+
+def python() -> None:
+    """What the Python targets read."""
+    samples = {
+        "config_yaml": [
+            "data_dir: /x\nbroker:\n  port: 9293\n  host: 0.0.0.0\nlimits.queue_bytes: 64MiB\n",
+            "streams: {retention_max_age_ms: 7d, codec: lz4}\nnats: {servers: ['nats://a:1', 'tls://b']}\n",
+            "log:\n  level: debug\nlimits: &l {connections: 5}\nnats:\n  standalone: true\n",
+        ],
+        "liftbridge_yaml": [
+            "listen: localhost:9293\ndata.dir: /tmp/x\nstreams:\n  retention.max:\n    age: 7d\n    bytes: 5\n",
+            "nats:\n  embedded: true\n  embedded.config: a.conf\nlogging.level: debug\nhost: a\nport: 1\n",
+            "clustering:\n  server.id: a\n  namespace: n\n  raft.bootstrap.seed: true\nbatch.max.messages: 3\n",
+        ],
+        "positions": [
+            "earliest", "latest", "-17", '{"s": {"0": 5, "1": -2}, "t": "latest"}', "2026-01-02T03:04:05+02:00",
+            "1700000000000", '{"s": "2026-01-02"}', "liftbridge://a:1,[::1]:2,b", "1h30m", "64MiB", "1.5GB",
+        ],
+    }  # fmt: skip
+    for target, texts in samples.items():
+        for i, text in enumerate(texts):
+            write(f"python_{target}", str(i), text.encode())
+    requests = ("CreateStreamRequest", "DeleteStreamRequest", "FetchMetadataRequest", "FetchPartitionMetadataRequest")
+    for line in hex_lines("messages.hex"):
+        name, _, digits = line.partition(" ")
+        if name in requests:
+            for method in range(12):
+                write("python_admin_requests", f"{method}-{name}", bytes([method]) + bytes.fromhex(digits))
+    entries, state = metadata()
+    for i, entry in enumerate(entries):
+        write("python_metadata_entries", str(i), encode_command(entry))
+    write("python_metadata_snapshot", "state", encode_snapshot(state))
+
+
+def metadata() -> tuple[list[Any], State]:
+    """A few entries, and the state they lead to."""
+    entries = [
+        commands.RegisterBroker("a", "127.0.0.1", 9292, 5),
+        commands.CreateStream(
+            "default",
+            "s",
+            "s",
+            "",
+            5,
+            StreamSettings(),
+            (commands.Placement(("a",), "a"), commands.Placement(("a",), "a")),
+        ),
+        commands.DeleteStream("default", "s", 7),
+    ]
+    state = initial_state()
+    for index, entry in enumerate(entries[:2], 1):
+        state, _ = apply(state, index, entry)
+    return entries, state
+
+
+if __name__ == "__main__":
+    batches()
+    wire()
+    arrow()
+    files()
+    documents()
+    python()

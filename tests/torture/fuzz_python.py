@@ -1,0 +1,244 @@
+"""Fuzz targets of the Python side, and a small driver: kept inputs, then changes to them, seeded and bounded in time.
+
+A target takes bytes and raises only when a promise is broken: what a parser refuses, it refuses with its own error.
+Kept inputs lie in `fuzz/corpus/python_<target>`, beside those of the Rust targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import resource
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bascule import config
+from bascule._units import parse_bytes, parse_duration_ms
+from bascule.cli import liftbridge_config
+from bascule.client.address import addresses
+from bascule.config import Layer
+from bascule.errors import BrokerError, UsageError
+from bascule.metadata import commands, snapshot
+from bascule.protocols.router import AdminRequest
+from bascule.protocols.status import StatusError
+from bascule.spark.positions import EARLIEST, parse_offsets, parse_times
+
+from tests.unit.control.rig import running
+
+if TYPE_CHECKING:
+    from bascule.protocols.router import Handler
+
+CORPUS: Final = Path(__file__).resolve().parents[2] / "fuzz" / "corpus"
+SLOWEST_S: Final = 5.0
+"""No input may take longer."""
+GROWTH_BYTES: Final = 512 << 20
+"""A target may not make the process grow by more."""
+TOKENS: Final = (
+    b"{", b"}", b"[", b"]", b": ", b"\n  ", b"&a ", b"*a ", b"<<: *a", b"!!binary ", b"!!set", b"2001-99-99",
+    b"0x_", b"1_000:60", b".inf", b"-.nan", b"null", b"true", b"'", b'"', b"\\u0000", b"\xff", b"\xe2\x82",
+    b"-1", b"9" * 25, b"1e999", b"\x00", b"\xc2\xb2", b"%", b",", b"@", b"30s", b"64MiB", b"\r\n", b"- ", b"--- ",
+)  # fmt: skip
+
+Target = Callable[[bytes], None]
+
+
+class FuzzError(AssertionError):
+    """An input that broke a promise; it is kept in a file that the message names."""
+
+
+def scratch_file() -> Path:
+    """A file of this process that targets overwrite."""
+    folder = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    return folder / f"bascule-fuzz-{id(TARGETS)}.yaml"
+
+
+def _check(refused: UsageError) -> None:
+    assert refused.code == "configuration_invalid"
+
+
+def config_yaml(data: bytes) -> None:
+    """A configuration file."""
+    file = scratch_file()
+    file.write_bytes(data)
+    try:
+        config.combine([Layer(str(file), config.read_yaml(file))])
+    except UsageError as refused:
+        _check(refused)
+
+
+def liftbridge_yaml(data: bytes) -> None:
+    """A configuration file of Liftbridge."""
+    file = scratch_file()
+    file.write_bytes(data)
+    try:
+        liftbridge_config.translate(file, {}, {})
+    except UsageError as refused:
+        _check(refused)
+
+
+def metadata_entries(data: bytes) -> None:
+    """Entries of the metadata log: what is read is written alike."""
+    try:
+        command = commands.decode_command(data)
+    except commands.CommandError:
+        return
+    assert commands.decode_command(commands.encode_command(command)) == command
+
+
+def metadata_snapshot(data: bytes) -> None:
+    """Snapshots of the metadata, as they are and with their checksum mended."""
+    body = data.partition(b"\n")[2]
+    mended = b"bascule-metadata 1 %s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
+    for document in (data, mended):
+        try:
+            state = snapshot.decode_snapshot(document)
+        except snapshot.SnapshotError:
+            continue
+        again = snapshot.encode_snapshot(state)
+        assert snapshot.encode_snapshot(snapshot.decode_snapshot(again)) == again
+
+
+def positions(data: bytes) -> None:
+    """Positions, times, sizes and addresses that people write."""
+    text = data.decode(errors="surrogateescape")
+    readers: tuple[Callable[[], object], ...] = (
+        lambda: parse_offsets("startingOffsets", text, EARLIEST, words=("earliest", "latest")),
+        lambda: parse_times("startingTimestamp", text, EARLIEST),
+        lambda: addresses(text),
+    )
+    for reader in readers:
+        try:
+            reader()
+        except UsageError:
+            continue
+    for unit in (parse_bytes, parse_duration_ms):
+        try:
+            unit(text)
+        except ValueError:
+            continue
+
+
+class AdminRequests:
+    """Bodies of admin requests against a control plane in memory; the first byte chooses the method."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._handlers: list[tuple[str, Handler]] = []
+
+    def __call__(self, data: bytes) -> None:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._loop.run_until_complete(self._start())
+        name, handler = self._handlers[data[0] % len(self._handlers)] if data else self._handlers[0]
+        self._loop.run_until_complete(self._ask(name, handler, data[1:]))
+
+    async def _start(self) -> None:
+        self._rig = running()
+        rig = await self._rig.__aenter__()
+        self._handlers = sorted(rig.admin.items())
+
+    async def _ask(self, name: str, handler: Handler, body: bytes) -> None:
+        try:
+            answer = await asyncio.wait_for(handler(AdminRequest(name, body, "127.0.0.1:1", 1.0)), 4)
+        except (StatusError, BrokerError):
+            return
+        assert isinstance(answer, bytes)
+
+
+TARGETS: Final[dict[str, Target]] = {
+    "admin_requests": AdminRequests(),
+    "config_yaml": config_yaml,
+    "liftbridge_yaml": liftbridge_yaml,
+    "metadata_entries": metadata_entries,
+    "metadata_snapshot": metadata_snapshot,
+    "positions": positions,
+}
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What became of one target."""
+
+    executions: int
+    failures: tuple[str, ...]
+
+
+def inputs(name: str) -> list[bytes]:
+    """Kept inputs of a target, at least one."""
+    kept = [path.read_bytes() for path in sorted((CORPUS / f"python_{name}").iterdir())]
+    assert kept, name
+    return kept
+
+
+def drive(name: str, seconds: float, seed: int = 1) -> Driven:
+    """Run the kept inputs of a target, then changes to them for so long. The same seed does the same."""
+    target, kept = TARGETS[name], inputs(name)
+    executions, failures = 0, list[str]()
+    limit = time.monotonic() + seconds
+    for data in _with_changes(kept, random.Random(seed)):
+        if executions >= len(kept) and (time.monotonic() > limit or len(failures) > 8):
+            break
+        executions += 1
+        begun = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            with _nothing_said():
+                target(data)
+        except Exception as bug:  # noqa: BLE001 (whatever is not the parser's own refusal is what is looked for)
+            failures.append(_keep(name, data, repr(bug)))
+        if time.monotonic() - begun > SLOWEST_S:
+            failures.append(_keep(name, data, "took too long"))
+        if (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 > GROWTH_BYTES:
+            failures.append(_keep(name, data, "needed too much memory"))
+    return Driven(executions, tuple(failures))
+
+
+@contextmanager
+def _nothing_said() -> Generator[None]:
+    """Warnings of parsers about what they read are no failures."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _keep(name: str, data: bytes, what: str) -> str:
+    path = Path(tempfile.gettempdir()) / f"bascule-fuzz-{name}-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.write_bytes(data)
+    return f"{name}: {what} on {path}: mend the parser and keep the input in fuzz/corpus/python_{name}"
+
+
+def _with_changes(kept: list[bytes], numbers: random.Random) -> Iterator[bytes]:
+    yield from kept
+    while True:
+        data = bytearray(numbers.choice(kept))
+        for _ in range(numbers.randint(1, 4)):
+            _change(data, kept, numbers)
+        yield bytes(data)
+
+
+def _change(data: bytearray, kept: list[bytes], numbers: random.Random) -> None:
+    at = numbers.randint(0, len(data))
+    match numbers.randrange(7):
+        case 0:
+            del data[at : at + numbers.randint(1, 8)]
+        case 1:
+            data[at:at] = numbers.choice(TOKENS)
+        case 2:
+            data[at:at] = numbers.choice(TOKENS) * numbers.choice((2, 20, 2000))
+        case 3:
+            other = numbers.choice(kept)
+            data[at:] = other[numbers.randint(0, len(other)) :]
+        case 4:
+            data[at : at + 1] = bytes([numbers.randrange(256)])
+        case 5:
+            piece = bytes(data[at : at + 40])
+            data[at:at] = piece
+        case _:
+            data[at : at + 4] = numbers.randbytes(4)
