@@ -39,7 +39,7 @@ pub fn seam_document(kind: u8, bytes: &[u8]) -> bool {
         _ => {
             let specs = serde_json::from_slice::<Vec<PartitionSpec>>(bytes);
             for spec in specs.iter().flatten() {
-                let _ = (spec.log_options(), spec.retention(), spec.batch_limits());
+                let _ = (spec.retention(), spec.batch_limits());
                 let _ = (spec.cleaner_interval(), spec.log_identity());
             }
             specs.is_ok()
