@@ -166,8 +166,31 @@ class LimitSettings(_Section):
         default=128 << 20, ge=1 << 20, description="uncommitted appends of the whole broker"
     )
     subscription_bytes: ByteCount = Field(default=1 << 20, ge=1 << 16, description="unsent bytes of one subscription")
-    connections: int = Field(default=4096, ge=1, description="gRPC connections")
-    subscriptions: int = Field(default=4096, ge=1, description="open Subscribe and DoGet calls")
+    delivery_bytes: ByteCount = Field(
+        default=256 << 20, ge=1 << 20, description="read ahead by all subscriptions; each gets an equal part at most"
+    )
+    connections: int = Field(default=4096, ge=1, le=1 << 20, description="gRPC connections")
+    connections_per_address: int = Field(default=1024, ge=1, le=1 << 20, description="gRPC connections of one address")
+    handshakes: int = Field(
+        default=1024, ge=16, le=1 << 16, description="connections that have not greeted; one more ends the oldest"
+    )
+    handshake_ms: Milliseconds = Field(
+        default=5_000, ge=100, le=60_000, description="how long a connection may take to greet"
+    )
+    streams_per_connection: int = Field(default=1024, ge=1, le=1 << 20, description="calls of one connection at once")
+    connection_window_bytes: ByteCount = Field(
+        default=4 << 20, ge=1 << 16, le=64 << 20, description="bytes of requests that one connection may send unread"
+    )
+    calls: int = Field(default=16_384, ge=1, le=1 << 22, description="open calls of all connections")
+    request_bytes: ByteCount = Field(
+        default=128 << 20, ge=1 << 20, description="request messages that have not arrived whole"
+    )
+    admin_requests: int = Field(default=1024, ge=1, le=1 << 16, description="admin requests without an answer")
+    admin_request_bytes: ByteCount = Field(default=64 << 20, ge=1 << 16, description="bodies of waiting admin requests")
+    descriptor_reserve: int = Field(
+        default=256, ge=16, le=1 << 20, description="descriptors kept for files; connections get none of them"
+    )
+    subscriptions: int = Field(default=4096, ge=1, le=1 << 20, description="open Subscribe and DoGet calls")
     message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="one inbound gRPC message")
     nats_pending_bytes: ByteCount = Field(default=128 << 20, ge=1 << 20, description="NATS messages not yet queued")
     grace_ms: Milliseconds = Field(default=60_000, description="how long files of deleted partitions are kept")

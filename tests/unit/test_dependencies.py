@@ -17,6 +17,8 @@ CRATES = {
     "client": {"bascule-record", "bascule-wire"},
     "broker": {"bascule-record", "bascule-log", "bascule-wire"},
     "native": {"bascule-broker", "bascule-client"},
+    "rig": {"bascule-record", "bascule-log"},
+    "shim": set[str](),
     "fuzz": {"bascule-record", "bascule-log", "bascule-wire", "bascule-broker", "bascule-client"},
 }
 """What of ours each crate may use."""

@@ -15,10 +15,12 @@ use tokio::sync::oneshot;
 /// How long a request without a deadline waits for the control plane.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 const REQUEST: &str = "request";
-/// Most bytes of request bodies that wait.
+/// Most requests without an answer, and most bytes of their bodies that wait, unless told otherwise.
+const REQUESTS: usize = 1024;
 const REQUEST_BYTES: usize = 64 << 20;
 /// Answers to the proposer: losing one would leave it waiting.
 const NEVER_DROPPED: [&str; 3] = ["committed", "failed", "barrier"];
+const RESOURCE_EXHAUSTED: i32 = 8;
 const UNAVAILABLE: i32 = 14;
 const DEADLINE_EXCEEDED: i32 = 4;
 
@@ -57,7 +59,10 @@ pub struct Events {
     requests: Mutex<HashMap<u64, Reply>>,
     next_request: AtomicU64,
     dropped: AtomicU64,
+    refused: AtomicU64,
     capacity: usize,
+    most_requests: usize,
+    most_request_bytes: usize,
     wake: OwnedFd,
 }
 
@@ -92,9 +97,30 @@ impl Events {
             requests: Mutex::default(),
             next_request: AtomicU64::new(1),
             dropped: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             capacity,
+            most_requests: REQUESTS,
+            most_request_bytes: REQUEST_BYTES,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
+    }
+
+    /// The same with other bounds of requests: how many may be without an answer, and how many bytes of their bodies may wait.
+    #[must_use]
+    pub fn with_requests(mut self, most: usize, bytes: usize) -> Self {
+        self.most_requests = most;
+        self.most_request_bytes = bytes;
+        self
+    }
+
+    /// Requests without an answer.
+    pub fn requests_open(&self) -> usize {
+        self.requests.lock().len()
+    }
+
+    /// Requests that found no room so far.
+    pub fn requests_refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The eventfd's number, for an event loop.
@@ -129,7 +155,7 @@ impl Events {
         let count = queue.events.len();
         if event.kind == REQUEST {
             let bytes = queue.request_bytes.saturating_add(event.body.len());
-            let fits = queue.request_bytes == 0 || bytes <= REQUEST_BYTES;
+            let fits = queue.request_bytes == 0 || bytes <= self.most_request_bytes;
             return fits && count < self.capacity - self.capacity / 8;
         }
         count < self.capacity || NEVER_DROPPED.contains(&event.kind)
@@ -182,7 +208,9 @@ impl Events {
     ) -> Result<Bytes, Refusal> {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
-        self.requests.lock().insert(id, reply);
+        if !self.register(id, reply) {
+            return Err(self.full());
+        }
         let _registered = Registered { events: self, id };
         let pushed = self.try_push(Event {
             kind: REQUEST,
@@ -195,10 +223,7 @@ impl Events {
             }),
         });
         if !pushed {
-            return Err(refusal(
-                UNAVAILABLE,
-                "the broker takes no more admin requests now",
-            ));
+            return Err(self.full());
         }
         match tokio::time::timeout(timeout.unwrap_or(REQUEST_TIMEOUT), answer).await {
             Ok(Ok(outcome)) => outcome,
@@ -208,6 +233,28 @@ impl Events {
                 "the control plane did not answer in time",
             )),
         }
+    }
+
+    /// Takes note of a request; false when there are too many already.
+    fn register(&self, id: u64, reply: Reply) -> bool {
+        let mut requests = self.requests.lock();
+        let fits = requests.len() < self.most_requests;
+        if fits {
+            requests.insert(id, reply);
+        }
+        fits
+    }
+
+    fn full(&self) -> Refusal {
+        if self.queue.lock().closed {
+            return refusal(UNAVAILABLE, "the broker is stopping");
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let text = format!(
+            "limits.admin_requests ({}) or limits.admin_request_bytes ({}) of admin requests wait: try again later",
+            self.most_requests, self.most_request_bytes
+        );
+        refusal(RESOURCE_EXHAUSTED, &text)
     }
 
     /// Answers a request; unknown ids are ignored.
@@ -330,6 +377,19 @@ mod tests {
         events.respond(asked.id, Ok(Bytes::from_static(b"out")));
         assert_eq!(asking.await.unwrap().unwrap(), "out");
         events.respond(asked.id, Ok(Bytes::new()));
+    }
+
+    #[tokio::test]
+    async fn requests_beyond_the_bound_are_refused_and_counted() {
+        let events = Events::new(100).unwrap().with_requests(1, 100);
+        let short = Some(Duration::from_millis(50));
+        let ask = || events.request("x/Y", Bytes::new(), "peer", short);
+        let (first, second) = tokio::join!(ask(), ask());
+        assert_eq!(first.unwrap_err().code, DEADLINE_EXCEEDED);
+        let refused = second.unwrap_err();
+        assert_eq!(refused.code, RESOURCE_EXHAUSTED);
+        assert!(refused.message.contains("limits.admin_requests (1)"));
+        assert_eq!((events.requests_open(), events.requests_refused()), (0, 1));
     }
 
     #[tokio::test]

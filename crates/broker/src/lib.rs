@@ -2,10 +2,12 @@
 //!
 //! * [`engine::Engine`]: what the binding crate drives; owns the runtime.
 //! * [`shared::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
+//! * `admission`: which connections, calls and bytes are let in.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
 //! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker.
+mod admission;
 pub mod encryption;
 pub mod engine;
 pub mod events;

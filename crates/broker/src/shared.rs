@@ -1,4 +1,5 @@
 //! What every server of the broker sees.
+use crate::admission::Admission;
 use crate::encryption::Masters;
 use crate::events::Events;
 use crate::nats::NatsLink;
@@ -8,11 +9,14 @@ use arc_swap::ArcSwap;
 use serde::Deserialize;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tokio::sync::Semaphore;
 
 /// Events that may wait for the control plane.
 const EVENTS: usize = 65_536;
+
+/// Least that a subscription reads ahead, bytes.
+const LEAST_SHARE: usize = 16 << 10;
 
 /// Bounds, all finite (`specs/formats/seam.md`).
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -23,7 +27,18 @@ pub struct Limits {
     pub queue_records: usize,
     pub inflight_bytes: usize,
     pub subscription_bytes: usize,
+    pub delivery_bytes: usize,
     pub connections: usize,
+    pub connections_per_address: usize,
+    pub handshakes: usize,
+    pub handshake_ms: u64,
+    pub streams_per_connection: u32,
+    pub connection_window_bytes: u32,
+    pub calls: usize,
+    pub request_bytes: usize,
+    pub admin_requests: usize,
+    pub admin_request_bytes: usize,
+    pub descriptor_reserve: usize,
     pub subscriptions: usize,
     pub message_bytes: usize,
     pub nats_pending_bytes: usize,
@@ -36,7 +51,18 @@ impl Default for Limits {
             queue_records: 65_536,
             inflight_bytes: 128 << 20,
             subscription_bytes: 1 << 20,
+            delivery_bytes: 256 << 20,
             connections: 4096,
+            connections_per_address: 1024,
+            handshakes: 1024,
+            handshake_ms: 5000,
+            streams_per_connection: 1024,
+            connection_window_bytes: 4 << 20,
+            calls: 16_384,
+            request_bytes: 128 << 20,
+            admin_requests: 1024,
+            admin_request_bytes: 64 << 20,
+            descriptor_reserve: 256,
             subscriptions: 4096,
             message_bytes: 4 << 20,
             nats_pending_bytes: 128 << 20,
@@ -56,6 +82,8 @@ pub struct Shared {
     pub namespace: String,
     /// Bounds.
     pub limits: Limits,
+    /// Places for connections, calls and bytes of requests.
+    pub admission: Admission,
     /// The current view. Load once per request.
     pub view: ArcSwap<View>,
     /// Events and requests for the control plane.
@@ -90,8 +118,10 @@ impl Shared {
             broker_id: broker_id.to_owned(),
             namespace: namespace.to_owned(),
             limits,
+            admission: Admission::new(limits),
             view: ArcSwap::default(),
-            events: Events::new(EVENTS)?,
+            events: Events::new(EVENTS)?
+                .with_requests(limits.admin_requests, limits.admin_request_bytes),
             nats: NatsLink::default(),
             statistics: Statistics::default(),
             serving: AtomicBool::new(false),
@@ -101,6 +131,13 @@ impl Shared {
             open_subscriptions: AtomicI64::new(0),
             masters: Masters::default(),
         })
+    }
+
+    /// What one subscription or scan may read ahead, bytes: its part of `limits.delivery_bytes`, and never so little that
+    /// it would not get on.
+    pub(crate) fn delivery_share(&self) -> usize {
+        let open = self.open_subscriptions.load(Ordering::Relaxed).max(1);
+        (self.limits.delivery_bytes / usize::try_from(open).unwrap_or(1)).max(LEAST_SHARE)
     }
 
     /// The same with master keys.

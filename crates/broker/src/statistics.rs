@@ -58,4 +58,9 @@ statistics! {
     subscriptions_open,
     damaged_ranges,
     damaged_offsets,
+    subscriptions_refused,
+    accept_errors,
+    handshakes_failed,
+    connections_refused,
+    calls_refused,
 }

@@ -212,6 +212,19 @@ impl Engine {
                 "inflight_bytes".into(),
                 (self.shared.limits.inflight_bytes.saturating_sub(free)).into(),
             );
+            let admission = &self.shared.admission;
+            values.insert(
+                "connections_open".into(),
+                admission.connections_open().into(),
+            );
+            values.insert("calls_open".into(), admission.calls_open().into());
+            values.insert("request_bytes".into(), admission.request_bytes().into());
+            let events = &self.shared.events;
+            values.insert("admin_requests_open".into(), events.requests_open().into());
+            values.insert(
+                "admin_requests_refused".into(),
+                events.requests_refused().into(),
+            );
             values.insert("sync_rounds".into(), sync.rounds.into());
             values.insert("sync_files".into(), sync.files.into());
             values.insert("sync_nanos".into(), sync.nanos.into());

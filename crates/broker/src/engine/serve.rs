@@ -1,29 +1,27 @@
 //! One gRPC port: Liftbridge, health, Flight.
 use super::EngineError;
+use crate::admission::{CallLayer, accept};
 use crate::shared::SharedRef;
 use crate::{flight, liftbridge};
-use futures_util::StreamExt;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Largest HTTP/2 data frame that clients may send: a chunk of many messages arrives as one.
 const FRAME: u32 = 256 << 10;
+/// An idle connection is asked for a sign of life so often …
 const KEEPALIVE: Duration = Duration::from_secs(30);
-const STREAMS_PER_CONNECTION: u32 = 4096;
-/// After an accept that failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// … and closed when it gives none for so long.
+const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
+/// All header fields of one request, decoded, bytes.
+const HEADER_BYTES: u32 = 16 << 10;
+/// Streams that were reset before they were served, and errors of the peer's, before a connection is closed.
+const RESETS: usize = 64;
 
 /// A running server.
 #[derive(Debug)]
@@ -66,30 +64,20 @@ pub(super) fn serve(
         .map_err(|error| refused(host, port, &error))?
         .port();
     let listener = TcpListener::from_std(listener).map_err(|error| refused(host, port, &error))?;
-    let places = Arc::new(Semaphore::new(shared.limits.connections));
-    let incoming = TcpListenerStream::new(listener).filter_map(move |accepted| {
-        let place = places.clone().try_acquire_owned().ok();
-        async move {
-            let Ok(stream) = accepted else {
-                // Mostly a lack of descriptors, which lasts: without a pause this would spin.
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                return None;
-            };
-            // A connection beyond the bound is closed at once.
-            let place = place?;
-            stream.set_nodelay(true).ok()?;
-            Some(Ok::<_, std::io::Error>(Connection {
-                stream,
-                _place: place,
-            }))
-        }
-    });
+    let limits = &shared.limits;
+    let (accepted, acceptor) = accept(shared, listener);
+    let incoming = ReceiverStream::new(accepted);
     let router = Server::builder()
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .max_frame_size(Some(FRAME))
+        .initial_stream_window_size(STREAM_WINDOW.min(limits.connection_window_bytes))
+        .initial_connection_window_size(limits.connection_window_bytes)
+        .max_frame_size(FRAME)
+        .max_concurrent_streams(limits.streams_per_connection)
+        .http2_max_header_list_size(HEADER_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(RESETS))
+        .http2_max_local_error_reset_streams(Some(RESETS))
         .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
+        .layer(CallLayer::new(shared))
         .add_service(liftbridge::service(shared))
         .add_service(liftbridge::health(shared))
         .add_service(flight::service(shared));
@@ -98,6 +86,7 @@ pub(super) fn serve(
     let task = tokio::spawn(async move {
         let shutdown = async {
             let _ = stopped.await;
+            acceptor.abort();
         };
         if let Err(error) = router
             .serve_with_incoming_shutdown(incoming, shutdown)
@@ -142,51 +131,4 @@ fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
     }
     let text = format!("cannot listen on {host}:{port}: {error}");
     EngineError::new("address_unusable", text).with(details)
-}
-
-/// A connection that holds its place.
-struct Connection {
-    stream: TcpStream,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
-    }
-}
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

@@ -97,8 +97,9 @@ impl Slot {
         let slot = Self(shared.clone());
         let limit = shared.limits.subscriptions;
         if usize::try_from(open).is_ok_and(|open| open >= limit) {
+            shared.statistics.subscriptions_refused.add(1);
             let message = format!(
-                "{limit} subscriptions and scans are open, the limit: close some or try again later"
+                "limits.subscriptions ({limit}) subscriptions and scans are open: close some, try again later, or raise it"
             );
             return Err(refuse(
                 Code::ResourceExhausted,

@@ -130,7 +130,10 @@ impl Scan {
                     self.message()
                 };
             } else {
-                match self.cursor.next(until, READ_BYTES, mode) {
+                match self
+                    .cursor
+                    .next(until, READ_BYTES.min(self.shared.delivery_share()), mode)
+                {
                     Ok(Some(bytes)) => self.batches = Batches::new(bytes),
                     Ok(None) if self.gather.rows() == 0 => return Ok(Step::CaughtUp),
                     Ok(None) => return self.message(),

@@ -130,8 +130,9 @@ impl Slot {
         let before = shared.open_subscriptions.fetch_add(1, Ordering::Relaxed);
         shared.statistics.subscriptions_open.add(1);
         if before >= i64::try_from(limit).unwrap_or(i64::MAX) {
+            shared.statistics.subscriptions_refused.add(1);
             return Err(Status::resource_exhausted(format!(
-                "limits.subscriptions ({limit}) subscriptions are open"
+                "limits.subscriptions ({limit}) subscriptions are open: end some, try again later, or raise it"
             )));
         }
         Ok(slot)

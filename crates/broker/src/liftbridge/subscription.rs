@@ -1,6 +1,7 @@
 //! A running subscription: committed records of one partition as chunks of frames, until it ends.
 //!
 //! Owns one chunk being written (64 KiB, or one larger message) and one read of the log (256 KiB, or one larger batch).
+//! Less of both when so many are open that all together could hold more than `limits.delivery_bytes`.
 //! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
 use super::call::{PULSE, shutting_down};
 use super::damaged::damaged;
@@ -41,6 +42,8 @@ pub(super) struct Subscription {
     fetched: Batches,
     /// The batch being delivered, and its next record.
     batch: Option<(Batch, usize)>,
+    /// What a chunk has at most, and at the moment.
+    most_chunk: usize,
     chunk_bytes: usize,
     deadline: Option<Instant>,
     _slot: Slot,
@@ -80,7 +83,8 @@ impl Subscription {
             stop: range.stop,
             fetched: Batches::new(Bytes::new()),
             batch: None,
-            chunk_bytes: CHUNK_BYTES.min(shared.limits.subscription_bytes).max(1),
+            most_chunk: CHUNK_BYTES.min(shared.limits.subscription_bytes).max(1),
+            chunk_bytes: CHUNK_BYTES,
             deadline,
             partition: partition.clone(),
             _slot: slot,
@@ -95,6 +99,7 @@ impl Subscription {
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
         // A subscriber that keeps up must not keep a thread of the runtime to itself.
         tokio::task::coop::consume_budget().await;
+        self.chunk_bytes = self.most_chunk.min(self.shared.delivery_share() / 4);
         let mut out = Vec::new();
         loop {
             let limit = self.limit();
@@ -202,7 +207,8 @@ impl Subscription {
             return Ok(false);
         }
         let cursor = self.cursor.as_mut().ok_or(ReadError::Closed)?;
-        let Some(bytes) = cursor.next(limit, READ_BYTES, mode)? else {
+        let Some(bytes) = cursor.next(limit, READ_BYTES.min(self.shared.delivery_share()), mode)?
+        else {
             return Ok(false);
         };
         self.fetched = Batches::new(bytes);
@@ -214,8 +220,9 @@ impl Subscription {
         let Some(mut cursor) = self.cursor.take() else {
             return Err(Status::internal("an earlier read of the log failed"));
         };
+        let most = READ_BYTES.min(self.shared.delivery_share());
         let read = tokio::task::spawn_blocking(move || {
-            let bytes = cursor.next(limit, READ_BYTES, ReadMode::Blocking);
+            let bytes = cursor.next(limit, most, ReadMode::Blocking);
             (cursor, bytes)
         });
         let (cursor, bytes) = read

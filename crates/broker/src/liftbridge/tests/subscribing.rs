@@ -474,6 +474,6 @@ async fn the_limit_of_subscriptions_is_named() {
     is(
         &refused,
         Code::ResourceExhausted,
-        "limits.subscriptions (1) subscriptions are open",
+        "limits.subscriptions (1) subscriptions are open: end some, try again later, or raise it",
     );
 }

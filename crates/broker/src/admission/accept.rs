@@ -1,0 +1,194 @@
+//! From the listening socket to connections that have greeted.
+//!
+//! A task accepts. Each connection then has `limits.handshake_ms` to send the whole client preface of HTTP/2 (24 fixed
+//! bytes and a SETTINGS frame of at most 1 KiB); anything else closes it at once. At most `limits.handshakes` are at
+//! it: one more, and the oldest is closed, so that those who say nothing cannot keep out those who do. Nothing but
+//! these bytes is read before, and no memory of HTTP/2 is taken.
+//!
+//! A lack of descriptors is waited out, without spinning and without ending the server.
+use super::Admission;
+use super::addresses::FromAddress;
+use super::connection::Connection;
+use crate::shared::SharedRef;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// After an accept that failed.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Between two lines in the log about accepts that fail.
+const QUIET: Duration = Duration::from_mins(1);
+/// Connections that have greeted and that the server has not taken over yet.
+const WAITING: usize = 64;
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const FRAME_HEAD: usize = 9;
+const SETTINGS: u8 = 4;
+/// Largest first SETTINGS frame, bytes: some forty settings.
+const SETTINGS_BYTES: usize = 1024;
+/// `ENHANCE_YOUR_CALM`.
+const CALM: u32 = 11;
+
+/// Accepts until the handle is aborted or the receiver dropped. Call inside the runtime.
+pub(crate) fn accept(
+    shared: &SharedRef,
+    listener: TcpListener,
+) -> (mpsc::Receiver<io::Result<Connection>>, AbortHandle) {
+    let (ready, receiver) = mpsc::channel(WAITING);
+    let acceptor = Acceptor {
+        shared: shared.clone(),
+        ready,
+        greeting: VecDeque::new(),
+        last_line: None,
+    };
+    let task = tokio::spawn(acceptor.run(listener));
+    (receiver, task.abort_handle())
+}
+
+struct Acceptor {
+    shared: SharedRef,
+    ready: mpsc::Sender<io::Result<Connection>>,
+    /// Newest last; those that are done are among them.
+    greeting: VecDeque<AbortHandle>,
+    last_line: Option<Instant>,
+}
+
+impl Acceptor {
+    async fn run(mut self, listener: TcpListener) {
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.admit(stream, peer),
+                    Err(error) => self.wait_out(&error).await,
+                },
+                () = self.ready.closed() => return,
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        let admission = &self.shared.admission;
+        let refused = &self.shared.statistics.connections_refused;
+        if stream.as_raw_fd() as u64 >= admission.descriptors {
+            refused.add(1);
+            return refuse(
+                &stream,
+                "the broker has no descriptor to spare: close connections, raise its limit of open files, or lower limits.descriptor_reserve",
+            );
+        }
+        let Some(from) = admission.addresses.take(peer.ip()) else {
+            refused.add(1);
+            let most = admission.limits.connections_per_address;
+            return refuse(
+                &stream,
+                &format!(
+                    "limits.connections_per_address ({most}) connections are open from this address: reuse one, or try again later"
+                ),
+            );
+        };
+        let greeting = greet(self.shared.clone(), stream, from, self.ready.clone());
+        self.greeting
+            .push_back(tokio::spawn(greeting).abort_handle());
+        if self.greeting.len() > admission.limits.handshakes
+            && let Some(oldest) = self.greeting.pop_front()
+            && !oldest.is_finished()
+        {
+            oldest.abort();
+            self.shared.statistics.handshakes_failed.add(1);
+        }
+    }
+
+    /// Mostly a lack of descriptors, which lasts: without a pause this would spin.
+    async fn wait_out(&mut self, error: &io::Error) {
+        self.shared.statistics.accept_errors.add(1);
+        if self.last_line.is_none_or(|last| last.elapsed() > QUIET) {
+            self.last_line = Some(Instant::now());
+            let text = format!("connections cannot be accepted, and wait: {error}");
+            self.shared
+                .events
+                .log(40, "grpc", text, serde_json::json!({}));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Waits for the greeting and hands the connection on.
+async fn greet(
+    shared: SharedRef,
+    mut stream: TcpStream,
+    from: FromAddress,
+    ready: mpsc::Sender<io::Result<Connection>>,
+) {
+    let admission: &Admission = &shared.admission;
+    let patience = Duration::from_millis(admission.limits.handshake_ms);
+    let Ok(Some(greeting)) = timeout(patience, read_greeting(&mut stream)).await else {
+        shared.statistics.handshakes_failed.add(1);
+        return;
+    };
+    let Ok(place) = Arc::clone(&admission.connections).try_acquire_owned() else {
+        shared.statistics.connections_refused.add(1);
+        let most = admission.limits.connections;
+        return refuse(
+            &stream,
+            &format!(
+                "limits.connections ({most}) connections are open: try again later, or raise it"
+            ),
+        );
+    };
+    // Fails only for a connection that is gone.
+    let _ = stream.set_nodelay(true);
+    let connection = Connection {
+        stream,
+        greeting,
+        given: 0,
+        _place: place,
+        _from: from,
+    };
+    // Fails only when the server stops.
+    let _ = ready.send(Ok(connection)).await;
+}
+
+/// The client's preface, whole; `None` when something else came, or the end.
+async fn read_greeting(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut greeting = vec![0; PREFACE.len() + FRAME_HEAD];
+    let mut have = 0;
+    while have < greeting.len() {
+        let read = stream.read(greeting.get_mut(have..)?).await.ok()?;
+        have += read;
+        let is_preface = |(got, wanted): (&u8, &u8)| got == wanted;
+        if read == 0 || !greeting.iter().take(have).zip(PREFACE).all(is_preface) {
+            return None;
+        }
+    }
+    let &[a, b, c, kind, ..] = greeting.get(PREFACE.len()..)? else {
+        return None;
+    };
+    let length = u32::from_be_bytes([0, a, b, c]) as usize;
+    if kind != SETTINGS || length > SETTINGS_BYTES {
+        return None;
+    }
+    let head = greeting.len();
+    greeting.resize(head + length, 0);
+    stream.read_exact(greeting.get_mut(head..)?).await.ok()?;
+    Some(greeting)
+}
+
+/// Says why in the words of HTTP/2, as far as the socket takes it at once, and closes.
+fn refuse(stream: &TcpStream, text: &str) {
+    let mut out = vec![0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
+    let length = (8 + text.len()) as u32;
+    out.extend_from_slice(length.to_be_bytes().get(1..).unwrap_or_default());
+    out.extend_from_slice(&[7, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&0_u32.to_be_bytes());
+    out.extend_from_slice(&CALM.to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+    // A peer that cannot take it is told by the close.
+    let _ = stream.try_write(&out);
+}

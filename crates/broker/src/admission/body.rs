@@ -1,0 +1,261 @@
+//! A request body whose unfinished messages are charged to `limits.request_bytes`.
+//!
+//! A message that lies whole in one chunk of HTTP/2 costs nothing here. One that does not is charged by what has
+//! arrived of it, never by what its prefix announces: a prefix is free to send. The charge is given back when the
+//! service asks for more after the end of the message, which it does once it is done with it, or when the body is
+//! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever.
+use crate::shared::SharedRef;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+use tonic::body::Body;
+
+/// How long one message may take from its first byte to its last.
+const PATIENCE: Duration = Duration::from_mins(1);
+const PREFIX_BYTES: usize = 5;
+
+/// See the module.
+pub(super) struct BoundedBody {
+    shared: SharedRef,
+    body: Body,
+    place: Place,
+    /// Of the message that is arriving.
+    charge: Option<OwnedSemaphorePermit>,
+    /// Of those that have arrived since the service asked last.
+    settled: Vec<OwnedSemaphorePermit>,
+    /// How long a message may take, and what is left for the one that is arriving.
+    longest: Duration,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+/// Where in the sequence of prefixes and messages a body stands.
+#[derive(Debug, Default)]
+struct Place {
+    prefix: [u8; PREFIX_BYTES],
+    have: usize,
+    /// Bytes of the message still to come, once the prefix is whole.
+    left: usize,
+}
+
+impl Place {
+    fn is_between_messages(&self) -> bool {
+        self.have == 0
+    }
+
+    /// Passes over `chunk`: how many bytes at its end belong to a message that is not whole, and whether the message it
+    /// began in has ended.
+    fn pass(&mut self, mut chunk: &[u8]) -> (usize, bool) {
+        let mut ended = false;
+        let mut open = 0;
+        while !chunk.is_empty() {
+            if self.have < PREFIX_BYTES {
+                let (taken, rest) = chunk.split_at((PREFIX_BYTES - self.have).min(chunk.len()));
+                for (to, from) in self.prefix.iter_mut().skip(self.have).zip(taken) {
+                    *to = *from;
+                }
+                self.have += taken.len();
+                open += taken.len();
+                chunk = rest;
+                if self.have == PREFIX_BYTES {
+                    let [_, a, b, c, d] = self.prefix;
+                    self.left = u32::from_be_bytes([a, b, c, d]) as usize;
+                }
+            } else {
+                let (taken, rest) = chunk.split_at(self.left.min(chunk.len()));
+                self.left -= taken.len();
+                open += taken.len();
+                chunk = rest;
+            }
+            if self.have == PREFIX_BYTES && self.left == 0 {
+                (self.have, open, ended) = (0, 0, true);
+            }
+        }
+        (open, ended)
+    }
+}
+
+impl BoundedBody {
+    pub(super) fn new(shared: SharedRef, body: Body) -> Self {
+        Self {
+            shared,
+            body,
+            place: Place::default(),
+            charge: None,
+            settled: Vec::new(),
+            longest: PATIENCE,
+            patience: None,
+        }
+    }
+
+    fn take(&mut self, chunk: &[u8]) -> Result<(), Status> {
+        let (open, ended) = self.place.pass(chunk);
+        if ended {
+            self.settled.extend(self.charge.take());
+            self.patience = None;
+        }
+        if open > 0 {
+            self.charge(open)?;
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Status> {
+        let budget = Arc::clone(&self.shared.admission.request_bytes);
+        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Ok(more) = budget.try_acquire_many_owned(count) else {
+            self.shared.statistics.calls_refused.add(1);
+            let most = self.shared.limits.request_bytes;
+            return Err(Status::resource_exhausted(format!(
+                "limits.request_bytes ({most}) bytes of requests are arriving: send again later, send smaller messages, or raise it"
+            )));
+        };
+        match &mut self.charge {
+            Some(charge) => charge.merge(more),
+            none => *none = Some(more),
+        }
+        if self.patience.is_none() {
+            self.patience = Some(Box::pin(sleep(self.longest)));
+        }
+        Ok(())
+    }
+
+    fn is_out_of_patience(&mut self, cx: &mut Context<'_>) -> bool {
+        let patience = self.patience.as_mut();
+        patience.is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready())
+    }
+}
+
+impl HttpBody for BoundedBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        this.settled.clear();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(chunk) = frame.data_ref()
+                    && let Err(refused) = this.take(chunk)
+                {
+                    return Poll::Ready(Some(Err(refused)));
+                }
+            }
+            Poll::Pending if !this.place.is_between_messages() && this.is_out_of_patience(cx) => {
+                let seconds = this.longest.as_secs();
+                let text =
+                    format!("a message of the request took longer than {seconds} s to arrive");
+                return Poll::Ready(Some(Err(Status::deadline_exceeded(text))));
+            }
+            _ => {}
+        }
+        frame
+    }
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::{Limits, Shared};
+    use futures_util::stream;
+    use http_body_util::{BodyExt, StreamBody};
+
+    fn message(length: usize) -> Vec<u8> {
+        let mut out = vec![0];
+        out.extend_from_slice(&(length as u32).to_be_bytes());
+        out.resize(PREFIX_BYTES + length, 7);
+        out
+    }
+
+    fn shared(request_bytes: usize) -> SharedRef {
+        let limits = Limits {
+            request_bytes,
+            ..Limits::default()
+        };
+        Arc::new(Shared::new("c", "b", "n", limits).unwrap())
+    }
+
+    fn body(shared: &SharedRef, chunks: Vec<Vec<u8>>) -> BoundedBody {
+        let frames = chunks
+            .into_iter()
+            .map(|chunk| Ok::<_, Status>(Frame::data(Bytes::from(chunk))));
+        BoundedBody::new(
+            shared.clone(),
+            Body::new(StreamBody::new(stream::iter(frames))),
+        )
+    }
+
+    #[test]
+    fn what_is_open_at_the_end_of_a_chunk_is_told_for_every_cut() {
+        let whole = [message(0), message(3), message(10)].concat();
+        for cut in 0..=whole.len() {
+            let mut place = Place::default();
+            let (open, _) = place.pass(&whole[..cut]);
+            let starts = [0, 5, 13, 28];
+            let start = starts.iter().rev().find(|start| **start <= cut).unwrap();
+            assert_eq!(open, cut - start, "cut at {cut}");
+            assert_eq!(place.pass(&whole[cut..]), (0, cut < whole.len()), "{cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_are_charged_while_they_arrive_and_given_back() {
+        let shared = shared(1000);
+        let long = message(500);
+        let mut body = body(
+            &shared,
+            vec![
+                message(400),
+                long[..300].to_vec(),
+                long[300..].to_vec(),
+                vec![],
+            ],
+        );
+        let mut charged = Vec::new();
+        while let Some(frame) = body.frame().await {
+            frame.unwrap();
+            charged.push(shared.admission.request_bytes());
+        }
+        assert_eq!(charged, [0, 300, 300, 0]);
+    }
+
+    #[tokio::test]
+    async fn beyond_the_bound_the_call_is_refused_and_gives_everything_back() {
+        let shared = shared(100);
+        let mut body = body(&shared, vec![message(500)[..90].to_vec(), vec![7; 20]]);
+        body.frame().await.unwrap().unwrap();
+        let refused = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert!(refused.message().contains("limits.request_bytes (100)"));
+        drop(body);
+        assert_eq!(shared.admission.request_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_does_not_end_is_given_up() {
+        let shared = shared(1000);
+        let begun =
+            stream::once(async { Ok::<_, Status>(Frame::data(Bytes::from_static(&[0; 3]))) });
+        let never = futures_util::StreamExt::chain(begun, stream::pending());
+        let mut body = BoundedBody::new(shared.clone(), Body::new(StreamBody::new(never)));
+        body.longest = Duration::from_millis(20);
+        body.frame().await.unwrap().unwrap();
+        let refused = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::DeadlineExceeded);
+    }
+}
