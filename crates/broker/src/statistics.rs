@@ -31,7 +31,9 @@ macro_rules! statistics {
         impl Statistics {
             /// Name to value.
             pub fn to_json(&self) -> serde_json::Value {
-                serde_json::json!({ $(stringify!($name): self.$name.get(),)* })
+                let values = [$((stringify!($name), self.$name.get()),)*];
+                let named = values.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+                serde_json::Value::Object(named.collect())
             }
         }
     };

@@ -149,9 +149,9 @@ fn open(storage: &Arc<Memory>) -> Result<Content, Error> {
         match cursor.next(end, 1 << 20, ReadMode::Blocking) {
             Ok(Some(bytes)) => take(bytes, &mut read, &mut next),
             // A refusal must lead on, or a reader would stand still.
-            Err(ReadError::Damaged { end: to, .. }) if to > next && to < end => {
-                next = to;
-                cursor = reader.cursor(to);
+            Err(ReadError::Damaged(damage)) if damage.end > next && damage.end < end => {
+                next = damage.end;
+                cursor = reader.cursor(next);
             }
             Ok(None) | Err(_) => break,
         }

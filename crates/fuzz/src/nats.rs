@@ -68,10 +68,9 @@ pub(crate) fn subjects(data: &[u8]) {
 
 fn matches(wanted: &[&str], tokens: &[&str]) -> bool {
     match (wanted, tokens) {
-        ([">"], [_, ..]) => true,
+        ([">"], [_, ..]) | ([], []) => true,
         (["*", wanted @ ..], [_, tokens @ ..]) => matches(wanted, tokens),
         ([first, wanted @ ..], [token, tokens @ ..]) => first == token && matches(wanted, tokens),
-        ([], []) => true,
         _ => false,
     }
 }

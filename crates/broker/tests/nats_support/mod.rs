@@ -10,14 +10,10 @@
     missing_docs
 )]
 
-use arc_swap::ArcSwap;
 use async_nats::{Message, Subscriber};
-use bascule_broker::encryption::Masters;
-use bascule_broker::events::Events;
-use bascule_broker::nats::{NatsLink, NatsSettings};
+use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{Partition, PartitionSpec};
 use bascule_broker::shared::{Limits, Shared, SharedRef};
-use bascule_broker::statistics::Statistics;
 use bascule_log::{Coordinator, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};
@@ -29,10 +25,10 @@ use prost::Message as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokio::sync::Semaphore;
 
 /// How long a condition may take to become true.
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -144,20 +140,8 @@ impl TestBroker {
     pub fn with_limits(broker_id: &str, limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let coordinator = Coordinator::start();
-        let shared = Shared {
-            cluster_id: "cluster".into(),
-            broker_id: broker_id.into(),
-            namespace: "bascule".into(),
-            limits,
-            view: ArcSwap::default(),
-            events: Events::new(1024).unwrap(),
-            nats: NatsLink::default(),
-            statistics: Statistics::default(),
-            serving: true.into(),
-            inflight: Arc::new(Semaphore::new(limits.inflight_bytes)),
-            open_subscriptions: 0.into(),
-            masters: Masters::default(),
-        };
+        let shared = Shared::new("cluster", broker_id, "bascule", limits).unwrap();
+        shared.serving.store(true, Ordering::Relaxed);
         Self {
             shared: Arc::new(shared),
             seen: Mutex::default(),
