@@ -47,6 +47,7 @@ statistics! {
     records_delivered,
     nats_messages,
     nats_enveloped,
+    nats_malformed,
     nats_dropped,
     nats_slow_consumer,
     nats_own_copies_dropped,

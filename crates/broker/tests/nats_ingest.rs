@@ -94,6 +94,8 @@ async fn a_malformed_envelope_is_a_plain_message() {
     let stored: Vec<_> = records.iter().map(|record| record.value.clone()).collect();
     assert_eq!(stored, expected);
     assert_eq!(broker.shared.statistics.nats_enveloped.get(), 0);
+    // All but the one without the magic.
+    assert_eq!(broker.shared.statistics.nats_malformed.get(), 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

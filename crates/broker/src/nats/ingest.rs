@@ -78,6 +78,8 @@ struct Received {
     group: Group,
     /// Index and incarnation of those that are copies from a partition of this cluster.
     copies: Vec<(u32, u64)>,
+    /// Those that begin as an envelope and are none.
+    malformed: u64,
 }
 
 impl Received {
@@ -89,6 +91,7 @@ impl Received {
                 ..Group::default()
             },
             copies: Vec::new(),
+            malformed: 0,
         };
         let mut enveloped = 0;
         statistics.nats_messages.add(messages.len() as u64);
@@ -97,6 +100,9 @@ impl Received {
         }
         if enveloped > 0 {
             statistics.nats_enveloped.add(enveloped);
+        }
+        if received.malformed > 0 {
+            statistics.nats_malformed.add(received.malformed);
         }
         received
     }
@@ -135,7 +141,10 @@ impl Received {
         let recognised = envelope::recognise(&payload);
         let is_enveloped = matches!(recognised, Recognised::Publish(_));
         match recognised {
-            Recognised::Plain => record.value = Some(payload),
+            Recognised::Plain => {
+                self.malformed += u64::from(payload.starts_with(&envelope::MAGIC));
+                record.value = Some(payload);
+            }
             Recognised::Publish(publish) => {
                 if !publish.ack_inbox.is_empty() {
                     self.group.acks.push(PendingAck {
