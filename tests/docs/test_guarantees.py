@@ -1,0 +1,36 @@
+"""The guarantees page names, behind each sentence, a test or a rig that is there."""
+
+import re
+
+import pytest
+
+from tests.torture.scoreboard import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "explanation" / "guarantees.md"
+PROOFS = re.compile(r"`((?:tests|crates)/[\w/.-]+?\.(?:py|rs))(?:::(\w+))?`")
+ROWS = re.compile(r"\bS\d+(?:-[a-z]+)*\b")
+
+
+def rigs() -> set[str]:
+    """The rows that have a rig."""
+    sources = REPOSITORY.glob("tests/torture/rig_*.py")
+    return {row for path in sources for row in re.findall(r'^ROW = "(.+)"$', path.read_text(), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("proof", sorted(set(PROOFS.findall(PAGE.read_text()))), ids="::".join)
+def test_a_named_test_is_there(proof: tuple[str, str]) -> None:
+    path, name = proof
+    assert (REPOSITORY / path).exists()
+    assert not name or re.search(rf"\b(?:fn|def) {name}\b", (REPOSITORY / path).read_text())
+
+
+def test_a_named_row_has_a_rig() -> None:
+    named = set(ROWS.findall(PAGE.read_text()))
+    assert named
+    assert named <= rigs(), f"no rig for {sorted(named - rigs())}"
+
+
+def test_every_sentence_of_a_table_names_its_proof() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "---" not in line]
+    bare = [row for row in rows if not row.endswith("Shown by |") and not PROOFS.search(row) and not ROWS.search(row)]
+    assert not bare
