@@ -42,6 +42,7 @@ fn sync(coordinator: &Coordinator, file: &Arc<SyncFile>) -> bool {
     coordinator.rounds().submit(SyncRequest {
         file: Some(Arc::clone(file)),
         also: None,
+        range: None,
         directory: None,
         answer: Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()),
     });
@@ -168,6 +169,7 @@ fn requests_after_the_end_of_the_coordinator_are_answered() {
     rounds.submit(SyncRequest {
         file: None,
         also: None,
+        range: None,
         directory: None,
         answer: Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()),
     });

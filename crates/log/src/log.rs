@@ -8,6 +8,7 @@ use crate::compact::Compacting;
 use crate::coordinator::SyncRequest;
 use crate::epochs::EpochTable;
 use crate::failpoint;
+use crate::journal::Range;
 use crate::producers::Producers;
 use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
@@ -44,6 +45,10 @@ pub struct Log {
     /// Group commit; also keeps the threads alive.
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) preparer: Door,
+    /// Whether rounds may put this log's batches into the journal.
+    pub(crate) journaled: bool,
+    /// Position in the active segment up to which commits were asked for.
+    pub(crate) committed_to: u64,
     pub(crate) options: LogOptions,
     /// Encrypts what is appended; made by the first append that needs it.
     pub(crate) sealer: Option<Sealer>,
@@ -111,7 +116,7 @@ impl Log {
         })
     }
 
-    fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
         let begins_epoch = self.epochs.is_new(header.leader_epoch);
         if begins_epoch {
             self.epochs
@@ -187,18 +192,39 @@ impl Log {
         self.file.asked(self.active.end());
         let epochs_dirty = std::mem::take(&mut self.epochs_dirty);
         let shared = Arc::clone(&self.shared);
+        let range = self.uncommitted(end).filter(|_| dirty);
+        let in_journal = self.journaled;
         self.coordinator.rounds().submit(SyncRequest {
-            file: dirty.then(|| Arc::clone(self.file.target())),
+            // What an earlier request asked for is done before this one is answered.
+            file: (dirty && !in_journal).then(|| Arc::clone(self.file.target())),
+            range,
             also: epochs_dirty.then(|| Arc::clone(self.epochs.target())),
             directory: None,
             answer: Box::new(move |result| match result {
                 Ok(()) => {
-                    shared.raise_durable_end(end);
+                    if in_journal {
+                        shared.raise_durable_end(end);
+                    } else {
+                        shared.raise_settled_end(end);
+                    }
                     done(Ok(end));
                 }
                 Err(failure) => done(Err(Arc::new(failure.to_error()))),
             }),
         });
+    }
+
+    /// What was appended to the active segment since the last commit request, for the journal; `None` when nothing, or
+    /// when there is no journal for this log.
+    fn uncommitted(&mut self, end: u64) -> Option<Range> {
+        let from = std::mem::replace(&mut self.committed_to, self.active.end());
+        (self.journaled && from < self.committed_to).then(|| Range {
+            file: Arc::clone(self.file.target()),
+            from,
+            to: self.committed_to,
+            shared: Arc::clone(&self.shared),
+            end,
+        })
     }
 
     /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:

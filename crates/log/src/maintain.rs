@@ -103,6 +103,7 @@ impl Log {
         failpoint::pass("segment.seal");
         let sealed = std::mem::replace(&mut self.active, Arc::clone(&segment));
         let sealed_file = std::mem::replace(&mut self.file, file);
+        self.committed_to = self.active.end();
         self.shared
             .edit_segments(|segments| segments.push(Arc::clone(&segment)));
         self.sync_roll(&sealed_file, directory);
@@ -126,10 +127,11 @@ impl Log {
         self.coordinator.rounds().submit(SyncRequest {
             file: Some(Arc::clone(sealed.target())),
             also: Some(Arc::clone(self.file.target())),
+            range: None,
             directory: Some(directory),
             answer: Box::new(move |result| {
                 if result.is_ok() {
-                    shared.raise_durable_end(end);
+                    shared.raise_settled_end(end);
                     preparer.submit(write_checkpoint);
                 }
             }),
@@ -147,7 +149,7 @@ impl Log {
             }
             let synced = files.iter().try_for_each(|file| file.sync());
             match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
-                Ok(()) => shared.raise_durable_end(end),
+                Ok(()) => shared.raise_settled_end(end),
                 Err(error) => rounds.fail(&error),
             }
         }));
@@ -239,7 +241,7 @@ impl Log {
         self.file.target().sync()?;
         self.epochs.target().sync()?;
         let log_end = self.shared.log_end();
-        self.shared.raise_durable_end(log_end);
+        self.shared.raise_settled_end(log_end);
         let identity = self.shared.identity;
         let summary = self.active.summary(self.chain, self.epochs.last());
         let index_path = self.active.path().with_extension("idx");
@@ -291,6 +293,7 @@ impl Log {
         self.coordinator.rounds().submit(SyncRequest {
             file: None,
             also: None,
+            range: None,
             directory: None,
             // The receiver waits below; here and for the preparer.
             answer: Box::new(move |_| {
@@ -308,7 +311,7 @@ impl Log {
 
 /// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest.
 pub(crate) fn current(shared: &Shared, clean: bool) -> Checkpoint {
-    let durable = shared.durable_end();
+    let durable = shared.settled_end();
     Checkpoint {
         high_watermark: shared.high_watermark(),
         log_start: shared.log_start(),

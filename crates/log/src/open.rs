@@ -203,7 +203,17 @@ impl Log {
             last,
             &options,
         )?;
-        Self::from_recovered(recovered, checkpoint, identity, options, coordinator)
+        let known = checkpoint.last().map_or(0, |last| last.high_watermark);
+        let (mut log, mut report) =
+            Self::from_recovered(recovered, checkpoint, identity, options, coordinator)?;
+        if let Some(journal) = coordinator.rounds().journal().filter(|_| log.journaled)
+            && let Some(replay) = journal.replay(identity)
+        {
+            report.replayed = log.take_over(&replay)?;
+            log.set_high_watermark(known);
+            journal.replayed(identity);
+        }
+        Ok((log, report))
     }
 
     fn from_recovered(
@@ -219,7 +229,7 @@ impl Log {
         let log_start = last.map_or(recovered.first_offset, |last| last.log_start);
         let shared = Shared::new(directory.clone(), identity, recovered.segments, log_start);
         shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
-        shared.raise_durable_end(recovered.next_offset);
+        shared.raise_settled_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         checkpoint.write(current(&shared, false))?;
         shared.quarantine.attach(
@@ -260,6 +270,8 @@ struct Parts {
 
 impl Parts {
     fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Log {
+        let journal = coordinator.rounds().journal();
+        let journaled = journal.is_some_and(|journal| journal.serves(&self.shared.directory));
         Log {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: {
@@ -269,6 +281,8 @@ impl Parts {
             },
             coordinator: Arc::clone(coordinator),
             preparer: coordinator.preparer(),
+            journaled,
+            committed_to: self.segment.end(),
             options,
             sealer: None,
             active: self.segment,

@@ -40,6 +40,8 @@ pub struct Recovery {
     pub cut_bytes: u64,
     /// Damaged ranges below the durable point: offsets [start, end).
     pub damaged: Vec<(u64, u64)>,
+    /// Batches taken over from the journal.
+    pub replayed: u64,
     /// Whether the log had been closed cleanly.
     pub clean: bool,
 }

@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     log_start: AtomicU64,
     log_end: AtomicU64,
     durable_end: AtomicU64,
+    settled_end: AtomicU64,
     high_watermark: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
@@ -65,6 +66,7 @@ impl Shared {
             log_start: AtomicU64::new(log_start),
             log_end: AtomicU64::new(log_start),
             durable_end: AtomicU64::new(log_start),
+            settled_end: AtomicU64::new(log_start),
             high_watermark: AtomicU64::new(log_start),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
@@ -130,7 +132,7 @@ impl Shared {
         self.log_end.store(offset, Ordering::Release);
     }
 
-    /// End of what is synced.
+    /// End of what is synced, in the segments or in the journal.
     pub fn durable_end(&self) -> u64 {
         self.durable_end.load(Ordering::Acquire)
     }
@@ -138,6 +140,17 @@ impl Shared {
     /// Moves the durable end, never back.
     pub fn raise_durable_end(&self, offset: u64) {
         self.durable_end.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// End of what is synced in the segments themselves; never above the durable end but for an instant.
+    pub fn settled_end(&self) -> u64 {
+        self.settled_end.load(Ordering::Acquire)
+    }
+
+    /// Moves the settled end, and the durable one with it; never back.
+    pub fn raise_settled_end(&self, offset: u64) {
+        self.raise_durable_end(offset);
+        self.settled_end.fetch_max(offset, Ordering::AcqRel);
     }
 
     /// End of committed records.

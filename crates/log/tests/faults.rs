@@ -7,7 +7,9 @@
 mod faulty;
 
 use bascule_log::damage::Fault as DamageFault;
-use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, ReadError, ReadMode, Retention};
+use bascule_log::{
+    Coordinator, Error, Identity, JournalOptions, Log, LogOptions, ReadError, ReadMode, Retention,
+};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use faulty::{Fault, Faulty, Kind};
 use std::path::Path;
@@ -68,12 +70,30 @@ struct Life<'a> {
     next: u64,
 }
 
+/// With a journal, every commit goes through it, its files are soon full, and segments are synced late.
+fn coordinator(directory: &Path, storage: &Arc<Faulty>, journaled: bool) -> Arc<Coordinator> {
+    if !journaled {
+        return Coordinator::stepped(storage.clone());
+    }
+    let partitions = directory.parent().unwrap();
+    let options = JournalOptions {
+        from_dirty_files: 1,
+        file_bytes: 4 << 10,
+        files: 2,
+        ..JournalOptions::new(
+            partitions.with_file_name("journal"),
+            partitions.to_path_buf(),
+        )
+    };
+    Coordinator::stepped_journaled(storage.clone(), options).unwrap()
+}
+
 impl<'a> Life<'a> {
-    fn new(directory: &'a Path, storage: &Arc<Faulty>) -> Self {
+    fn new(directory: &'a Path, storage: &Arc<Faulty>, journaled: bool) -> Self {
         Self {
             directory,
             storage: Arc::clone(storage),
-            coordinator: Coordinator::stepped(storage.clone()),
+            coordinator: coordinator(directory, storage, journaled),
             log: None,
             appended: Vec::new(),
             acked: Arc::default(),
@@ -215,13 +235,16 @@ impl<'a> Life<'a> {
 }
 
 /// Runs a life with the fault and says at how many calls it could have happened.
-fn survive(fault: Fault, calls: u64, failures: u64) -> u64 {
+fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("partitions").join("1");
-    let storage = Faulty::new(fault, calls, failures);
-    let mut life = Life::new(&directory, &storage);
+    let storage = Faulty::disarmed(fault, calls, failures);
+    let mut life = Life::new(&directory, &storage, journaled);
+    storage.arm();
     life.run();
     let seen = storage.seen();
+    let in_journal = life.coordinator.statistics().journaled_rounds;
+    assert!(!journaled || failures > 0 || in_journal > 5, "{in_journal}");
     assert!(
         !life.acked_wrongly.load(Ordering::Relaxed),
         "acked after a failed sync"
@@ -245,7 +268,8 @@ fn survive(fault: Fault, calls: u64, failures: u64) -> u64 {
     }
     life.end();
     // The broker is started again, on a sound disk.
-    life.coordinator = Coordinator::stepped(storage);
+    life.log = None;
+    life.coordinator = coordinator(&directory, &storage, journaled);
     life.start();
     life.read();
     life.append(10);
@@ -259,12 +283,12 @@ fn survive(fault: Fault, calls: u64, failures: u64) -> u64 {
 }
 
 /// Every `step`-th call of every fault.
-fn survive_all(failures: u64, step: usize) {
+fn survive_all(failures: u64, step: usize, journaled: bool) {
     let (mut sites, mut failed) = (0, Vec::new());
     for fault in Fault::ALL {
-        let seen = survive(fault, u64::MAX, 0);
+        let seen = survive(fault, u64::MAX, 0, journaled);
         for calls in (0..seen).step_by(step) {
-            let outcome = std::panic::catch_unwind(|| survive(fault, calls, failures));
+            let outcome = std::panic::catch_unwind(|| survive(fault, calls, failures, journaled));
             if outcome.is_err() {
                 failed.push((fault, calls));
             }
@@ -280,15 +304,26 @@ fn survive_all(failures: u64, step: usize) {
 
 #[test]
 fn one_error_at_every_call_is_survived() {
-    survive_all(1, 1);
+    survive_all(1, 1, false);
 }
 
 #[test]
 fn errors_that_go_on_for_a_while_are_survived() {
-    survive_all(7, 4);
+    survive_all(7, 4, false);
 }
 
 #[test]
 fn errors_that_do_not_end_are_survived() {
-    survive_all(u64::MAX, 4);
+    survive_all(u64::MAX, 4, false);
+}
+
+#[test]
+fn one_error_at_every_call_with_a_journal_is_survived() {
+    survive_all(1, 1, true);
+}
+
+#[test]
+fn errors_that_go_on_with_a_journal_are_survived() {
+    survive_all(7, 4, true);
+    survive_all(u64::MAX, 8, true);
 }

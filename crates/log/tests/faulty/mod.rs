@@ -72,6 +72,7 @@ impl Fault {
 #[derive(Debug, Default)]
 struct Plan {
     fault: Option<Fault>,
+    waits_for: Option<Fault>,
     /// Calls until the fault, among those it can hit.
     calls_left: u64,
     /// How many fail then.
@@ -100,6 +101,21 @@ impl Faulty {
             failures_left: failures,
             ..Plan::default()
         }))))
+    }
+
+    /// Nothing fails and nothing is counted before [`Faulty::arm`].
+    pub fn disarmed(fault: Fault, calls: u64, failures: u64) -> Arc<Self> {
+        let storage = Self::new(fault, calls, failures);
+        let mut plan = storage.0.lock().unwrap();
+        plan.waits_for = plan.fault.take();
+        drop(plan);
+        storage
+    }
+
+    /// From now on calls are counted and fail.
+    pub fn arm(&self) {
+        let mut plan = self.0.lock().unwrap();
+        plan.fault = plan.waits_for.take().or(plan.fault);
     }
 
     /// From now on everything goes well.

@@ -1,0 +1,363 @@
+//! The journal of a data directory: one file to sync when many partitions are dirty at once.
+//!
+//! A round of the coordinator that finds many dirty segments copies what each of them has got since its last commit into
+//! the journal, syncs that one file and answers; the segments themselves are synced later (64 MiB or 5 s), by the
+//! preparer. With few dirty segments a round syncs them directly and the journal is not touched.
+//!
+//! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
+//! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
+//! * [`replay`]: what the journal holds at a start, by partition; a log takes its part when it is opened.
+//!
+//! Invariants. A log's *settled end* (what its segments have durably) never passes what was synced in them, and only it
+//! goes into checkpoints; the *durable end* counts the journal too. A journal file is used again only when every segment
+//! with a range in it has been synced. After a failed sync of the journal or of a segment the directory is failed.
+//! A batch is replayed only at its own offset and onto its own predecessor, so replaying twice is replaying once, and
+//! what was deleted, trimmed or written since stays as it is.
+mod format;
+mod replay;
+mod ring;
+#[cfg(test)]
+mod tests;
+
+use crate::coordinator::Rounds;
+use crate::disk::{SyncFile, is_passing, read_up_to};
+use crate::failpoint;
+use crate::files::Files;
+use crate::shared::Shared;
+use crate::storage::OpenMode;
+use crate::worker::Door;
+use crate::{Error, Identity};
+use parking_lot::Mutex;
+use replay::Pending;
+use ring::Ring;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+pub(crate) use replay::Replay;
+
+/// Segments are synced when so many journal bytes hang on them, or when the oldest has waited so long.
+const LAZY_BYTES: u64 = 64 << 20;
+const LAZY_TIME: Duration = Duration::from_secs(5);
+/// Without threads there is no time: so many rounds stand for it.
+const LAZY_ROUNDS: u32 = 16;
+
+/// Where the journal is and when it is used.
+#[derive(Clone, Debug)]
+pub struct JournalOptions {
+    /// Directory of the journal's files; made when it is first used.
+    pub directory: PathBuf,
+    /// Directory whose children, named by incarnation, are the logs that may use it.
+    pub partitions: PathBuf,
+    /// Dirty segments in a round from which on it is used, at least 1.
+    pub from_dirty_files: usize,
+    /// Size of one file, bytes; at least 1 KiB.
+    pub file_bytes: u64,
+    /// Files at most; when all are full, rounds sync directly until segments are synced. At least 2.
+    pub files: usize,
+}
+
+impl JournalOptions {
+    /// Four files of 64 MiB, used from 4 dirty segments on: measured, 4 in one round take 2 to 4 times as long as one file.
+    pub fn new(directory: PathBuf, partitions: PathBuf) -> Self {
+        Self {
+            directory,
+            partitions,
+            from_dirty_files: 4,
+            file_bytes: 64 << 20,
+            files: 4,
+        }
+    }
+}
+
+/// What one commit of one log adds to its active segment, so that a round may copy it.
+#[derive(Debug)]
+pub(crate) struct Range {
+    /// The active segment.
+    pub file: Arc<SyncFile>,
+    /// Positions of whole batches, half open.
+    pub from: u64,
+    /// See `from`.
+    pub to: u64,
+    /// The log.
+    pub shared: Arc<Shared>,
+    /// Its end after these batches.
+    pub end: u64,
+}
+
+/// A segment whose latest batches are only in the journal.
+struct Lazy {
+    file: Arc<SyncFile>,
+    shared: Arc<Shared>,
+    end: u64,
+}
+
+struct State {
+    ring: Ring,
+    /// By the address of the file, which its entry keeps in place.
+    lazy: HashMap<usize, Lazy>,
+    lazy_bytes: u64,
+    lazy_since: Option<Instant>,
+    lazy_rounds: u32,
+    /// A job syncs segments.
+    settling: bool,
+    pending: Pending,
+    buffer: Vec<u8>,
+}
+
+/// The journal of one data directory.
+pub(crate) struct Journal {
+    options: JournalOptions,
+    files: Arc<Files>,
+    preparer: Door,
+    threads: bool,
+    state: Mutex<State>,
+    rounds: OnceLock<Weak<Rounds>>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// Looks at what the last life left in the journal. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be read; [`Error::NewerFormat`].
+    pub fn open(
+        options: JournalOptions,
+        files: &Arc<Files>,
+        preparer: Door,
+        threads: bool,
+    ) -> Result<Arc<Self>, Error> {
+        let (pending, sources) = replay::look(files.storage(), &options)?;
+        let next_sequence = sources.iter().map(|source| source.sequence + 1).max();
+        let mut state = State {
+            ring: Ring::new(sources, next_sequence.unwrap_or(1)),
+            lazy: HashMap::new(),
+            lazy_bytes: 0,
+            lazy_since: None,
+            lazy_rounds: 0,
+            settling: false,
+            pending,
+            buffer: Vec::new(),
+        };
+        let options = JournalOptions {
+            from_dirty_files: options.from_dirty_files.max(1),
+            file_bytes: options.file_bytes.max(1 << 10),
+            files: options.files.max(2),
+            ..options
+        };
+        if state.pending.is_empty() {
+            state.ring.release_old(&options, files.storage());
+        }
+        Ok(Arc::new(Self {
+            options,
+            files: Arc::clone(files),
+            preparer,
+            threads,
+            state: Mutex::new(state),
+            rounds: OnceLock::new(),
+        }))
+    }
+
+    /// Whether the log in `directory` may use the journal.
+    pub fn serves(&self, directory: &std::path::Path) -> bool {
+        directory.parent() == Some(&self.options.partitions)
+    }
+
+    /// Whether a round with so many dirty segments should use it.
+    pub fn wants(&self, dirty_files: usize) -> bool {
+        dirty_files >= self.options.from_dirty_files
+    }
+
+    /// Copies the ranges into the journal and syncs it. Returns the bytes written; `None` when the round has to sync the
+    /// segments instead: no file is ready, or there is no space.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: then the directory has to fail.
+    pub fn write(self: &Arc<Self>, ranges: &[&Range]) -> Result<Option<u64>, Error> {
+        let mut state = self.state.lock();
+        let State { ring, buffer, .. } = &mut *state;
+        let bytes: u64 = ranges
+            .iter()
+            .map(|range| range.to - range.from + format::FRAME_BYTES as u64)
+            .sum();
+        if !ring.room_for(bytes, self.options.file_bytes) {
+            self.prepare(ring);
+            return Ok(None);
+        }
+        let Some(current) = ring.current() else {
+            return Ok(None);
+        };
+        buffer.clear();
+        let mut link = current.begin(buffer);
+        for range in ranges {
+            let at = buffer.len();
+            let len = (range.to - range.from) as usize;
+            buffer.resize(at + format::FRAME_BYTES + len, 0);
+            let (frame, content) = buffer
+                .get_mut(at..)
+                .and_then(|rest| rest.split_at_mut_checked(format::FRAME_BYTES))
+                .unwrap_or_default();
+            if read_up_to(&*range.file.file, content, range.from).ok() != Some(len) {
+                return Ok(None);
+            }
+            link = format::frame(frame, content, link);
+        }
+        let path = &current.file.path;
+        if let Err(source) = current.file.file.write_all_at(buffer, current.position) {
+            let error = Error::io("write", path, source);
+            // What is half written is written over by the next round.
+            return if is_passing(&error) {
+                Ok(None)
+            } else {
+                Err(error)
+            };
+        }
+        if current.position == 0 {
+            failpoint::pass("journal.recycled");
+        }
+        current.file.sync()?;
+        current.position += buffer.len() as u64;
+        current.link = link;
+        let written = buffer.len() as u64;
+        self.note(&mut state, ranges, written);
+        Ok(Some(written))
+    }
+
+    /// The segments of these ranges are to be synced later.
+    fn note(self: &Arc<Self>, state: &mut State, ranges: &[&Range], written: u64) {
+        for range in ranges {
+            let lazy = state
+                .lazy
+                .entry(Arc::as_ptr(&range.file) as usize)
+                .or_insert_with(|| Lazy {
+                    file: Arc::clone(&range.file),
+                    shared: Arc::clone(&range.shared),
+                    end: 0,
+                });
+            lazy.end = lazy.end.max(range.end);
+        }
+        state.lazy_bytes += written;
+        state.lazy_rounds += 1;
+        if self.threads {
+            state.lazy_since.get_or_insert_with(Instant::now);
+        }
+        if state.ring.is_half_full(self.options.file_bytes) {
+            self.prepare(&mut state.ring);
+        }
+    }
+
+    /// How long until segments have to be synced; `None` when nothing waits.
+    pub fn due_in(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let since = state.lazy_since.filter(|_| !state.settling)?;
+        Some(LAZY_TIME.saturating_sub(since.elapsed()))
+    }
+
+    /// Has the segments synced when it is time. Called after each round and when [`Journal::due_in`] has passed.
+    pub fn settle_when_due(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let late = state
+            .lazy_since
+            .is_some_and(|since| since.elapsed() >= LAZY_TIME);
+        let often = !self.threads && state.lazy_rounds >= LAZY_ROUNDS;
+        let much = state.lazy_bytes >= LAZY_BYTES || state.ring.is_short();
+        if state.settling || state.lazy.is_empty() || !(late || often || much) {
+            return;
+        }
+        state.settling = true;
+        let lazy = std::mem::take(&mut state.lazy);
+        let retired = state.ring.take_full();
+        (state.lazy_bytes, state.lazy_since, state.lazy_rounds) = (0, None, 0);
+        drop(state);
+        let journal = Arc::clone(self);
+        self.preparer.submit(Box::new(move || {
+            let outcome = journal.sync_segments(&lazy);
+            failpoint::pass("journal.segments_synced");
+            let mut state = journal.state.lock();
+            state.settling = false;
+            match outcome {
+                Ok(()) => state.ring.release(retired),
+                Err(error) => {
+                    // Nothing was lost by a lack of descriptors: all of it is tried again with the next.
+                    state.ring.keep_full(retired);
+                    for (key, old) in lazy {
+                        let end = old.end;
+                        let again = state.lazy.entry(key).or_insert(old);
+                        again.end = again.end.max(end);
+                    }
+                    state.lazy_since = journal.threads.then(Instant::now);
+                    drop(state);
+                    journal.fail_if_lost(&error);
+                }
+            }
+        }));
+    }
+
+    /// Syncs by descriptors of its own: the kernel tells a failed write-back once per descriptor, and on the one that acks
+    /// are synced by it would be taken away from them.
+    fn sync_segments(&self, lazy: &HashMap<usize, Lazy>) -> Result<(), Error> {
+        for Lazy { file, shared, end } in lazy.values() {
+            let own = match SyncFile::open(self.files.storage(), &file.path, OpenMode::ReadWrite) {
+                Ok(own) => own,
+                // Removed, with its log or by retention.
+                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            own.sync()?;
+            shared.raise_settled_end(*end);
+        }
+        Ok(())
+    }
+
+    /// Has another file made when none is ready and there may be one more.
+    fn prepare(self: &Arc<Self>, ring: &mut Ring) {
+        let Some(name) = ring.next_to_make(self.options.files) else {
+            return;
+        };
+        let path = self.options.directory.join(name);
+        let journal = Arc::clone(self);
+        self.preparer.submit(Box::new(move || {
+            let made = ring::make(journal.files.storage(), &path, journal.options.file_bytes);
+            journal.state.lock().ring.made(made.as_ref().ok());
+            if let Err(error) = made {
+                journal.fail_if_lost(&error);
+            }
+        }));
+    }
+
+    /// The coordinator's side, told of what is lost.
+    pub fn attach(&self, rounds: &Arc<Rounds>) {
+        // Set once, by whoever made both.
+        let _ = self.rounds.set(Arc::downgrade(rounds));
+    }
+
+    fn fail_if_lost(&self, error: &Error) {
+        if let Some(rounds) = self.rounds.get().and_then(Weak::upgrade) {
+            rounds.fail_if_lost(error);
+        }
+    }
+
+    /// What a log in the directory of this journal has to take over when it is opened; see [`Replay`].
+    pub fn replay(&self, identity: Identity) -> Option<Replay> {
+        self.state.lock().pending.take_over(identity)
+    }
+
+    /// The log has taken over its part, durably. When all have, the files of the last life are used again.
+    pub fn replayed(&self, identity: Identity) {
+        let mut state = self.state.lock();
+        state.pending.remove(identity);
+        if state.pending.is_empty() {
+            state.ring.release_old(&self.options, self.files.storage());
+        }
+    }
+}

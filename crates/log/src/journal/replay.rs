@@ -1,0 +1,229 @@
+//! What the last life left in the journal, and how a log takes its part over (reliability specification §3.1, step 3).
+use super::JournalOptions;
+use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
+use super::ring::number;
+use crate::disk::{self, SyncFile, read_up_to};
+use crate::failpoint;
+use crate::maintain::current;
+use crate::storage::{OpenMode, Storage, StorageFile};
+use crate::{Error, Identity, Log};
+use bascule_record::{HEADER_BYTES, Header};
+use bytes::Bytes;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file of the last life.
+pub(crate) struct Source {
+    /// Open for reading and writing.
+    pub file: Arc<SyncFile>,
+    /// Its length, bytes.
+    pub len: u64,
+    /// Of its last use; 0 when it has none.
+    pub sequence: u64,
+}
+
+/// Where the batches of one frame lie.
+#[derive(Clone, Debug)]
+struct FrameAt {
+    file: Arc<SyncFile>,
+    position: u64,
+    len: usize,
+}
+
+/// Frames by log, in the order in which they were written.
+#[derive(Default)]
+pub(crate) struct Pending(HashMap<(u64, u32), Vec<FrameAt>>);
+
+impl Pending {
+    /// Whether no log has anything to take over.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a log has to take over; `None` when nothing.
+    pub fn take_over(&self, identity: Identity) -> Option<Replay> {
+        let frames = self.0.get(&(identity.incarnation, identity.partition))?;
+        Some(Replay(frames.clone()))
+    }
+
+    /// It has.
+    pub fn remove(&mut self, identity: Identity) {
+        self.0.remove(&(identity.incarnation, identity.partition));
+    }
+
+    fn add(&mut self, header: &Header, frame: FrameAt) {
+        let key = (header.incarnation, header.partition);
+        self.0.entry(key).or_default().push(frame);
+    }
+}
+
+/// Reads the journal up to the first broken link of each file. Frames of partitions that are not there are passed over:
+/// they were deleted.
+pub(crate) fn look(
+    storage: &dyn Storage,
+    options: &JournalOptions,
+) -> Result<(Pending, Vec<Source>), Error> {
+    let mut sources = Vec::new();
+    for path in list_if_there(storage, &options.directory)? {
+        if number(&path).is_some() {
+            sources.push(open(storage, &path)?);
+        }
+    }
+    sources.sort_by_key(|source| source.sequence);
+    let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect();
+    let mut pending = Pending::default();
+    for source in sources.iter().filter(|source| source.sequence > 0) {
+        frames(source, |header, frame| {
+            if present.contains(&header.incarnation) {
+                pending.add(header, frame);
+            }
+        })
+        .map_err(|error| Error::io("read", &source.file.path, error))?;
+    }
+    Ok((pending, sources))
+}
+
+fn list_if_there(
+    storage: &dyn Storage,
+    directory: &Path,
+) -> Result<Vec<std::path::PathBuf>, Error> {
+    match disk::list(storage, directory) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Vec::new())
+        }
+        other => other,
+    }
+}
+
+fn open(storage: &dyn Storage, path: &Path) -> Result<Source, Error> {
+    let file = SyncFile::open(storage, path, OpenMode::ReadWrite)?;
+    let failed = |source| Error::io("read", path, source);
+    let len = file.file.len().map_err(failed)?;
+    let mut bytes = [0; PREAMBLE_BYTES];
+    read_up_to(&*file.file, &mut bytes, 0).map_err(failed)?;
+    let sequence = match format::read_preamble(&bytes) {
+        Some((version, _, _)) if version > format::VERSION => {
+            return Err(Error::NewerFormat {
+                path: path.to_path_buf(),
+                found: version,
+                supported: format::VERSION,
+            });
+        }
+        Some((_, sequence, _)) => sequence,
+        None => 0,
+    };
+    Ok(Source {
+        file,
+        len,
+        sequence,
+    })
+}
+
+/// Calls `found` for each whole frame, with the header of its first batch.
+fn frames(source: &Source, mut found: impl FnMut(&Header, FrameAt)) -> std::io::Result<()> {
+    let file = &*source.file.file;
+    let mut head = [0; PREAMBLE_BYTES];
+    read_up_to(file, &mut head, 0)?;
+    let Some((_, _, mut link)) = format::read_preamble(&head) else {
+        return Ok(());
+    };
+    let mut position = PREAMBLE_BYTES as u64;
+    let mut content = Vec::new();
+    loop {
+        let mut head = [0; FRAME_BYTES];
+        if read_up_to(file, &mut head, position)? < FRAME_BYTES {
+            return Ok(());
+        }
+        let Some(len) = format::announced(&head, link) else {
+            return Ok(());
+        };
+        let at = position + FRAME_BYTES as u64;
+        if at + len as u64 > source.len {
+            return Ok(());
+        }
+        content.resize(len, 0);
+        if read_up_to(file, &mut content, at)? < len {
+            return Ok(());
+        }
+        let Some((headers, next)) = format::check(&head, &content) else {
+            return Ok(());
+        };
+        if let Some(first) = headers.first() {
+            let file = Arc::clone(&source.file);
+            found(
+                first,
+                FrameAt {
+                    file,
+                    position: at,
+                    len,
+                },
+            );
+        }
+        link = next;
+        position = at + len as u64;
+    }
+}
+
+/// What one log has to take over.
+pub(crate) struct Replay(Vec<FrameAt>);
+
+impl Log {
+    /// Appends those batches that continue the log where recovery ended it, and syncs them; the others are there already,
+    /// or belong to a history that is over. Returns how many were appended.
+    pub(crate) fn take_over(&mut self, replay: &Replay) -> Result<u64, Error> {
+        let mut taken = 0;
+        for frame in &replay.0 {
+            let content = read(&*frame.file.file, frame.position, frame.len)
+                .map_err(|source| Error::io("read", &frame.file.path, source))?;
+            let mut rest = content;
+            while rest.len() >= HEADER_BYTES {
+                let Ok(header) = Header::read(&rest) else {
+                    break;
+                };
+                if rest.len() < header.batch_bytes() {
+                    break;
+                }
+                let batch = rest.split_to(header.batch_bytes());
+                if self.continues(&header) {
+                    if self.roll_due(header.base_timestamp) {
+                        self.roll(header.base_timestamp)?;
+                    }
+                    self.write(&batch, &header)?;
+                    taken += 1;
+                    failpoint::pass("journal.replay.half");
+                }
+            }
+        }
+        if taken > 0 {
+            // The syncs of a roll first: what follows must not be told before.
+            self.settle();
+            self.coordinator.check_usable()?;
+            self.file.target().sync()?;
+            self.epochs.target().sync()?;
+            self.epochs_dirty = false;
+            self.committed_to = self.active.end();
+            self.shared.raise_settled_end(self.shared.log_end());
+            self.checkpoint.lock().write(current(&self.shared, false))?;
+        }
+        Ok(taken)
+    }
+
+    fn continues(&self, header: &Header) -> bool {
+        header.base_offset == self.shared.log_end()
+            && header.chain == self.chain
+            && header.leader_epoch >= self.epochs.last()
+            && header.incarnation == self.shared.identity.incarnation
+            && header.partition == self.shared.identity.partition
+    }
+}
+
+fn read(file: &dyn StorageFile, position: u64, len: usize) -> std::io::Result<Bytes> {
+    let mut content = vec![0; len];
+    let read = read_up_to(file, &mut content, position)?;
+    content.truncate(read);
+    Ok(Bytes::from(content))
+}

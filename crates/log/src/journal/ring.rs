@@ -1,0 +1,206 @@
+//! The journal's files: made in advance and full of zeros, filled one after the other, used again when nothing hangs on
+//! them any more.
+use super::JournalOptions;
+use super::format::{self, PREAMBLE_BYTES};
+use super::replay::Source;
+use crate::Error;
+use crate::disk::{self, SyncFile};
+use crate::failpoint;
+use crate::storage::{OpenMode, Storage};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Zeros written at a time.
+const CHUNK: usize = 1 << 20;
+
+/// The file that is being filled.
+pub(crate) struct Current {
+    /// Where frames go.
+    pub file: Arc<SyncFile>,
+    /// Behind the last synced frame; 0 when the preamble is not written yet.
+    pub position: u64,
+    /// What the next frame names as the one before.
+    pub link: u32,
+    sequence: u64,
+}
+
+impl Current {
+    /// Puts the preamble into the empty buffer when the file has none; returns the link of the next frame.
+    pub fn begin(&self, buffer: &mut Vec<u8>) -> u32 {
+        if self.position > 0 {
+            return self.link;
+        }
+        let (preamble, link) = format::preamble(self.sequence);
+        buffer.extend_from_slice(&preamble);
+        link
+    }
+}
+
+/// All files of the journal.
+pub(crate) struct Ring {
+    current: Option<Current>,
+    /// Nothing hangs on these.
+    ready: Vec<Arc<SyncFile>>,
+    /// Segments have to be synced before these are used again.
+    full: Vec<Arc<SyncFile>>,
+    /// Of the last life; they may hold what a log still has to take over.
+    old: Vec<Source>,
+    /// Files that are in the ring or being made.
+    count: usize,
+    making: bool,
+    next_sequence: u64,
+    next_name: u64,
+}
+
+impl Ring {
+    /// A ring that begins with the files of the last life.
+    pub fn new(old: Vec<Source>, next_sequence: u64) -> Self {
+        let next_name = old
+            .iter()
+            .filter_map(|source| number(&source.file.path))
+            .max();
+        Self {
+            current: None,
+            ready: Vec::new(),
+            full: Vec::new(),
+            old,
+            count: 0,
+            making: false,
+            next_sequence,
+            next_name: next_name.map_or(0, |name| name + 1),
+        }
+    }
+
+    /// Whether `bytes` of frames fit, if need be into the next file, which is then the current one.
+    pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
+        let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| used(current) + bytes <= file_bytes)
+        {
+            return true;
+        }
+        if PREAMBLE_BYTES as u64 + bytes > file_bytes {
+            return false;
+        }
+        let Some(file) = self.ready.pop() else {
+            return false;
+        };
+        failpoint::pass("journal.file_switch");
+        let next = Current {
+            file,
+            position: 0,
+            link: 0,
+            sequence: self.next_sequence,
+        };
+        self.next_sequence += 1;
+        if let Some(before) = self.current.replace(next) {
+            self.full.push(before.file);
+        }
+        true
+    }
+
+    /// The file to write to, after [`Ring::room_for`] said so.
+    pub fn current(&mut self) -> Option<&mut Current> {
+        self.current.as_mut()
+    }
+
+    /// Whether the next file should be made now.
+    pub fn is_half_full(&self, file_bytes: u64) -> bool {
+        let position = self.current.as_ref().map_or(0, |current| current.position);
+        self.ready.is_empty() && position > file_bytes / 2
+    }
+
+    /// Whether files could be used again if segments were synced, and will be needed.
+    pub fn is_short(&self) -> bool {
+        self.ready.is_empty() && !self.full.is_empty()
+    }
+
+    /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`.
+    pub fn next_to_make(&mut self, most: usize) -> Option<String> {
+        if self.making || !self.ready.is_empty() || self.count >= most {
+            return None;
+        }
+        self.making = true;
+        self.count += 1;
+        let name = format!("{:020}.journal", self.next_name);
+        self.next_name += 1;
+        Some(name)
+    }
+
+    /// The file asked for is there, or could not be made.
+    pub fn made(&mut self, file: Option<&Arc<SyncFile>>) {
+        self.making = false;
+        match file {
+            Some(file) => self.ready.push(Arc::clone(file)),
+            None => self.count -= 1,
+        }
+    }
+
+    /// The files whose segments are about to be synced.
+    pub fn take_full(&mut self) -> Vec<Arc<SyncFile>> {
+        std::mem::take(&mut self.full)
+    }
+
+    /// They were: the files may be used again.
+    pub fn release(&mut self, files: Vec<Arc<SyncFile>>) {
+        self.ready.extend(files);
+    }
+
+    /// They were not.
+    pub fn keep_full(&mut self, files: Vec<Arc<SyncFile>>) {
+        self.full.extend(files);
+    }
+
+    /// Nothing has to be taken over from the last life any more. Files that do not fit are removed.
+    pub fn release_old(&mut self, options: &JournalOptions, storage: &dyn Storage) {
+        for source in self.old.drain(..) {
+            if source.len == options.file_bytes && self.count < options.files {
+                self.count += 1;
+                self.ready.push(source.file);
+            } else {
+                // One that stays is looked at again at the next start, and released again.
+                let _ = storage.remove_file(&source.file.path);
+            }
+        }
+    }
+}
+
+/// Makes a file of zeros, durable with its name.
+pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc<SyncFile>, Error> {
+    if let Some(directory) = path.parent() {
+        disk::create_directories(storage, directory)?;
+    }
+    let file = SyncFile::open(storage, path, OpenMode::Replace)?;
+    let zeros = vec![0; CHUNK];
+    let fill = || {
+        let mut position = 0;
+        while position < bytes {
+            let chunk = zeros.get(..(bytes - position).min(CHUNK as u64) as usize);
+            let chunk = chunk.unwrap_or(&zeros);
+            file.file
+                .write_all_at(chunk, position)
+                .map_err(|source| Error::io("write", path, source))?;
+            position += chunk.len() as u64;
+        }
+        file.sync()?;
+        path.parent().map_or(Ok(()), |directory| {
+            disk::sync_directory_and_name(storage, directory)
+        })
+    };
+    match fill() {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            // Half a file is no use, and on a full disk its space is wanted.
+            let _ = storage.remove_file(path);
+            Err(error)
+        }
+    }
+}
+
+/// The number in a journal file's name; `None` when it is none.
+pub(crate) fn number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".journal")?;
+    (name.len() == 20).then(|| name.parse().ok()).flatten()
+}

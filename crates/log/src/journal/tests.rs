@@ -1,0 +1,296 @@
+//! The journal's bytes, and its life with logs: used, settled, used again, taken over.
+use super::{JournalOptions, format};
+use crate::storage::OsStorage;
+use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
+use bascule_record::{
+    Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch, Stamp,
+};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const FILE_BYTES: u64 = 16 << 10;
+
+fn options(home: &Path) -> JournalOptions {
+    JournalOptions {
+        from_dirty_files: 2,
+        file_bytes: FILE_BYTES,
+        files: 3,
+        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+    }
+}
+
+fn coordinator(home: &Path) -> Arc<Coordinator> {
+    Coordinator::stepped_journaled(Arc::new(OsStorage), options(home)).unwrap()
+}
+
+fn identity(incarnation: u64) -> Identity {
+    Identity {
+        incarnation,
+        partition: 0,
+    }
+}
+
+fn directory(home: &Path, incarnation: u64) -> PathBuf {
+    home.join("partitions").join(incarnation.to_string())
+}
+
+fn create(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> Log {
+    let options = LogOptions {
+        preallocate_bytes: 4 << 10,
+        ..LogOptions::default()
+    };
+    Log::create(
+        &directory(home, incarnation),
+        identity(incarnation),
+        options,
+        coordinator,
+    )
+    .unwrap()
+}
+
+fn open(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> (Log, u64) {
+    let (log, found) = Log::open(
+        &directory(home, incarnation),
+        identity(incarnation),
+        LogOptions::default(),
+        coordinator,
+    )
+    .unwrap();
+    log.set_high_watermark(log.reader().log_end());
+    (log, found.replayed)
+}
+
+fn batch(value: u64) -> SealedBatch {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    let value = value.to_le_bytes();
+    let record = RecordRef {
+        value: Some(&value),
+        ..RecordRef::default()
+    };
+    builder.push(&record).unwrap();
+    builder.seal(Codec::None, None, None).unwrap()
+}
+
+fn values(log: &Log) -> Vec<u64> {
+    let mut values = Vec::new();
+    let mut cursor = log.reader().cursor(0);
+    while let Some(bytes) = cursor.next(u64::MAX, 1 << 20, ReadMode::Blocking).unwrap() {
+        for bytes in Batches::new(bytes) {
+            let batch = Batch::read(&bytes.unwrap()).unwrap();
+            let value = |i| u64::from_le_bytes(batch.value(i).unwrap().try_into().unwrap());
+            values.extend((0..batch.len()).map(value));
+        }
+    }
+    values
+}
+
+/// Appends one record to each log and commits all in one round. Returns how many were acked.
+fn round(logs: &mut [Log], value: u64, coordinator: &Coordinator) -> u64 {
+    let acked = Arc::new(AtomicU64::new(0));
+    for log in logs {
+        log.append(batch(value), 1, 0).unwrap();
+        let acked = Arc::clone(&acked);
+        log.commit(Box::new(move |outcome| {
+            acked.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
+        }));
+    }
+    coordinator.step();
+    acked.load(Ordering::Relaxed)
+}
+
+/// As a power cut that has written back nothing of the segments since the copy was taken.
+fn restore(copy: &Path, home: &Path) {
+    fs::remove_dir_all(home.join("partitions")).unwrap();
+    copy_tree(copy, &home.join("partitions"));
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=3)
+        .map(|i| create(home.path(), i, &coordinator))
+        .collect();
+    // The first round finds no file and has one made.
+    assert_eq!(round(&mut logs, 0, &coordinator), 3);
+    assert_eq!(coordinator.statistics().journaled_rounds, 0);
+    assert_eq!(round(&mut logs, 1, &coordinator), 3);
+    assert_eq!(coordinator.statistics().journaled_rounds, 1);
+    assert_eq!(round(&mut logs[..1], 2, &coordinator), 1);
+    assert_eq!(
+        coordinator.statistics().journaled_rounds,
+        1,
+        "one alone is synced"
+    );
+    let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
+    assert_eq!(
+        logs.iter().map(ends).collect::<Vec<_>>(),
+        [(3, 3), (2, 1), (2, 1)]
+    );
+}
+
+#[test]
+fn what_only_the_journal_has_is_taken_over_once() {
+    let home = tempfile::tempdir().unwrap();
+    let copy = home.path().join("copy");
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
+    round(&mut logs, 0, &first);
+    copy_tree(&home.path().join("partitions"), &copy);
+    for value in 1..10 {
+        assert_eq!(round(&mut logs, value, &first), 3);
+    }
+    assert_eq!(first.statistics().journaled_rounds, 9);
+    drop(logs);
+    restore(&copy, home.path());
+    // The third was deleted meanwhile, and nothing of it comes back.
+    fs::remove_dir_all(directory(home.path(), 3)).unwrap();
+
+    let second = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &second);
+    assert_eq!((replayed, values(&log)), (9, (0..10).collect()));
+    assert_eq!(log.shared.settled_end(), 10);
+    drop(log);
+    // Another crash before the second was opened: the first finds its part done, the second not.
+    let third = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &third);
+    assert_eq!((replayed, log.reader().log_end()), (0, 10));
+    let (other, replayed) = open(home.path(), 2, &third);
+    assert_eq!((replayed, values(&other)), (9, (0..10).collect()));
+    assert!(!directory(home.path(), 3).exists());
+    // All have taken over: the files are used again, and what was in them means nothing any more.
+    let mut logs = [log, other];
+    assert_eq!(round(&mut logs, 10, &third), 2);
+    assert_eq!(third.statistics().journaled_rounds, 1);
+    drop(logs);
+    let fourth = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &fourth);
+    assert_eq!((replayed, log.reader().log_end()), (0, 11));
+}
+
+#[test]
+fn files_are_used_again_and_every_record_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let copy = home.path().join("copy");
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=4).map(|i| create(home.path(), i, &first)).collect();
+    for value in 0..200 {
+        assert_eq!(round(&mut logs, value, &first), 4);
+        // What is only in the journal must not be in a checkpoint: recovery would take its absence for damage.
+        for log in &mut logs {
+            log.checkpoint().unwrap();
+        }
+    }
+    let statistics = first.statistics();
+    assert!(statistics.journaled_rounds > 150, "{statistics:?}");
+    assert!(statistics.journal_bytes > 5 * FILE_BYTES, "{statistics:?}");
+    let files = fs::read_dir(home.path().join("journal")).unwrap().count();
+    assert!((2..=3).contains(&files), "{files}");
+    // Segments as they were settled last; what came later is in the journal alone.
+    let settled: Vec<u64> = logs.iter().map(|log| log.shared.settled_end()).collect();
+    assert!(settled.iter().all(|end| *end < 200), "{settled:?}");
+    copy_tree(&home.path().join("partitions"), &copy);
+    for (i, end) in (1..).zip(&settled) {
+        forget_from(&copy.join(i.to_string()), *end, &logs[i as usize - 1]);
+    }
+    drop(logs);
+    restore(&copy, home.path());
+    let second = coordinator(home.path());
+    for (i, end) in (1..).zip(settled) {
+        let (log, replayed) = open(home.path(), i, &second);
+        assert_eq!((replayed, values(&log)), (200 - end, (0..200).collect()));
+    }
+}
+
+/// Overwrites with zeros what the only segment in `directory` holds from `offset` on.
+fn forget_from(directory: &Path, offset: u64, log: &Log) {
+    let end = log.active.end();
+    let size = log.active.batch_bytes() / log.reader().log_end();
+    let path = directory.join(log.active.path().file_name().unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[(64 + offset * size) as usize..end as usize].fill(0);
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn replay_ends_at_the_first_broken_link_whatever_byte_is_damaged() {
+    let home = tempfile::tempdir().unwrap();
+    let copy = home.path().join("copy");
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=2).map(|i| create(home.path(), i, &first)).collect();
+    round(&mut logs, 0, &first);
+    copy_tree(&home.path().join("partitions"), &copy);
+    for value in 1..4 {
+        round(&mut logs, value, &first);
+    }
+    let written = first.statistics().journal_bytes;
+    drop((logs, first));
+    let journal = home
+        .path()
+        .join("journal")
+        .join(format!("{:020}.journal", 0));
+    let whole = fs::read(&journal).unwrap();
+    for at in (0..written as usize).step_by(23) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        fs::write(&journal, &damaged).unwrap();
+        restore(&copy, home.path());
+        let next = coordinator(home.path());
+        let (log, replayed) = open(home.path(), 1, &next);
+        assert!(replayed <= 3);
+        assert_eq!(
+            values(&log),
+            (0..=replayed).collect::<Vec<_>>(),
+            "byte {at}"
+        );
+        assert!(
+            replayed < 3 || at > 64 + 4 * (written as usize - 64) / 6,
+            "byte {at} was not looked at"
+        );
+        fs::write(&journal, &whole).unwrap();
+    }
+}
+
+#[test]
+fn the_bytes_are_those_of_the_format_page() {
+    let stamp = Stamp {
+        incarnation: 7,
+        partition: 2,
+        leader_epoch: 3,
+        base_offset: 40,
+        chain: 0x0102_0304,
+        not_before: 5,
+    };
+    let content = batch(1).stamp(&stamp);
+    let (preamble, link) = format::preamble(9);
+    let mut head = [0; format::FRAME_BYTES];
+    let next = format::frame(&mut head, &content, link);
+    let mut hex = String::new();
+    for byte in preamble.iter().chain(&head) {
+        write!(hex, "{byte:02x}").unwrap();
+    }
+    let vector =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors/journal/frame.hex");
+    assert_eq!(hex, fs::read_to_string(vector).unwrap().trim());
+    assert_eq!(format::read_preamble(&preamble), Some((1, 9, link)));
+    assert_eq!(format::announced(&head, link), Some(content.len()));
+    assert_eq!(format::announced(&head, link ^ 1), None);
+    let (headers, read) = format::check(&head, &content).unwrap();
+    assert_eq!((headers.len(), headers[0].base_offset, read), (1, 40, next));
+}
