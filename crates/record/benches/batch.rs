@@ -2,6 +2,7 @@
 //!
 //! Each line is one shape of record, in batches of 1,024 records (or 1 MiB). About half a second per figure.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
+use bascule_record::crypt::{DataKey, KeyRing, Sealer};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, HeaderEntry, RecordRef, Stamp};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,17 +17,19 @@ struct Shape {
     is_full: bool,
     subjects: &'static [&'static str],
     codec: Codec,
+    encrypts: bool,
 }
 
 const OWN: &[&str] = &["orders"];
 const FEW: &[&str] = &["orders.eu", "orders.us", "orders.ap"];
-const SHAPES: [Shape; 9] = [
+const SHAPES: [Shape; 10] = [
     Shape {
         name: "100 B",
         value_bytes: 100,
         is_full: false,
         subjects: OWN,
         codec: Codec::None,
+        encrypts: false,
     },
     Shape {
         name: "256 B",
@@ -34,6 +37,15 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: OWN,
         codec: Codec::None,
+        encrypts: false,
+    },
+    Shape {
+        name: "256 B, encrypted",
+        value_bytes: 256,
+        is_full: false,
+        subjects: OWN,
+        codec: Codec::None,
+        encrypts: true,
     },
     Shape {
         name: "1 KiB",
@@ -41,6 +53,7 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: OWN,
         codec: Codec::None,
+        encrypts: false,
     },
     Shape {
         name: "100 B, 3 subjects",
@@ -48,6 +61,7 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: FEW,
         codec: Codec::None,
+        encrypts: false,
     },
     Shape {
         name: "100 B, all columns",
@@ -55,6 +69,7 @@ const SHAPES: [Shape; 9] = [
         is_full: true,
         subjects: FEW,
         codec: Codec::None,
+        encrypts: false,
     },
     Shape {
         name: "1 KiB, all columns",
@@ -62,6 +77,7 @@ const SHAPES: [Shape; 9] = [
         is_full: true,
         subjects: FEW,
         codec: Codec::None,
+        encrypts: false,
     },
     Shape {
         name: "100 B, lz4",
@@ -69,6 +85,7 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: OWN,
         codec: Codec::Lz4,
+        encrypts: false,
     },
     Shape {
         name: "1 KiB, lz4",
@@ -76,6 +93,7 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: OWN,
         codec: Codec::Lz4,
+        encrypts: false,
     },
     Shape {
         name: "1 KiB, zstd",
@@ -83,6 +101,7 @@ const SHAPES: [Shape; 9] = [
         is_full: false,
         subjects: OWN,
         codec: Codec::Zstd,
+        encrypts: false,
     },
 ];
 
@@ -97,11 +116,24 @@ fn main() {
             bytes: 2 << 20,
             ..BatchLimits::default()
         });
-        let batch = build(&mut builder, shape, &value);
-        let built = rate(|| drop(black_box(build(&mut builder, shape, &value))));
-        let checked = rate(|| drop(black_box(Batch::read(&batch).unwrap())));
+        let keys = if shape.encrypts {
+            KeyRing::new([(1, Ok(DataKey::new(1, &[7; 32]).unwrap()))])
+        } else {
+            KeyRing::default()
+        };
+        let mut sealer = keys.sealer().unwrap();
+        let batch = build(&mut builder, shape, &value, sealer.as_mut());
+        let built = rate(|| {
+            drop(black_box(build(
+                &mut builder,
+                shape,
+                &value,
+                sealer.as_mut(),
+            )))
+        });
+        let checked = rate(|| drop(black_box(Batch::open(&batch, &keys).unwrap())));
         let read = rate(|| {
-            black_box(read_all(&Batch::read(&batch).unwrap()));
+            black_box(read_all(&Batch::open(&batch, &keys).unwrap()));
         });
         println!(
             "{:<20} {built:>14.0} {checked:>14.0} {read:>14.0}",
@@ -110,7 +142,12 @@ fn main() {
     }
 }
 
-fn build(builder: &mut BatchBuilder, shape: &Shape, value: &[u8]) -> bytes::Bytes {
+fn build(
+    builder: &mut BatchBuilder,
+    shape: &Shape,
+    value: &[u8],
+    sealer: Option<&mut Sealer>,
+) -> bytes::Bytes {
     let headers = [HeaderEntry {
         key_kind: 2,
         key: b"trace",
@@ -145,7 +182,10 @@ fn build(builder: &mut BatchBuilder, shape: &Shape, value: &[u8]) -> bytes::Byte
         chain: 0,
         not_before: i64::MIN,
     };
-    sealed.stamp(&place)
+    match sealer {
+        Some(sealer) => sealed.stamp_encrypted(&place, sealer).unwrap(),
+        None => sealed.stamp(&place),
+    }
 }
 
 /// Touches every field of every record, as a row protocol does.
