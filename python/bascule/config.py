@@ -118,7 +118,22 @@ class StreamDefaults(_Section):
     retention_max_age_ms: Milliseconds = Field(default=7 * 86_400_000, description="remove segments older than this")
     retention_max_bytes: ByteCount = Field(default=0, description="keep at most this many bytes a partition")
     retention_max_messages: int = Field(default=0, ge=0, description="keep at most this many records a partition")
-    cleaner_interval_ms: Milliseconds = Field(default=300_000, description="how often retention runs; 0 = 5 minutes")
+    cleaner_interval_ms: Milliseconds = Field(
+        default=300_000, description="how often retention and compaction run; 0 = 5 minutes"
+    )
+    retention_min_age_ms: Milliseconds = Field(
+        default=900_000, description="whatever the limits, retention removes nothing that a broker had for less"
+    )
+    compact_enabled: bool = Field(default=False, description="keep only the last record of each key")
+    compact_tombstone_age_ms: Milliseconds = Field(
+        default=86_400_000, description="how long a null value stays as the last of its key"
+    )
+    compact_memory_bytes: ByteCount = Field(
+        default=64 << 20, ge=1 << 10, description="memory for keys while a partition is compacted; one is at a time"
+    )
+    compact_max_bytes_per_second: ByteCount = Field(
+        default=768 << 20, description="bytes read and written by compaction; 0 = unlimited"
+    )
     segment_max_bytes: ByteCount = Field(default=256 << 20, ge=1, description="roll at this size")
     segment_max_age_ms: Milliseconds | None = Field(
         default=None, description="roll at this age; unset = retention_max_age"

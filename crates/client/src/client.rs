@@ -86,7 +86,10 @@ impl Client {
         patience: Patience<'_>,
     ) -> Result<Vec<u8>, Error> {
         let path = format!("/{}/{method}", methods::SERVICE);
-        if !methods::ALL.contains(&path.as_str())
+        if !methods::ALL
+            .iter()
+            .chain(&methods::OURS)
+            .any(|known| *known == path)
             || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
         {
             return Err(Error::new(

@@ -57,7 +57,6 @@ def _idle(parse: Parser, told: str) -> Key:
 _TLS: Final = "TLS is not there yet: listen on loopback, or put a TLS proxy in front"
 _NATS_TLS: Final = "TLS towards NATS is set in the server's URL: tls://host:port with a certificate the system trusts"
 _AUTHZ: Final = "authorization is not there yet"
-_COMPACTION: Final = "compaction is not there yet"
 _PAUSE: Final = "pausing by itself is not there yet"
 _ACTIVITY: Final = "the activity stream is not there yet"
 _CURSORS: Final = "cursors are not there yet"
@@ -99,8 +98,10 @@ KEYS: Final[dict[str, Key]] = {
     "streams.cleaner.interval": _sets("streams.cleaner_interval_ms", duration_ms),
     "streams.segment.max.bytes": _sets("streams.segment_max_bytes", integer),
     "streams.segment.max.age": _sets("streams.segment_max_age_ms", segment_age_ms),
-    "streams.compact.enabled": _refused(boolean, _COMPACTION, False),
-    "streams.compact.max.goroutines": _refused(integer, _COMPACTION, 0, 10),
+    "streams.compact.enabled": _sets("streams.compact_enabled", boolean),
+    "streams.compact.max.goroutines": _idle(
+        integer, "one partition is compacted at a time, at streams.compact_max_bytes_per_second"
+    ),
     "streams.auto.pause.time": _refused(duration_ms, _PAUSE, 0),
     "streams.auto.pause.disable.if.subscribers": _refused(boolean, _PAUSE, False),
     "streams.concurrency.control": _refused(boolean, "it can be asked for when a stream is created", False),

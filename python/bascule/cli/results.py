@@ -9,7 +9,17 @@ from typing import Self
 from bascule import engine
 from bascule.client import Record, Stream
 
-__all__ = ["BenchResult", "Message", "Produced", "Setting", "StreamChange", "StreamRow", "StreamView", "Version"]
+__all__ = [
+    "BenchResult",
+    "Message",
+    "PartitionTrim",
+    "Produced",
+    "Setting",
+    "StreamChange",
+    "StreamRow",
+    "StreamView",
+    "Version",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,17 @@ class StreamChange:
     subject: str
     partitions: int
     records: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTrim:
+    """What happened, or with `--dry-run` would happen, to the start of a partition; offsets below it are gone."""
+
+    name: str
+    partition: int
+    log_start_before: int
+    log_start: int
     dry_run: bool
 
 

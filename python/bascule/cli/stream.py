@@ -1,8 +1,7 @@
-"""`bascule stream create | list | show | delete`."""
+"""`bascule stream create | list | show | delete | trim | purge`."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-import sys
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -11,6 +10,8 @@ import typer
 from bascule._units import parse_bytes, parse_duration_ms
 from bascule.cli.options import DEFAULT_URL, DryRun, Output, Timeout, Url, Yes
 from bascule.cli.output import OutputFormat, render
+from bascule.cli.prompt import ask
+from bascule.cli.removal import purge, trim
 from bascule.cli.results import StreamChange, StreamRow, StreamView
 from bascule.client import StreamOptions, connect
 from bascule.errors import StateError, UsageError
@@ -19,7 +20,9 @@ __all__ = ["app"]
 
 TIMEOUT: Final = 10.0
 
-app: Final = typer.Typer(help="Create, list, show and delete streams.", no_args_is_help=True)
+app: Final = typer.Typer(help="Create, list, show, trim, purge and delete streams.", no_args_is_help=True)
+app.command()(trim)
+app.command()(purge)
 
 Name = Annotated[str, typer.Argument(help="Name of the stream.")]
 Size = Annotated[str | None, typer.Option(help='E.g. "64MiB", "10GB"; 0 = unlimited.')]
@@ -117,16 +120,9 @@ def delete(
         row = StreamRow.of(client.get_stream(name))
         if not dry_run:
             if not yes:
-                _ask(f"Delete stream {name} with {row.records:,} records?")
+                ask(f"Delete stream {name} with {row.records:,} records?")
             client.delete_stream(name)
     render(StreamChange("delete", name, row.subject, row.partitions, row.records, dry_run), output)
-
-
-def _ask(question: str) -> None:
-    """Go on only after a yes; where nobody can answer, nothing is done."""
-    if not sys.stdin.isatty():
-        raise UsageError("invalid_argument", "there is no terminal to ask on: add --yes")
-    typer.confirm(question, abort=True, err=True)
 
 
 def _age(option: str, text: str | None) -> timedelta | None:

@@ -83,6 +83,17 @@ class AsyncClient:
         """As `Client.delete_stream`."""
         await self._call(self._client.delete_stream, name, missing_ok=missing_ok, timeout=timeout)
 
+    async def trim_partition(
+        self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
+    ) -> tuple[int, int]:
+        """As `Client.trim_partition`."""
+        trim = self._client.trim_partition
+        return await self._call(trim, stream, partition, before, dry_run=dry_run, timeout=timeout)
+
+    async def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
+        """As `Client.purge_stream`."""
+        return await self._call(self._client.purge_stream, name, dry_run=dry_run, timeout=timeout)
+
     async def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
         """As `Client.list_streams`."""
         return await self._call(self._client.list_streams, timeout=timeout)

@@ -1,5 +1,6 @@
 """Requests and answers of the Liftbridge protocol, from and to the client's own types. No I/O."""
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -92,6 +93,16 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
 def delete_stream(name: str) -> bytes:
     """A DeleteStreamRequest."""
     return message("DeleteStreamRequest")(name=name).SerializeToString()
+
+
+def trim_partition(name: str, partition: int, before: int, *, dry_run: bool) -> bytes:
+    """TrimPartition, a method of ours."""
+    return json.dumps({"name": name, "partition": partition, "before": before, "dry_run": dry_run}).encode()
+
+
+def purge_stream(name: str, *, dry_run: bool) -> bytes:
+    """PurgeStream, a method of ours."""
+    return json.dumps({"name": name, "dry_run": dry_run}).encode()
 
 
 def metadata(streams: list[str]) -> bytes:

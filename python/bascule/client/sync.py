@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
+import json
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -108,6 +109,53 @@ class Client:
         except StateError as failure:
             if not (missing_ok and failure.code == "stream_not_found"):
                 raise
+
+    def trim_partition(
+        self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
+    ) -> tuple[int, int]:
+        """Remove everything below offset `before` of a partition, for good. Offsets of what stays do not change.
+
+        Args:
+            stream: name of the stream.
+            partition: its number.
+            before: first offset that stays; from 0 to the high watermark, inclusive.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            The log start offset as it was, and as it is (or would be).
+
+        Raises:
+            UsageError: `before` is out of range.
+            StateError: code `stream_not_found` or `partition_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.trim_partition(stream, partition, before, dry_run=dry_run)
+        with naming(stream, partition=partition):
+            answer = json.loads(self._call("TrimPartition", request, timeout))
+        return answer["log_start_before"], answer["log_start"]
+
+    def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
+        """Remove all records of a stream, for good. The stream stays; its partitions begin again at offset 0, and no
+        stored position points into what was there.
+
+        Args:
+            name: of the stream.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            Records that are (or would be) removed, about.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        with naming(name):
+            answer = json.loads(self._call("PurgeStream", requests.purge_stream(name, dry_run=dry_run), timeout))
+        return answer["records"]
 
     def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
         """Every stream, by name.

@@ -7,7 +7,7 @@
 
 from bascule.control.controller import Controller, PartitionStatus
 from bascule.control.dataplane import DataPlane, Event
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
 from bascule.control.metadata_log import MetadataLog
 from bascule.control.pump import EventPump
 from bascule.control.reconciler import Reconciler
@@ -26,4 +26,5 @@ __all__ = [
     "RefusalCode",
     "StreamRequest",
     "Target",
+    "Trim",
 ]

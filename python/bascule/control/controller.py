@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bascule.control import decide
 from bascule.control.dataplane import DataPlane
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target
+from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
 from bascule.errors import StateError
@@ -24,6 +24,7 @@ from bascule.metadata import (
     DataKey,
     DeleteStream,
     PauseStream,
+    PurgeStream,
     Refused,
     RefusedCode,
     RegisterBroker,
@@ -31,6 +32,7 @@ from bascule.metadata import (
     SetStreamReadonly,
     State,
     StreamKey,
+    TrimPartition,
 )
 
 SNAPSHOT_RETRY_S = 30.0
@@ -50,6 +52,8 @@ _VERBS: dict[type[Command], str] = {
     PauseStream: "paused",
     ResumeStream: "resumed",
     SetStreamReadonly: "made read-only or writable",
+    TrimPartition: "trimmed",
+    PurgeStream: "purged",
 }
 
 
@@ -110,7 +114,7 @@ class Controller:
         left_over: list[int] = []
 
         def collect(change: Change) -> None:
-            if isinstance(change.command, DeleteStream) and isinstance(change.result, Applied):
+            if isinstance(change.command, DeleteStream | PurgeStream) and isinstance(change.result, Applied):
                 stream = change.before.streams[StreamKey(change.command.namespace, change.command.name)]
                 left_over.extend(item.incarnation for item in stream.partitions)
 
@@ -206,6 +210,39 @@ class Controller:
             lambda now_ns: decide.set_readonly(self.state, target, readonly=readonly, now_ns=now_ns), timeout_s
         )
 
+    async def trim_partition(self, wish: Trim, *, dry_run: bool, timeout_s: float) -> tuple[int, int]:
+        """Remove a prefix of a partition. Returns its log start offset before, and what it is then; with `dry_run`
+        nothing changes.
+
+        Raises:
+            RefusedError: see `decide.trim_partition`.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        stream = self.state.stream(wish.namespace, wish.name)
+        chosen = [item.incarnation for item in stream.partitions if item.number == wish.partition] if stream else []
+        known = next(iter(self.status(chosen).values()), None)
+        committed = known.high_watermark if known is not None else None
+        was = known.log_start if known is not None else 0
+        await self._decide_or_show(
+            lambda _: decide.trim_partition(self.state, wish, committed), dry_run=dry_run, timeout_s=timeout_s
+        )
+        return was, max(was, wish.before)
+
+    async def purge_stream(self, namespace: str, name: str, *, dry_run: bool, timeout_s: float) -> int:
+        """Remove all records of a stream: its partitions begin again at offset 0, as new incarnations. Returns how many
+        committed records its partitions here have had; with `dry_run` nothing changes.
+
+        Raises:
+            RefusedError: it does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        stream = self.state.stream(namespace, name)
+        known = self.status([item.incarnation for item in stream.partitions]) if stream is not None else {}
+        await self._decide_or_show(
+            lambda _: decide.purge_stream(self.state, namespace, name), dry_run=dry_run, timeout_s=timeout_s
+        )
+        return sum(item.high_watermark - item.log_start for item in known.values())
+
     def status(self, incarnations: Sequence[int]) -> dict[int, PartitionStatus]:
         """Where those of `incarnations` stand that are open here."""
         if not incarnations:
@@ -221,6 +258,15 @@ class Controller:
             except Exception as failure:  # noqa: BLE001 - the log stays longer than it must, nothing is lost
                 emit(40, "metadata.snapshot", f"a snapshot could not be stored and is tried again: {failure}")
                 await asyncio.sleep(SNAPSHOT_RETRY_S)
+
+    async def _decide_or_show(
+        self, decision: Callable[[int], Command | Refusal | None], *, dry_run: bool, timeout_s: float
+    ) -> None:
+        """As `_decide`; with `dry_run` only the decision is made, and refused as it would be."""
+        if not dry_run:
+            await self._decide(decision, timeout_s)
+        elif isinstance(refusal := decision(self._clock_ns()), Refusal):
+            raise RefusedError(refusal)
 
     async def _decide(self, decision: Callable[[int], Command | Refusal | None], timeout_s: float) -> None:
         """Have what `decision` says committed, applied and carried out; None = it is so already."""

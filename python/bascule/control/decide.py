@@ -14,11 +14,13 @@ from bascule.metadata import (
     DeleteStream,
     PauseStream,
     Placement,
+    PurgeStream,
     ResumeStream,
     SetStreamReadonly,
     State,
     Stream,
     StreamSettings,
+    TrimPartition,
 )
 
 ALL_BROKERS = -1
@@ -41,6 +43,7 @@ class RefusalCode(StrEnum):
     NOT_A_MEMBER = "not_a_member"
     STALE_COORDINATOR = "stale_coordinator"
     NO_COORDINATOR = "no_coordinator"
+    NOT_OPEN = "not_open"
     INVALID = "invalid"
 
 
@@ -82,6 +85,16 @@ class Target:
     namespace: str
     name: str
     partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """A wish that the records of a partition below offset `before` go."""
+
+    namespace: str
+    name: str
+    partition: int
+    before: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,38 @@ def set_readonly(state: State, target: Target, *, readonly: bool, now_ns: int) -
         return found
     stream, numbers = found
     return SetStreamReadonly(stream.namespace, stream.name, stream.incarnation, numbers, readonly, now_ns)
+
+
+def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> TrimPartition | Refusal | None:
+    """The command that removes the prefix; None when that was done already.
+
+    Args:
+        state: the state.
+        wish: what is to go.
+        high_watermark: end of what is committed in the partition; None = it is not open here.
+    """
+    found = _partitions(state, Target(wish.namespace, wish.name, (wish.partition,)))
+    if isinstance(found, Refusal):
+        return found
+    stream, _ = found
+    if high_watermark is None:
+        message = f"partition {wish.partition} of stream {wish.namespace}/{wish.name} is not open here"
+        return Refusal(RefusalCode.NOT_OPEN, message)
+    if not 0 <= wish.before <= high_watermark:
+        message = f"offset {wish.before} is not between 0 and the high watermark {high_watermark}"
+        return Refusal(RefusalCode.INVALID, message)
+    chosen = stream.partitions[wish.partition]
+    if wish.before <= chosen.trimmed_to:
+        return None
+    return TrimPartition(wish.namespace, wish.name, stream.incarnation, wish.partition, chosen.incarnation, wish.before)
+
+
+def purge_stream(state: State, namespace: str, name: str) -> PurgeStream | Refusal:
+    """The command that removes all records of the stream as it is now."""
+    stream = state.stream(namespace, name)
+    if stream is None:
+        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+    return PurgeStream(namespace, name, stream.incarnation)
 
 
 def loads(state: State) -> dict[str, Load]:

@@ -21,6 +21,11 @@ class Defaults:
         retention_bytes: keep at most this many bytes a partition.
         retention_messages: keep at most this many records a partition.
         cleaner_interval_ms: how often retention runs; 0 = 5 minutes.
+        retention_min_age_ms: nothing is removed by retention before a broker has had it for so long.
+        compact: keep only the last record of each key.
+        compact_tombstone_ms: how long a null value stays as the last of its key.
+        compact_memory_bytes: memory for keys during a run.
+        compact_bytes_per_second: bytes read and written by compaction; 0 = no limit.
         segment_bytes: roll at this size; 0 = 1 GiB.
         segment_age_ms: roll at this age; None = the age of retention.
         max_record_bytes: largest record as received.
@@ -32,6 +37,11 @@ class Defaults:
     retention_bytes: int = 0
     retention_messages: int = 0
     cleaner_interval_ms: int = DEFAULT_CLEANER_INTERVAL_MS
+    retention_min_age_ms: int = 900_000
+    compact: bool = False
+    compact_tombstone_ms: int = 86_400_000
+    compact_memory_bytes: int = 64 << 20
+    compact_bytes_per_second: int = 768 << 20
     segment_bytes: int = 256 << 20
     segment_age_ms: int | None = None
     max_record_bytes: int = 1 << 20
@@ -69,6 +79,12 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "retention_messages": _first(asked.retention_messages, defaults.retention_messages),
         "cleaner_interval_ms": _first(asked.cleaner_interval_ms, defaults.cleaner_interval_ms)
         or DEFAULT_CLEANER_INTERVAL_MS,
+        "retention_min_age_ms": defaults.retention_min_age_ms,
+        "compact": defaults.compact if asked.compact_enabled is None else asked.compact_enabled,
+        "compact_tombstone_ms": defaults.compact_tombstone_ms,
+        "compact_memory_bytes": defaults.compact_memory_bytes,
+        "compact_bytes_per_second": defaults.compact_bytes_per_second,
+        "trimmed_to": partition.trimmed_to,
         "segment_bytes": _first(asked.segment_bytes, defaults.segment_bytes) or DEFAULT_SEGMENT_BYTES,
         "segment_age_ms": _first(asked.segment_age_ms, _first(defaults.segment_age_ms, retention_age_ms)),
         "concurrency_control": asked.concurrency_control,

@@ -18,12 +18,14 @@ from bascule.metadata.commands import (
     JoinGroup,
     LeaveGroup,
     PauseStream,
+    PurgeStream,
     RegisterBroker,
     ResumeStream,
     SetActivity,
     SetGroupCoordinator,
     SetStreamReadonly,
     SettleActivity,
+    TrimPartition,
 )
 from bascule.metadata.model import Broker, State
 from bascule.metadata.refusal import RefusalError, check_name, invalid
@@ -74,6 +76,8 @@ _CHANGES: Final[dict[type[Command], Callable[[State, int, Any], State]]] = {
     PauseStream: apply_streams.pause,
     ResumeStream: apply_streams.resume,
     SetStreamReadonly: apply_streams.set_readonly,
+    TrimPartition: apply_streams.trim,
+    PurgeStream: apply_streams.purge,
     JoinGroup: apply_groups.join,
     LeaveGroup: apply_groups.leave,
     SetGroupCoordinator: apply_groups.set_coordinator,

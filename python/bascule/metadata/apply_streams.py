@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from bascule.metadata.activity import happened
 from bascule.metadata.apply_groups import without_stream
@@ -11,8 +12,10 @@ from bascule.metadata.commands import (
     DeleteStream,
     PauseStream,
     Placement,
+    PurgeStream,
     ResumeStream,
     SetStreamReadonly,
+    TrimPartition,
 )
 from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
@@ -128,7 +131,42 @@ def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
     return _told(_put(state, changed), stream, event)
 
 
-def _find(state: State, command: AddDataKey | DeleteStream | PauseStream | ResumeStream | SetStreamReadonly) -> Stream:
+def trim(state: State, _: int, command: TrimPartition) -> State:
+    """The partition begins at the offset, unless it begins later already."""
+
+    def change(partition: Partition) -> Partition:
+        if partition.incarnation != command.partition_incarnation:
+            raise invalid(f"partition {command.partition} of {command.name} is another incarnation by now")
+        return replace(partition, trimmed_to=max(partition.trimmed_to, command.before))
+
+    if command.before < 0:
+        raise invalid(f"offset {command.before} is below 0")
+    stream = _find(state, command)
+    return _put(state, _with(stream, (command.partition,), change))
+
+
+def purge(state: State, index: int, command: PurgeStream) -> State:
+    """Every partition is a new incarnation, empty, led and replicated as before."""
+
+    def change(partition: Partition) -> Partition:
+        return replace(
+            partition,
+            incarnation=incarnation_of(index, partition.number),
+            leader_epoch=index,
+            epoch=index,
+            trimmed_to=0,
+        )
+
+    stream = _find(state, command)
+    return _put(state, replace(stream, partitions=tuple(change(item) for item in stream.partitions)))
+
+
+_OfStream: TypeAlias = (
+    AddDataKey | DeleteStream | PauseStream | ResumeStream | SetStreamReadonly | TrimPartition | PurgeStream
+)
+
+
+def _find(state: State, command: _OfStream) -> Stream:
     key = StreamKey(command.namespace, command.name)
     stream = state.streams.get(key)
     if stream is None or stream.incarnation != command.incarnation:

@@ -128,6 +128,33 @@ class SetStreamReadonly:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimPartition:
+    """Everything below an offset of one partition goes.
+
+    Attributes:
+        partition: its number.
+        partition_incarnation: its incarnation: an offset means nothing in another one.
+        before: first offset that stays, ≥ 0, at most what was committed when it was proposed.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    partition: int
+    partition_incarnation: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeStream:
+    """All records of a stream go; it stays, and its partitions begin again at offset 0 as new incarnations."""
+
+    namespace: str
+    name: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class JoinGroup:
     """A consumer becomes a member of a group, which comes into being with its first one.
 
@@ -189,6 +216,8 @@ Command: TypeAlias = (
     | PauseStream
     | ResumeStream
     | SetStreamReadonly
+    | TrimPartition
+    | PurgeStream
     | JoinGroup
     | LeaveGroup
     | SetGroupCoordinator
@@ -204,6 +233,8 @@ _TYPES: dict[str, type[Command]] = {
     "pause_stream": PauseStream,
     "resume_stream": ResumeStream,
     "set_stream_readonly": SetStreamReadonly,
+    "trim_partition": TrimPartition,
+    "purge_stream": PurgeStream,
     "join_group": JoinGroup,
     "leave_group": LeaveGroup,
     "set_group_coordinator": SetGroupCoordinator,

@@ -164,6 +164,7 @@ class Partition:
         last_paused_ns: latest change of `paused`.
         first_readonly_ns: first change of `readonly`.
         last_readonly_ns: latest change of `readonly`.
+        trimmed_to: everything below was removed on request.
     """
 
     number: int
@@ -179,6 +180,7 @@ class Partition:
     last_paused_ns: int = 0
     first_readonly_ns: int = 0
     last_readonly_ns: int = 0
+    trimmed_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)

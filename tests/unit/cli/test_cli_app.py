@@ -15,7 +15,8 @@ from bascule.cli.traffic import _offset_or_time, _pair  # pyright: ignore[report
 from bascule.errors import UsageError
 
 COMMANDS = [
-    ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["produce"],
+    ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["stream", "trim"],
+    ["stream", "purge"], ["produce"],
     ["consume"], ["bench"], ["config", "show"], ["config", "check"], ["config", "import"], ["version"],
 ]  # fmt: skip
 

@@ -133,7 +133,6 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
         ("nats.embedded: maybe", "true or false is wanted"),
         ("streams.retention.max.age: week", "a duration is wanted"),
         ("streams.segment.max.age: 10ms", "at least 1s is wanted"),
-        ("streams.compact.enabled: true", "streams.compact.enabled (/liftbridge.yaml) is refused: compaction"),
         ("tls.key: k", "tls.key (/liftbridge.yaml) is refused: TLS is not there yet"),
         ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
         ("clustering.min.insync.replicas: 2", "is refused: clusters are not there yet"),

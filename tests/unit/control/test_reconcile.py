@@ -104,6 +104,14 @@ def test_what_a_stream_leaves_open_takes_the_defaults() -> None:
     assert (spec["segment_bytes"], spec["cleaner_interval_ms"]) == (1 << 30, 300_000)
 
 
+def test_compaction_is_the_streams_choice_before_the_brokers() -> None:
+    for asked, default, chosen in ((None, True, True), (False, True, False), (True, False, True)):
+        state = after(create("s", HERE, settings=StreamSettings(compact_enabled=asked)), start=BROKERS)
+        stream = state.streams[StreamKey("default", "s")]
+        spec = partition_spec(stream, stream.partitions[0], Defaults(compact=default))
+        assert (spec["compact"], spec["trimmed_to"], spec["retention_min_age_ms"]) == (chosen, 0, 900_000)
+
+
 def test_an_explicit_zero_is_kept() -> None:
     asked = StreamSettings(retention_age_ms=0, retention_bytes=0, segment_age_ms=0)
     state = after(create("s", HERE, settings=asked), start=BROKERS)

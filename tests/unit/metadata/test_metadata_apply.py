@@ -3,14 +3,18 @@
 from bascule.metadata import (
     MAX_PARTITIONS,
     Applied,
+    Command,
     CreateStream,
     DeleteStream,
     Placement,
+    PurgeStream,
     Refused,
     RefusedCode,
     RegisterBroker,
     State,
+    StreamKey,
     StreamSettings,
+    TrimPartition,
     apply,
     initial_state,
 )
@@ -34,7 +38,7 @@ def create(
     return CreateStream(namespace, name, subject, "", 11, settings or StreamSettings(), placements)
 
 
-def after(*commands: RegisterBroker | CreateStream | DeleteStream, start: State | None = None) -> State:
+def after(*commands: Command, start: State | None = None) -> State:
     state = start or initial_state()
     for command in commands:
         state, result = apply(state, state.index + 1, command)
@@ -42,7 +46,7 @@ def after(*commands: RegisterBroker | CreateStream | DeleteStream, start: State 
     return state
 
 
-def refusal(state: State, command: RegisterBroker | CreateStream | DeleteStream) -> Refused:
+def refusal(state: State, command: Command) -> Refused:
     changed, result = apply(state, state.index + 1, command)
     assert isinstance(result, Refused)
     assert changed == state.at(state.index + 1)
@@ -128,3 +132,28 @@ def test_namespaces_are_numbered_in_order_of_creation() -> None:
     state = after(register(), create(namespace="b"), create(namespace="a"), create("more", namespace="b"))
     numbers = {name: (item.id, item.next_stream_id) for name, item in state.namespaces.items()}
     assert numbers == {"default": (0, 0), "b": (1, 2), "a": (2, 1)}
+
+
+def test_a_trim_names_the_incarnation_and_never_goes_back() -> None:
+    state = after(register(), create())
+    incarnation = incarnation_of(2, 0)
+    trimmed = after(TrimPartition("default", "orders", 2, 0, incarnation, 7), start=state)
+    again = after(TrimPartition("default", "orders", 2, 0, incarnation, 5), start=trimmed)
+    assert [item.trimmed_to for item in again.streams[StreamKey("default", "orders")].partitions] == [7]
+    for wrong in (
+        TrimPartition("default", "orders", 2, 0, incarnation + 1, 9),
+        TrimPartition("default", "orders", 2, 0, incarnation, -1),
+    ):
+        assert refusal(trimmed, wrong).code is RefusedCode.INVALID_COMMAND
+    beyond = TrimPartition("default", "orders", 2, 1, incarnation, 9)
+    assert refusal(trimmed, beyond).code is RefusedCode.PARTITION_NOT_FOUND
+
+
+def test_a_purge_gives_every_partition_a_new_incarnation_that_begins_at_0() -> None:
+    state = after(register(), create(placements=(HERE, HERE)))
+    trimmed = after(TrimPartition("default", "orders", 2, 1, incarnation_of(2, 1), 7), start=state)
+    purged = after(PurgeStream("default", "orders", 2), start=trimmed).streams[StreamKey("default", "orders")]
+    assert [item.incarnation for item in purged.partitions] == [incarnation_of(4, 0), incarnation_of(4, 1)]
+    assert [item.trimmed_to for item in purged.partitions] == [0, 0]
+    assert purged.incarnation == 2
+    assert refusal(trimmed, PurgeStream("default", "orders", 3)).code is RefusedCode.STREAM_NOT_FOUND

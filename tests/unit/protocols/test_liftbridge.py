@@ -125,14 +125,6 @@ async def test_reserved_streams_are_not_deleted(rig: Rig) -> None:
     assert await bad(rig, "DeleteStream", name="__cursors") == RESERVED
 
 
-@pytest.mark.parametrize("field", ["compactEnabled"])
-async def test_what_is_not_there_yet_is_refused_by_name_and_its_absence_accepted(rig: Rig, field: str) -> None:
-    code, text = await bad(rig, "CreateStream", name="s", subject="s", **{field: {"value": True}})
-    assert code is Status.UNIMPLEMENTED
-    assert field in text
-    await good(rig, "CreateStream", name="s", subject="s", **{field: {"value": False}})
-
-
 async def test_settings_are_kept_as_they_were_asked(rig: Rig) -> None:
     await good(
         rig,

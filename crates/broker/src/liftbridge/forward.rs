@@ -6,11 +6,13 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 /// The methods that are forwarded.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 14] = [
     "CreateStream",
     "DeleteStream",
     "PauseStream",
     "SetStreamReadonly",
+    "TrimPartition",
+    "PurgeStream",
     "FetchMetadata",
     "FetchPartitionMetadata",
     "SetCursor",

@@ -1,4 +1,4 @@
-//! The sixteen methods of `proto.API`, as gRPC paths.
+//! The sixteen methods of `proto.API`, as gRPC paths, and two of ours beside them.
 
 /// Full name of the service.
 pub const SERVICE: &str = "proto.API";
@@ -35,7 +35,15 @@ pub const FETCH_CONSUMER_GROUP_ASSIGNMENTS: &str = "/proto.API/FetchConsumerGrou
 /// Complains about a coordinator.
 pub const REPORT_CONSUMER_GROUP_COORDINATOR: &str = "/proto.API/ReportConsumerGroupCoordinator";
 
-/// All of them, in the order of the definition.
+/// Removes a prefix of a partition; ours, a JSON object there and back.
+pub const TRIM_PARTITION: &str = "/proto.API/TrimPartition";
+/// Removes all records of a stream; ours, a JSON object there and back.
+pub const PURGE_STREAM: &str = "/proto.API/PurgeStream";
+
+/// Those that Liftbridge does not have.
+pub const OURS: [&str; 2] = [TRIM_PARTITION, PURGE_STREAM];
+
+/// All of Liftbridge's, in the order of the definition.
 pub const ALL: [&str; 16] = [
     CREATE_STREAM,
     DELETE_STREAM,

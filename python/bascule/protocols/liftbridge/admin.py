@@ -3,6 +3,7 @@
 from bascule.control import Controller
 from bascule.metadata import StreamSettings
 from bascule.protocols.liftbridge.metadata import MetadataMethods
+from bascule.protocols.liftbridge.removal import RemovalMethods
 from bascule.protocols.liftbridge.streams import StreamMethods
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.protocols.status import Status, StatusError
@@ -21,7 +22,7 @@ class LiftbridgeAdmin:
     """The handlers. `defaults` holds what a stream gets whose creator did not say."""
 
     def __init__(self, controller: Controller, defaults: StreamSettings) -> None:
-        self._parts = (StreamMethods(controller, defaults), MetadataMethods(controller))
+        self._parts = (StreamMethods(controller, defaults), MetadataMethods(controller), RemovalMethods(controller))
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method, for the router."""

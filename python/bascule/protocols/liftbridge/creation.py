@@ -33,9 +33,6 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
         raise StatusError(Status.INVALID_ARGUMENT, text)
     if asked.partitions < 0:
         raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
-    if asked.HasField("compactEnabled") and asked.compactEnabled.value:
-        text = "compaction is not available in this version; create the stream without compactEnabled"
-        raise StatusError(Status.UNIMPLEMENTED, text)
     return StreamRequest(
         namespace=DEFAULT_NAMESPACE,
         name=asked.name,

@@ -1,0 +1,70 @@
+"""TrimPartition and PurgeStream: ours, beside the methods of Liftbridge, with JSON objects as bodies."""
+
+import json
+from typing import Any, cast
+
+from bascule.control import Controller, Trim
+from bascule.control.controller import RefusedError
+from bascule.errors import BrokerError
+from bascule.metadata import DEFAULT_NAMESPACE
+from bascule.protocols.liftbridge.creation import RESERVED
+from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.router import AdminRequest, Handler
+from bascule.protocols.status import Status, StatusError
+
+
+class RemovalMethods:
+    """The handlers."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handler by method."""
+        return {"TrimPartition": self.trim_partition, "PurgeStream": self.purge_stream}
+
+    async def trim_partition(self, request: AdminRequest) -> bytes:
+        """`{"name", "partition", "before", "dry_run"}` to `{"log_start_before", "log_start"}`."""
+        asked = _read(request.body, {"name": str, "partition": int, "before": int, "dry_run": bool})
+        try:
+            wish = Trim(DEFAULT_NAMESPACE, asked["name"], asked["partition"], asked["before"])
+            was, now = await self._controller.trim_partition(
+                wish, dry_run=asked["dry_run"], timeout_s=request.timeout_s
+            )
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to trim partition", failure) from failure
+        return json.dumps({"log_start_before": was, "log_start": now}).encode()
+
+    async def purge_stream(self, request: AdminRequest) -> bytes:
+        """`{"name", "dry_run"}` to `{"records"}`."""
+        asked = _read(request.body, {"name": str, "dry_run": bool})
+        if asked["name"] in RESERVED:
+            raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
+        try:
+            records = await self._controller.purge_stream(
+                DEFAULT_NAMESPACE, asked["name"], dry_run=asked["dry_run"], timeout_s=request.timeout_s
+            )
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to purge stream", failure) from failure
+        return json.dumps({"records": records}).encode()
+
+
+def _read(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
+    """The JSON object with exactly these fields.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT: it is none.
+    """
+    try:
+        asked: object = json.loads(body)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, dict):
+        document = cast("dict[str, Any]", asked)
+        if {key: type(value) for key, value in document.items()} == fields:
+            return document
+    raise StatusError(Status.INVALID_ARGUMENT, f"the request is no JSON object of {', '.join(fields)}")
