@@ -85,9 +85,9 @@ pub fn batches(
                     found.push(entry.unwrap_or_else(|| (Kind::Wrong, at(cursor.offset()))));
                 }
             }
-            Err(ReadError::Damaged { start, end }) => {
-                found.push((Kind::Wrong, at(start)));
-                cursor.skip_to(end);
+            Err(ReadError::Damaged(damage)) => {
+                found.push((Kind::Wrong, at(damage.start)));
+                cursor.skip_to(damage.end);
             }
             Err(_) if refused_at != Some(cursor.offset()) => refused_at = Some(cursor.offset()),
             Err(error) => {
