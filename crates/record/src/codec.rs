@@ -6,6 +6,8 @@ use zstd::bulk::{Compressor, Decompressor};
 
 /// Level at which Zstandard compresses.
 const ZSTD_LEVEL: i32 = 3;
+/// A byte of an LZ4 block stands for less than this much output.
+const LZ4_DENSEST: usize = 256;
 /// Most output of one block of a Zstandard frame (RFC 8878 §3.1.1.2.4), and the fewest bytes that such a block takes.
 const ZSTD_BLOCK_BYTES: usize = 128 << 10;
 const ZSTD_BLOCK_LEAST: usize = 4;
@@ -74,21 +76,17 @@ impl Codec {
     /// become is refused before anything is allocated, so is a Zstandard frame that declares another length. Then
     /// exactly `raw_bytes` are reserved and never exceeded, however many frames follow each other in `stored`.
     pub(crate) fn decompress(self, stored: &[u8], raw_bytes: usize) -> Option<Vec<u8>> {
+        if !self.can_become(stored.len(), raw_bytes) {
+            return None;
+        }
         let (raw, written) = match self {
-            Self::None => return (stored.len() == raw_bytes).then(|| stored.to_vec()),
+            Self::None => (stored.to_vec(), stored.len()),
             Self::Lz4 => {
-                // A byte of LZ4 stands for at most 255 of output.
-                if raw_bytes / 256 > stored.len() {
-                    return None;
-                }
                 let mut raw = vec![0; raw_bytes];
                 let written = lz4_flex::block::decompress_into(stored, &mut raw).ok()?;
                 (raw, written)
             }
             Self::Zstd => {
-                if raw_bytes / ZSTD_BLOCK_BYTES > stored.len() / ZSTD_BLOCK_LEAST {
-                    return None;
-                }
                 let declared = zstd::zstd_safe::get_frame_content_size(stored).ok()?;
                 // None: the frame does not say. Further frames may follow, so less is possible.
                 if declared.is_some_and(|declared| declared > raw_bytes as u64) {
@@ -100,6 +98,15 @@ impl Codec {
             }
         };
         (written == raw_bytes && raw.len() == raw_bytes).then_some(raw)
+    }
+
+    /// Whether so many stored bytes of this codec can become so many raw ones at all.
+    fn can_become(self, stored: usize, raw: usize) -> bool {
+        match self {
+            Self::None => stored == raw,
+            Self::Lz4 => raw / LZ4_DENSEST <= stored,
+            Self::Zstd => raw / ZSTD_BLOCK_BYTES <= stored / ZSTD_BLOCK_LEAST,
+        }
     }
 }
 
@@ -119,4 +126,27 @@ fn decompress_zstd(stored: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         }
         slot.as_mut()?.decompress_to_buffer(stored, out).ok()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_densest_input_of_each_codec_is_believed_and_more_is_not() {
+        const LARGEST: usize = 16 << 20;
+        let zeros = vec![0; LARGEST];
+        for codec in [Codec::Lz4, Codec::Zstd] {
+            let stored = codec.compress(&zeros, 0).unwrap();
+            assert!(codec.can_become(stored.len(), LARGEST), "{codec:?}");
+        }
+        for (codec, least) in [
+            (Codec::None, LARGEST),
+            (Codec::Lz4, LARGEST / 256),
+            (Codec::Zstd, LARGEST / (128 << 10) * 4),
+        ] {
+            assert!(codec.can_become(least, LARGEST), "{codec:?}");
+            assert!(!codec.can_become(least - 1, LARGEST), "{codec:?}");
+        }
+    }
 }
