@@ -209,6 +209,15 @@ class LimitSettings(_Section):
     message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="one inbound gRPC message")
     nats_pending_bytes: ByteCount = Field(default=128 << 20, ge=1 << 20, description="NATS messages not yet queued")
     grace_ms: Milliseconds = Field(default=60_000, description="how long files of deleted partitions are kept")
+    journal_from_dirty_files: int = Field(
+        default=4,
+        ge=0,
+        le=1 << 20,
+        description="partitions to sync at once from which on their batches go to one journal file; 0 = never",
+    )
+    open_segments: int = Field(
+        default=512, ge=1, le=1 << 20, description="sealed segments kept open for readers; active ones are not counted"
+    )
 
 
 class BrokerSettings(_Section):

@@ -43,6 +43,10 @@ pub struct Limits {
     pub message_bytes: usize,
     pub nats_pending_bytes: usize,
     pub grace_ms: u64,
+    /// Dirty segments in one round of syncs from which on the journal is synced in their place; 0 = never.
+    pub journal_from_dirty_files: usize,
+    /// Sealed segments kept open for readers.
+    pub open_segments: usize,
 }
 impl Default for Limits {
     fn default() -> Self {
@@ -67,6 +71,8 @@ impl Default for Limits {
             message_bytes: 4 << 20,
             nats_pending_bytes: 128 << 20,
             grace_ms: 60_000,
+            journal_from_dirty_files: 4,
+            open_segments: 512,
         }
     }
 }

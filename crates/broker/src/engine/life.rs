@@ -1,15 +1,16 @@
 //! The engine: its start, its parts, its end.
+use super::error::open_code;
 use super::serve::{self, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::encryption::Masters;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, now_ns};
-use crate::shared::{Shared, SharedRef};
-use bascule_log::{Coordinator, Log};
+use crate::shared::{Limits, Shared, SharedRef};
+use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -84,6 +85,7 @@ impl Engine {
                 .events
                 .log(30, "storage", text, serde_json::json!({}));
         }
+        let coordinator = start_log(directory.path(), &shared.limits)?;
         runtime.spawn(sweep(
             shared.clone(),
             directory::partitions(directory.path()),
@@ -91,7 +93,7 @@ impl Engine {
         Ok(Self {
             shared,
             data: directory.path().to_owned(),
-            coordinator: Coordinator::start(),
+            coordinator,
             admin: Mutex::new(()),
             state: Mutex::new(State {
                 directory: Some(directory),
@@ -229,6 +231,8 @@ impl Engine {
             values.insert("sync_files".into(), sync.files.into());
             values.insert("sync_nanos".into(), sync.nanos.into());
             values.insert("sync_longest_nanos".into(), sync.longest_nanos.into());
+            values.insert("sync_journaled_rounds".into(), sync.journaled_rounds.into());
+            values.insert("sync_journal_bytes".into(), sync.journal_bytes.into());
         }
         values
     }
@@ -293,6 +297,20 @@ impl Drop for Engine {
         std::mem::forget(self.coordinator.clone());
         std::mem::forget(self.shared.clone());
     }
+}
+
+/// The committer of the directory, with a journal for its partitions. What a journal holds is also taken over when it is
+/// not to be used any more.
+fn start_log(data: &Path, limits: &Limits) -> Result<Arc<Coordinator>, EngineError> {
+    let mut options = JournalOptions::new(data.join("journal"), directory::partitions(data));
+    options.from_dirty_files = match limits.journal_from_dirty_files {
+        0 => usize::MAX,
+        files => files,
+    };
+    let coordinator = Coordinator::start_journaled(Arc::new(OsStorage), options)
+        .map_err(|error| EngineError::new(open_code(&error), error.to_string()))?;
+    coordinator.set_open_segments(limits.open_segments);
+    Ok(coordinator)
 }
 
 /// Raises the limit of open files to the hard one: a broker needs one for each partition and each connection.

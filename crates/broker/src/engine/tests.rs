@@ -290,3 +290,19 @@ fn files_that_cannot_be_deleted_are_told() {
     let told = engine.end(&[7], EndReason::Deleted).unwrap_err();
     assert_eq!(told.code, "storage_failed");
 }
+
+#[test]
+fn the_journal_is_used_from_so_many_partitions_on_as_is_set() {
+    let data = tempfile::tempdir().unwrap();
+    let limits = json!({"journal_from_dirty_files": 1});
+    let engine = Engine::new(&settings(data.path(), &limits)).unwrap();
+    open(&engine, 7);
+    engine.publish_view(1, view(7)).unwrap();
+    // The first rounds find no journal file and have one made.
+    until("no round was journaled", || {
+        append(&engine);
+        engine.statistics()["sync_journaled_rounds"].as_u64() > Some(0)
+    });
+    assert!(data.path().join("journal").exists());
+    engine.close(Duration::ZERO);
+}
