@@ -22,7 +22,7 @@ const GROUPS_AT_ONCE: usize = 1024;
 
 /// Feeds the route's partitions until the subscription ends or the task is aborted.
 pub(super) async fn drain(session: Arc<Session>, route: Arc<Route>, mut subscriber: Subscriber) {
-    let mut messages = Vec::with_capacity(GROUP_MESSAGES);
+    let mut messages = Vec::new();
     let mut groups: usize = 0;
     // Unconstrained, or the runtime's budget would cut groups at 128 messages.
     while tokio::task::unconstrained(collect(&mut subscriber, &mut messages)).await {

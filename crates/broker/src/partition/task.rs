@@ -72,7 +72,8 @@ pub(super) fn spawn(
         writer: Writer::new(partition.clone(), log, spec),
         partition,
         inbox,
-        messages: Vec::with_capacity(GROUP),
+        // Grows with the load: at its full size it would be most of what an idle partition takes.
+        messages: Vec::new(),
     };
     tokio::spawn(task.live());
 }
