@@ -129,7 +129,7 @@ fn main() {
                 shape,
                 &value,
                 sealer.as_mut(),
-            )))
+            )));
         });
         let checked = rate(|| drop(black_box(Batch::open(&batch, &keys).unwrap())));
         let read = rate(|| {

@@ -50,6 +50,8 @@ class StreamOptions:
     segment_max_age: timedelta | None = None
     concurrency_control: bool | None = None
     """Whether expected offsets are checked."""
+    encryption: bool | None = None
+    """Whether it is encrypted at rest; the broker needs a master key."""
 
 
 def ack_policy(ack: Ack) -> int:
@@ -80,6 +82,7 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         "segmentMaxBytes": options.segment_max_bytes,
         "segmentMaxAge": options.segment_max_age,
         "optimisticConcurrencyControl": options.concurrency_control,
+        "encryption": options.encryption,
     }
     for field, value in limits.items():
         if value is not None:

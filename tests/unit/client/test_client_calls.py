@@ -24,7 +24,8 @@ def metadata(*names: str, unknown: str = "") -> bytes:
 
 def test_create_sends_only_what_was_said() -> None:
     native = FakeNative()
-    options = StreamOptions(partitions=3, retention_max_age=timedelta(hours=1), retention_max_bytes=0)
+    hour = timedelta(hours=1)
+    options = StreamOptions(partitions=3, retention_max_age=hour, retention_max_bytes=0, encryption=True)
     client_of(native).create_stream("orders", options=options)
     ((method, sent),) = native.requests
     request = message("CreateStreamRequest").FromString(sent)
@@ -32,6 +33,7 @@ def test_create_sends_only_what_was_said() -> None:
     assert request.retentionMaxAge.value == 3_600_000
     assert request.HasField("retentionMaxBytes"), "an explicit 0 is not the default"
     assert not request.HasField("retentionMaxMessages")
+    assert request.encryption.value
 
 
 def test_exist_ok_and_missing_ok_forgive_that_and_nothing_else() -> None:
