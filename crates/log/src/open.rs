@@ -331,15 +331,17 @@ fn read_preamble(source: &mut Source) -> Result<(), Error> {
     Ok(())
 }
 
-/// Syncs the segments that reach beyond the durable point and forgets what is cached of them. An earlier life may have
-/// ended after a failed sync: then the page cache shows batches that the disk does not have.
+/// Syncs the segments that begin beyond the durable point and forgets what is cached of them. An earlier life may have
+/// ended after a failed sync: then the page cache shows batches that the disk does not have. The segment in which the
+/// durable point lies is treated so by the walk, from that point on: what lies before it was synced with success.
 fn trust_the_disk_alone(sources: &mut [Source], durable: u64) -> Result<(), Error> {
     let bases: Vec<u64> = sources.iter().map(|source| source.base_offset).collect();
     for (i, source) in sources.iter_mut().enumerate() {
-        if bases.get(i + 1).is_none_or(|next| *next > durable) {
+        let beyond = bases.get(i + 1).is_none_or(|next| *next > durable);
+        if beyond && source.base_offset >= durable {
             source
                 .file
-                .forget_cached()
+                .forget_cached(0)
                 .map_err(|error| Error::io("sync", &source.path, error))?;
             if source.foreign.is_none() {
                 read_preamble(source)?;

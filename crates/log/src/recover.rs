@@ -319,8 +319,15 @@ impl<'a> Walk<'a> {
             end: Ending::before(next),
         };
         let failed = |error| Error::io("read", segment.path(), error);
+        let mut forgotten = self.place.offset >= self.durable;
         loop {
             let whole = self.place.offset >= self.durable;
+            if whole && !forgotten {
+                scanner
+                    .forget(self.place.position)
+                    .map_err(|error| Error::io("sync", segment.path(), error))?;
+                forgotten = true;
+            }
             let found = scanner.look(&self.place, whole).map_err(failed)?;
             if let Found::Batch(header) = found {
                 segment.add(&header);

@@ -102,6 +102,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Forgets what was read or is cached of the file from `position` on: from here on the disk counts.
+    pub fn forget(&mut self, position: u64) -> io::Result<()> {
+        self.filled = 0;
+        self.file.forget_cached(position)
+    }
+
     /// What lies at `place`. With `whole` the payload's checksum is checked too.
     ///
     /// # Errors

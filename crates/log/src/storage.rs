@@ -124,14 +124,16 @@ pub trait StorageFile: Debug + Send + Sync {
     /// The operating system's. Afterwards nothing is known of what was written since the last success.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes the data durable, then forgets what of it is in memory, so that the next read shows what the disk holds.
+    /// Makes the data durable, then forgets what of it is in memory behind position `from`, so that the next read shows what
+    /// the disk holds there.
     ///
     /// After a failed write the operating system may keep showing what never reached the disk, also to the next
     /// process. Recovery, which decides what the log is, must not build on that.
     ///
     /// # Errors
     /// As [`StorageFile::sync_data`].
-    fn forget_cached(&self) -> io::Result<()> {
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
+        let _ = from;
         self.sync_data()
     }
 
@@ -218,9 +220,16 @@ impl StorageFile for OsFile {
         self.0.sync_data()
     }
 
-    fn forget_cached(&self) -> io::Result<()> {
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
+        // Only whole pages are forgotten.
+        const PAGE: u64 = 64 << 10;
         self.0.sync_data()?;
-        rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?;
+        rustix::fs::fadvise(
+            &self.0,
+            from - from % PAGE,
+            None,
+            rustix::fs::Advice::DontNeed,
+        )?;
         Ok(())
     }
 

@@ -135,9 +135,13 @@ impl StorageFile for Segment {
         self.sync_data()
     }
 
-    fn forget_cached(&self) -> io::Result<()> {
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
         self.sync_data()?;
-        self.with(|pages| pages.cache.clone_from(&pages.disk));
+        self.with(|pages| {
+            pages.cache.truncate(from as usize);
+            let behind = pages.disk.get(from as usize..).unwrap_or_default();
+            pages.cache.extend_from_slice(behind);
+        });
         Ok(())
     }
 }
@@ -153,14 +157,17 @@ fn acked(log: &mut Log, coordinator: &Coordinator) -> bool {
     told.load(Ordering::Relaxed)
 }
 
-#[test]
-fn what_a_failed_sync_lost_is_not_recovered_from_the_page_cache() {
+fn lose_and_recover(checkpointed: bool) {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("7");
     let storage = Amnesiac::default();
     let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
     let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
     assert!(acked(&mut log, &coordinator));
+    if checkpointed {
+        log.checkpoint().unwrap();
+        while coordinator.step() {}
+    }
     storage.fails.store(true, Ordering::Relaxed);
     assert!(!acked(&mut log, &coordinator));
     drop(log);
@@ -180,4 +187,14 @@ fn what_a_failed_sync_lost_is_not_recovered_from_the_page_cache() {
         "the second record is not on the disk"
     );
     assert!(acked(&mut log, &coordinator));
+}
+
+#[test]
+fn what_a_failed_sync_lost_is_not_recovered_from_the_page_cache() {
+    lose_and_recover(false);
+}
+
+#[test]
+fn nor_when_the_durable_point_lies_within_the_segment() {
+    lose_and_recover(true);
 }
