@@ -68,7 +68,16 @@ impl CheckpointFile {
         let target = SyncFile::open(storage, &path, OpenMode::Create)?;
         let file = &*target.file;
         reserve(file).map_err(|source| Error::io("write", &path, source))?;
-        let slots = Slots::read(file, identity);
+        let failed = |operation| {
+            let path = &path;
+            move |source| Error::io(operation, path, source)
+        };
+        let mut slots = Slots::read(file, identity).map_err(failed("read"))?;
+        if !slots.last.is_some_and(|last| last.clean) {
+            // An earlier life may have ended after a failed sync: then the page cache shows what the disk does not have.
+            file.forget_cached().map_err(failed("sync"))?;
+            slots = Slots::read(file, identity).map_err(failed("read"))?;
+        }
         Ok(Self {
             identity,
             sequence: slots.sequence,
@@ -138,29 +147,28 @@ impl Slots {
     pub fn look(storage: &dyn Storage, directory: &Path, identity: Identity) -> Option<Self> {
         let path = directory.join(CHECKPOINT);
         let file = storage.open(&path, OpenMode::Read).ok()?;
-        Some(Self::read(&*file, identity))
+        Self::read(&*file, identity).ok()
     }
 
-    fn read(file: &dyn StorageFile, identity: Identity) -> Self {
-        let slots = [0, SLOT_DISTANCE].map(|position| read_slot(file, position, identity));
+    /// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
+    fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Self> {
+        let bytes = [read_slot(file, 0)?, read_slot(file, SLOT_DISTANCE)?];
+        let slots = bytes.map(|bytes| parse_slot(&bytes, identity));
         let newest = slots.iter().flatten().max_by_key(|(sequence, _)| *sequence);
         let sequence = newest.map_or(0, |(sequence, _)| *sequence);
         let valid = slots.iter().flatten().count();
-        let is_empty = |position| {
-            let mut bytes = [0; SLOT_BYTES];
-            read_up_to(file, &mut bytes, position).is_ok() && bytes.iter().all(|byte| *byte == 0)
-        };
+        let [first, second] = bytes.map(|bytes| bytes.iter().all(|byte| *byte == 0));
         // The first checkpoint ever stands alone; all others have the one before beside them.
         let is_damaged = match valid {
             2 => false,
-            1 => sequence > 1 || !is_empty(0),
-            _ => !is_empty(0) || !is_empty(SLOT_DISTANCE),
+            1 => sequence > 1 || !first,
+            _ => !first || !second,
         };
-        Self {
+        Ok(Self {
             last: newest.map(|(_, checkpoint)| *checkpoint),
             is_damaged,
             sequence,
-        }
+        })
     }
 }
 
@@ -190,18 +198,15 @@ fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8
     out
 }
 
-/// A slot that does not check, belongs to another log or has another version is absent.
-fn read_slot(
-    file: &dyn StorageFile,
-    position: u64,
-    identity: Identity,
-) -> Option<(u64, Checkpoint)> {
+/// The bytes of a slot, zeros behind the end of the file.
+fn read_slot(file: &dyn StorageFile, position: u64) -> std::io::Result<[u8; SLOT_BYTES]> {
     let mut bytes = [0; SLOT_BYTES];
-    let read = read_up_to(file, &mut bytes, position).ok()?;
-    parse_slot(bytes.get(..read)?, identity)
+    read_up_to(file, &mut bytes, position)?;
+    Ok(bytes)
 }
 
-/// Sequence number and content of a slot.
+/// Sequence number and content of a slot. One that does not check, belongs to another log or has another version is
+/// absent.
 pub(crate) fn parse_slot(bytes: &[u8], identity: Identity) -> Option<(u64, Checkpoint)> {
     let body = unseal(bytes).filter(|_| bytes.len() == SLOT_BYTES)?;
     let ours = body.get(..4)? == MAGIC

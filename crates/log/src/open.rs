@@ -232,6 +232,10 @@ impl Log {
         shared.raise_settled_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         checkpoint.write(current(&shared, false))?;
+        if last.is_none() {
+            // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
+            checkpoint.target().sync()?;
+        }
         shared.quarantine.attach(
             &directory,
             identity,

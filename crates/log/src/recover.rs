@@ -552,6 +552,14 @@ impl<'a> Walk<'a> {
         let target: &SyncFile = file.target();
         target.sync()?;
         disk::sync_directory(self.files.storage(), self.directory)?;
+        // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
+        // removed by retention while it is written to.
+        if segments
+            .last()
+            .is_some_and(|last| last.base_offset == segment.base_offset)
+        {
+            segments.pop();
+        }
         segments.push(Arc::clone(&segment));
         Ok((segment, file))
     }
