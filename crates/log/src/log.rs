@@ -15,6 +15,7 @@ use crate::shared::Shared;
 use crate::worker::Door;
 use crate::{Coordinator, Durability, Error, HighWatermark, LogOptions, LogReader};
 use bascule_record::crypt::Sealer;
+use bascule_record::planted;
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -187,6 +188,10 @@ impl Log {
                     .map_err(Arc::new),
             );
             return;
+        }
+        if planted::is(1) {
+            self.shared.raise_durable_end(end);
+            return done(Ok(end));
         }
         let dirty = self.shared.durable_end() < end;
         self.file.asked(self.active.end());

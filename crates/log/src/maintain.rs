@@ -13,6 +13,7 @@ use crate::shared::Shared;
 use crate::storage::{OpenMode, Storage};
 use crate::worker::Job;
 use crate::{Durability, Error, Identity, Log, LogOptions, index};
+use bascule_record::planted;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -128,7 +129,7 @@ impl Log {
             file: Some(Arc::clone(sealed.target())),
             also: Some(Arc::clone(self.file.target())),
             range: None,
-            directory: Some(directory),
+            directory: Some(directory).filter(|_| !planted::is(4)),
             answer: Box::new(move |result| {
                 if result.is_ok() {
                     shared.raise_settled_end(end);

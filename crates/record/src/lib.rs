@@ -16,6 +16,7 @@ mod error;
 mod gather;
 mod header;
 mod layout;
+pub mod planted;
 mod rewrite;
 mod seal;
 mod subjects;
