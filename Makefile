@@ -35,6 +35,14 @@ $(VENV)/.built-$(PROFILE): $(VENV)/.synced $(RUST_SOURCES)
 .PHONY: build
 build: $(VENV)/.built-$(PROFILE) ## Set up .venv and build the data plane into it (PROFILE=fast|dev|release)
 
+target/sim/.built: $(VENV)/.synced $(RUST_SOURCES)
+	PROFILE=$(PROFILE) deploy/build-sim.sh target/sim
+	PROFILE=$(PROFILE) deploy/build-sim.sh target/sim-planted --features planted
+	@touch $@
+
+.PHONY: sim
+sim: target/sim/.built ## Build the engine over a simulated disk, for tests/simulator (development only)
+
 .PHONY: demo
 demo: build ## The main job on real data: NATS -> stream -> kill -9 -> Spark table, checked row by row
 	$(BIN)/python examples/flights.py
@@ -44,7 +52,7 @@ run: build ## Start a standalone broker and stay
 	$(BIN)/bascule serve --standalone --data-dir bascule-data
 
 .PHONY: test
-test: build ## Run every test (Rust, then Python)
+test: build sim ## Run every test (Rust, then Python)
 	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
 	BASCULE_REQUIRE_NATS=1 cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client

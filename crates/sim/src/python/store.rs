@@ -1,0 +1,128 @@
+//! The class `Store`: one life of one process with one data directory.
+use super::disk::Disk;
+use super::failure::raise;
+use super::log::Log;
+use bascule_log::{Coordinator, Durability, Identity, LogOptions};
+use bascule_record::Codec;
+use parking_lot::Mutex;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The coordinator of a data directory, stepped by the caller.
+#[pyclass(frozen)]
+pub(crate) struct Store {
+    coordinator: Mutex<Option<Arc<Coordinator>>>,
+}
+
+/// What recovery reports: bytes scanned, batches, bytes cut, damaged ranges, clean.
+type Report = (u64, u64, u64, Vec<(u64, u64)>, bool);
+
+impl Store {
+    fn coordinator(&self) -> PyResult<Arc<Coordinator>> {
+        let coordinator = self.coordinator.lock();
+        coordinator
+            .clone()
+            .ok_or_else(|| PyValueError::new_err("this life has ended"))
+    }
+}
+
+/// Settings of a log from their numbers.
+pub(crate) fn options(
+    memory: bool,
+    segment_bytes: u64,
+    segment_age_ns: i64,
+    preallocate_bytes: u64,
+) -> LogOptions {
+    LogOptions {
+        durability: if memory {
+            Durability::Memory
+        } else {
+            Durability::Disk
+        },
+        segment_bytes,
+        segment_age_ns,
+        preallocate_bytes,
+        codec: Codec::None,
+        ..LogOptions::default()
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    fn new(disk: &Disk) -> Self {
+        let coordinator = Coordinator::stepped(Arc::new(disk.storage()));
+        Self {
+            coordinator: Mutex::new(Some(coordinator)),
+        }
+    }
+
+    #[pyo3(signature = (path, incarnation, partition, *, memory, segment_bytes, segment_age_ns, preallocate_bytes))]
+    #[allow(clippy::too_many_arguments)] // keywords: the settings of a log
+    fn create(
+        &self,
+        path: &str,
+        incarnation: u64,
+        partition: u32,
+        memory: bool,
+        segment_bytes: u64,
+        segment_age_ns: i64,
+        preallocate_bytes: u64,
+    ) -> PyResult<Log> {
+        let options = options(memory, segment_bytes, segment_age_ns, preallocate_bytes);
+        let identity = Identity {
+            incarnation,
+            partition,
+        };
+        let coordinator = self.coordinator()?;
+        bascule_log::Log::create(Path::new(path), identity, options, &coordinator)
+            .map(Log::new)
+            .map_err(|error| raise(&error))
+    }
+
+    #[pyo3(signature = (path, incarnation, partition, *, memory, segment_bytes, segment_age_ns, preallocate_bytes))]
+    #[allow(clippy::too_many_arguments)] // keywords: the settings of a log
+    fn open(
+        &self,
+        path: &str,
+        incarnation: u64,
+        partition: u32,
+        memory: bool,
+        segment_bytes: u64,
+        segment_age_ns: i64,
+        preallocate_bytes: u64,
+    ) -> PyResult<(Log, Report)> {
+        let options = options(memory, segment_bytes, segment_age_ns, preallocate_bytes);
+        let identity = Identity {
+            incarnation,
+            partition,
+        };
+        let coordinator = self.coordinator()?;
+        let (log, recovery) =
+            bascule_log::Log::open(Path::new(path), identity, options, &coordinator)
+                .map_err(|error| raise(&error))?;
+        let report = (
+            recovery.scanned_bytes,
+            recovery.batches,
+            recovery.cut_bytes,
+            recovery.damaged,
+            recovery.clean,
+        );
+        Ok((Log::new(log), report))
+    }
+
+    fn step(&self) -> PyResult<bool> {
+        Ok(self.coordinator()?.step())
+    }
+
+    fn failure(&self) -> PyResult<Option<String>> {
+        Ok(self.coordinator()?.failure())
+    }
+
+    /// Ends the life; nothing more is written.
+    fn end(&self) {
+        *self.coordinator.lock() = None;
+    }
+}

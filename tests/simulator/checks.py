@@ -1,0 +1,254 @@
+"""Compares the engine with the model through its own doors: reads, look-ups, producers, epochs, files."""
+
+from __future__ import annotations
+
+from tests.simulator import files
+from tests.simulator.model import Model, ViolationError
+from tests.simulator.native import Disk, Log, Record, SimError, Store
+from tests.simulator.sometimes import Reached
+
+Contents = tuple[int, int, tuple[Record, ...]]
+"""Log start, log end, records."""
+
+
+class PowerGoneError(Exception):
+    """The power went during a read."""
+
+
+def read_all(model: Model, log: Log, span: tuple[int, int], reached: Reached, faulty: Disk | None) -> list[Record]:
+    """Every record in [start, until), judged; damaged ranges are passed over where they may be.
+
+    `faulty`: the disk, when reads may fail.
+
+    Raises:
+        ViolationError: A4, A6, A8, A9, I25, or P12 for a range refused without reason.
+        PowerGoneError: when that is why a read failed.
+    """
+    start, until = span
+    found: list[Record] = []
+    at = start
+    while at < until:
+        records, stopped_at, failure = log.read(at, until, 1 << 16)
+        model.check_records(records)
+        _check_gaps(model, at, [offset for offset, *_ in records], stopped_at if failure is None else None)
+        found += records
+        if failure is None:
+            break
+        kind, first, last, message = failure
+        if faulty and faulty.is_stopped():
+            raise PowerGoneError
+        if kind != "damaged" or last <= at:
+            raise ViolationError("P12", f"read of partition {model.number} at {stopped_at}: {message}")
+        last = min(last, until)
+        if not model.weak and not model.may_be_damaged(max(first, at), last):
+            raise ViolationError("P12", f"{message} in partition {model.number}, but only {model.damaged} were harmed")
+        reached.sometimes("a damaged record was refused and the others were served", when=not model.flaky)
+        reached.sometimes("a record that could not be read was refused", when=model.flaky)
+        at = last
+    return found
+
+
+def _check_gaps(model: Model, start: int, offsets: list[int], end: int | None) -> None:
+    expected = list(range(start, end if end is not None else (offsets[-1] + 1 if offsets else start)))
+    if offsets != expected:
+        missing = sorted(set(expected) - set(offsets))
+        raise ViolationError("A9", f"offsets {missing[:5]} of partition {model.number} were jumped over")
+
+
+def contents(model: Model, log: Log, reached: Reached) -> Contents:
+    """Everything a log holds, judged."""
+    start, end, _, _ = log.ends()
+    return start, end, tuple(read_all(model, log, (start, end), reached, None))
+
+
+def open_copy(disk: Disk, model: Model) -> tuple[Log, Store]:
+    """Open one log on a disk of its own.
+
+    Raises:
+        ViolationError: I23 when it cannot be opened.
+    """
+    store = Store(disk)
+    try:
+        log, _ = store.open(model.path, model.incarnation, model.number, **model.settings.arguments())
+    except SimError as error:
+        raise ViolationError("I23", f"{model.path} cannot be opened: {error.args}") from error
+    log.set_high_watermark(log.ends()[1])
+    return log, store
+
+
+def check_twice(disk: Disk, model: Model, first: Contents, reached: Reached) -> None:
+    """I23: a recovery changes nothing that a second one would find, even when the power goes right after it.
+
+    Raises:
+        ViolationError: I23.
+    """
+    copy = disk.fork()
+    copy.set_faults()
+    copy.crash(0.0, 0.0, 0.0, 0.0)
+    log, _ = open_copy(copy, model)
+    second = contents(model, log, Reached())
+    if second != first:
+        raise ViolationError(
+            "I23", f"a second recovery of {model.path} found [{second[0]}, {second[1]}), not [{first[0]}, {first[1]})"
+        )
+    reached.sometimes("a log recovered twice was the same")
+
+
+def check_prefix(disk: Disk, model: Model, draw: float, reached: Reached) -> None:
+    """I24: with the end of the last segment cut away, recovery finds a prefix of the log. Before `open`, unharmed.
+
+    Raises:
+        ViolationError: I24, or what the comparison with the model finds.
+    """
+    copy = disk.fork()
+    copy.restart()
+    copy.set_faults()
+    found = files.segments(copy.paths(), model.path)
+    if not found:
+        return
+    path = found[-1][1]
+    content = copy.read(path)
+    copy.truncate(path, int(draw * (len(content) + 1)))
+    log, _ = open_copy(copy, model)
+    start, end, _, _ = log.ends()
+    if end > model.end:
+        raise ViolationError("I24", f"a shorter {path} made the log longer: {end}, not {model.end}")
+    at = start
+    while at < end:
+        records, at, failure = log.read(at, end, 1 << 16)
+        model.check_records(records)
+        if failure is None:
+            break
+        if failure[0] != "damaged" or failure[2] <= at:
+            raise ViolationError("I24", f"a shorter {path} cannot be read: {failure}")
+        at = failure[2]
+    reached.sometimes("a prefix of the files recovered to a prefix of the log")
+
+
+def check_worst_crash(disk: Disk, model: Model, reached: Reached) -> None:
+    """I20, I22: if everything unsynced were lost now, every ack would still hold.
+
+    Raises:
+        ViolationError: A1.
+    """
+    if model.weak or model.settings.memory or model.damaged or not model.created:
+        return
+    copy = disk.fork()
+    copy.set_faults()
+    copy.crash(0.0, 0.0, 0.0, 0.0)
+    log, _ = open_copy(copy, model)
+    end = log.ends()[1]
+    if end < model.acked:
+        raise ViolationError("A1", f"{model.path} would end at {end} after a power cut, but {model.acked} were acked")
+    reached.sometimes("the worst crash would have kept every ack")
+
+
+def check_tiling(disk: Disk, model: Model, start: int, end: int) -> None:
+    """I21: the batches in the files tile [start, end), each chained to the one before.
+
+    Raises:
+        ViolationError: I21.
+    """
+    if model.weak or model.damaged or model.flaky:
+        return
+    at, link = start, None
+    for base, path in files.segments(disk.paths(), model.path):
+        if base < start:
+            continue
+        for batch in files.batches(disk.read(path)):
+            if batch.base_offset != at or (link is not None and batch.chain != link):
+                raise ViolationError("I21", f"{path} at {batch.position}: offset {batch.base_offset}, expected {at}")
+            at, link = batch.next_offset, batch.link
+    if at != end:
+        raise ViolationError("I21", f"the files of {model.path} end at {at}, the log at {end}")
+
+
+def check_tail(disk: Disk, model: Model) -> None:
+    """After a recovery nothing but zeros stands behind the last batch: what was cut cannot come back.
+
+    Raises:
+        ViolationError: I25.
+    """
+    found = files.segments(disk.paths(), model.path)
+    if not found or model.weak or model.damaged or model.flaky:
+        return
+    content = disk.read(found[-1][1])
+    whole = files.batches(content)
+    end = whole[-1].end if whole else files.PREAMBLE_BYTES
+    if any(content[end:]):
+        raise ViolationError("I25", f"{found[-1][1]} holds something behind its last batch")
+
+
+def check_foreign(disk: Disk, model: Model, reached: Reached) -> None:
+    """P13: the directory of one incarnation is not taken, let alone deleted, for another.
+
+    Raises:
+        ViolationError: P13.
+    """
+    copy = disk.fork()
+    copy.restart()
+    copy.set_faults()
+    store = Store(copy)
+    if not any(any(copy.read(path)[:4]) for _, path in files.segments(copy.paths(), model.path)):
+        return
+    try:
+        store.open(model.path, model.incarnation + 1_000, model.number, **model.settings.arguments())[0].delete()
+    except SimError as error:
+        if error.args[0] == "foreign":
+            reached.sometimes("another incarnation was refused its directory")
+            return
+    raise ViolationError("P13", f"{model.path} was deleted under the name of another incarnation")
+
+
+def check_epochs(model: Model, log: Log) -> None:
+    """Every epoch that begins within the log begins where its first record lies.
+
+    Raises:
+        ViolationError: I15.
+    """
+    if model.weak or model.damaged or model.flaky:
+        return
+    start, end, _, _ = log.ends()
+    known = dict(log.epochs())
+    for offset in range(start, end):
+        entry = model.entries[offset]
+        first = offset == 0 or model.entries[offset - 1].epoch != entry.epoch
+        if first and known.get(entry.epoch) != offset:
+            raise ViolationError("I15", f"epoch {entry.epoch} of {model.path} begins at {offset}, table: {known}")
+
+
+def check_producers(model: Model, log: Log, now_ns: int, reached: Reached) -> None:
+    """P4: the last five batches of each producer are recognised, with their offsets.
+
+    Raises:
+        ViolationError: A3.
+    """
+    if model.weak or model.damaged or model.flaky:
+        return
+    start = log.ends()[0]
+    for producer in sorted(model.sequences):
+        own = [sent for sent in model.sent if sent.producer[0] == producer][-5:]
+        if any(sent.base < start for sent in own):
+            continue
+        for sent in own:
+            found = log.find_duplicate(sent.producer, sent.count, now_ns)
+            if found != ("duplicate", sent.base):
+                raise ViolationError("A3", f"batch {sent} of {model.path} would be stored again: {found}")
+            reached.sometimes("a producer's repetition was recognised after a recovery")
+
+
+def check_times(model: Model, log: Log, timestamp: int) -> None:
+    """Look-ups by time answer as the records say.
+
+    Raises:
+        ViolationError: P17.
+    """
+    if model.weak or model.damaged or model.flaky:
+        return
+    start, _, _, end = log.ends()
+    times = [entry.timestamp for entry in model.entries[start:end]]
+    after = next((start + i for i, time in enumerate(times) if time >= timestamp), -1)
+    before = max((start + i for i, time in enumerate(times) if time <= timestamp), default=-1)
+    found = log.offsets_at(timestamp)
+    if -2 not in found and found != (after, before):
+        raise ViolationError("P17", f"look-up of {timestamp} in {model.path}: {found}, not {(after, before)}")

@@ -1,0 +1,80 @@
+"""Reads the engine's files without the engine: `specs/formats/segment.md` and `batch.md`."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+PREAMBLE_BYTES = 64
+HEADER_BYTES = 128
+BATCH_MAGIC = b"BSC1"
+SLOTS = (0, 4096)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a batch lies."""
+
+    position: int
+    end: int
+    base_offset: int
+    next_offset: int
+    chain: int
+    link: int
+    epoch: int
+
+
+def batches(content: bytes) -> list[BatchPlace]:
+    """The batches of a segment up to the first place where none begins. Checksums are not looked at."""
+    found: list[BatchPlace] = []
+    position = PREAMBLE_BYTES
+    while content[position : position + 4] == BATCH_MAGIC and position + HEADER_BYTES <= len(content):
+        epoch, base, span = struct.unpack_from("<QQI", content, position + 24)
+        (stored,) = struct.unpack_from("<I", content, position + 80)
+        chain, kept = struct.unpack_from("<II", content, position + 108)
+        (link,) = struct.unpack_from("<I", content, position + 124)
+        end = position + HEADER_BYTES + stored
+        if end > len(content):
+            break
+        found.append(BatchPlace(position, end, base, base + span, chain, kept or link, epoch))
+        position = end
+    return found
+
+
+def checkpoint(content: bytes) -> tuple[int, int, int] | None:
+    """High watermark, log start and durable point of the newer slot that looks like one."""
+    slots: list[tuple[int, tuple[int, int, int]]] = []
+    for at in SLOTS:
+        slot = content[at : at + 64]
+        if slot[:4] == b"BSCC" and len(slot) == 64:
+            (sequence,) = struct.unpack_from("<Q", slot, 8)
+            slots.append((sequence, struct.unpack_from("<QQQ", slot, 32)))
+    return max(slots)[1] if slots else None
+
+
+def segments(paths: list[str], directory: str) -> list[tuple[int, str]]:
+    """Base offset and path of each segment of a log, ascending."""
+    names = [path for path in paths if path.startswith(f"{directory}/") and path.endswith(".seg")]
+    return sorted((int(path.rsplit("/", 1)[1][:20]), path) for path in names)
+
+
+def future_checkpoint(content: bytes, ahead: int) -> bytes | None:
+    """The newer slot with a high watermark that lies `ahead` further, sound in itself; none when no slot is there."""
+    slots = [content[at : at + 64] for at in SLOTS if content[at : at + 4] == b"BSCC"]
+    if not slots:
+        return None
+    slot = bytearray(max(slots, key=lambda slot: struct.unpack_from("<Q", slot, 8)))
+    (mark,) = struct.unpack_from("<Q", slot, 32)
+    struct.pack_into("<Q", slot, 32, mark + ahead)
+    struct.pack_into("<I", slot, 60, crc32c(bytes(slot[:60])))
+    return bytes(slot)
+
+
+def crc32c(content: bytes) -> int:
+    """The checksum of the formats (Castagnoli), bit by bit: for small things only."""
+    crc = 0xFFFFFFFF
+    for byte in content:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF

@@ -1,0 +1,169 @@
+"""What one partition may hold: the records appended, how far they are acked, and what may be missing."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from tests.simulator.native import Record
+from tests.simulator.plan import Settings
+
+
+class ViolationError(Exception):
+    """A promise or invariant that did not hold; the first argument is its code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class LifeOverError(Exception):
+    """The power went, or the directory failed: nothing more can be done in this life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record."""
+
+    key: bytes | None
+    value: bytes | None
+    epoch: int
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One batch of an idempotent producer."""
+
+    producer: tuple[int, int, int]
+    count: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """A batch of an earlier life."""
+
+    base: int
+    chain: int
+    stored: bytes
+
+
+@dataclass
+class Model:
+    """One creation of one partition. Offsets begin at 0, so an offset is an index."""
+
+    number: int
+    incarnation: int
+    settings: Settings
+    entries: list[Entry] = field(default_factory=list[Entry])
+    ends: list[int] = field(default_factory=lambda: [0])
+    """Offsets between two batches, ascending."""
+    acked: int = 0
+    log_start: int = 0
+    """The largest that was announced; a crash may take it back as long as the records are there."""
+    created: bool = False
+    """Creation was acknowledged."""
+    epoch: int = 1
+    last_timestamp: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Offsets that may be refused."""
+    fresh_damage: bool = False
+    """Damage came after the last recovery, below the durable point: nothing may be cut because of it."""
+    flaky: bool = False
+    """Reads fail at times: what could not be read once may be refused for the rest of the life."""
+    power_cut: bool = False
+    """The power went since the last recovery."""
+    weak: bool = False
+    """A write went astray: records may be refused or cut, never be wrong."""
+    without_checkpoint: bool = False
+    """The checkpoint was damaged: never-acked records before the last segment count as damage."""
+    ghosts: list[Ghost] = field(default_factory=list[Ghost])
+    """Batches that were never acked, as they stood in the files."""
+    sent: list[Sent] = field(default_factory=list[Sent])
+    sequences: dict[int, int] = field(default_factory=dict[int, int])
+    """Next sequence of each producer."""
+
+    @property
+    def path(self) -> str:
+        """Its directory."""
+        return f"/partitions/{self.incarnation}"
+
+    @property
+    def end(self) -> int:
+        """Offset after the last appended record."""
+        return len(self.entries)
+
+    def append(self, entries: list[Entry], producer: tuple[int, int, int] | None) -> None:
+        """Take down a batch."""
+        if producer:
+            self.sent.append(Sent(producer, len(entries), self.end))
+            self.sequences[producer[0]] = producer[2] + len(entries)
+        self.entries.extend(entries)
+        self.ends.append(self.end)
+
+    def cut(self, end: int) -> None:
+        """Forget what a recovery did not find."""
+        del self.entries[end:]
+        self.ends = [known for known in self.ends if known <= end]
+        self.sent = [sent for sent in self.sent if sent.base + sent.count <= end]
+        self.sequences = {sent.producer[0]: sent.producer[2] + sent.count for sent in self.sent}
+        self.epoch = max(self.epoch, self.entries[-1].epoch if self.entries else 1)
+        self.last_timestamp = self.entries[-1].timestamp if self.entries else 0
+
+    def harm(self, start: int, end: int) -> None:
+        """Records in [start, end) may be refused from now on.
+
+        A batch proves itself by its successor, so one that stands alone between two damaged ones may be refused too.
+        """
+        self.damaged = sorted([*self.damaged, (start, end)])
+        for (_, before), (after, _) in itertools.pairwise(tuple(self.damaged)):
+            if before < after and not any(before < cut < after for cut in self.ends):
+                self.damaged.append((before, after))
+
+    def may_be_damaged(self, start: int, end: int) -> bool:
+        """Whether [start, end) lies within what was damaged."""
+        return self.flaky or all(
+            any(first <= offset < last for first, last in self.damaged) for offset in range(start, end)
+        )
+
+    def check_recovered(self, ends: tuple[int, int, int, int]) -> None:
+        """Compare what a recovery found: everything acked, nothing but what was appended, whole batches.
+
+        Raises:
+            ViolationError: I25, A18.
+        """
+        start, end, durable, mark = ends
+        where = f"partition {self.number} of incarnation {self.incarnation}"
+        if end > self.end:
+            raise ViolationError("I25", f"{where} ends at {end} after a recovery, but only {self.end} were appended")
+        may_lose = self.weak or (self.settings.memory and self.power_cut)
+        cut_at_damage = not self.fresh_damage and any(first == end for first, _ in self.damaged)
+        if end < self.acked and not may_lose and not cut_at_damage:
+            raise ViolationError("A1", f"{where} ends at {end} after a recovery, but {self.acked} were acked")
+        if end not in self.ends and not self.weak:
+            raise ViolationError("A18", f"{where} ends at {end}, in the middle of a batch")
+        if start > self.log_start and not self.weak:
+            raise ViolationError("A1", f"{where} starts at {start}, but only {self.log_start} was announced")
+        if mark > end:
+            raise ViolationError("P6", f"{where} shows {mark} after a recovery, beyond its end {end}")
+        if durable != end:
+            raise ViolationError("I20", f"{where} is durable to {durable} after a recovery, not to its end {end}")
+
+    def check_records(self, records: list[Record]) -> None:
+        """Each record is the one that was appended at its offset.
+
+        Raises:
+            ViolationError: A4, A6, A8.
+        """
+        before = -1
+        for offset, epoch, timestamp, key, value in records:
+            if offset <= before:
+                raise ViolationError("A8", f"offset {offset} after {before} in partition {self.number}")
+            before = offset
+            if offset >= self.end:
+                raise ViolationError("A6", f"offset {offset} was never appended to partition {self.number}")
+            expected = self.entries[offset]
+            if (key, value, epoch, timestamp) != (expected.key, expected.value, expected.epoch, expected.timestamp):
+                found = Entry(key, value, epoch, timestamp)
+                raise ViolationError("A4", f"offset {offset} of partition {self.number} is {found}, not {expected}")

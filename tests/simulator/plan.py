@@ -1,0 +1,102 @@
+"""What a seed draws before it begins: partitions, settings, faults. The ranges are those of §5.3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from tests.simulator.streams import Stream
+
+SECOND = 1_000_000_000
+
+
+class Arguments(TypedDict):
+    """Keywords of `Store.create` and `Store.open`."""
+
+    memory: bool
+    segment_bytes: int
+    segment_age_ns: int
+    preallocate_bytes: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the log of one partition is opened."""
+
+    memory: bool
+    segment_bytes: int
+    segment_age_ns: int
+    preallocate_bytes: int
+
+    def arguments(self) -> Arguments:
+        """For `Store.create` and `Store.open`."""
+        return {
+            "memory": self.memory,
+            "segment_bytes": self.segment_bytes,
+            "segment_age_ns": self.segment_age_ns,
+            "preallocate_bytes": self.preallocate_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The circumstances of one seed."""
+
+    partitions: list[Settings]
+    lives: int
+    steps: int
+    """At most so many in one life."""
+    read: float
+    write: float
+    sync: float
+    open: float
+    misdirect: float
+    write_back: float
+    stops: float
+    """Probability that the power goes in the middle of a life, at some operation."""
+    rot: float
+    """Probability of damage between two lives."""
+    full: bool
+    """Whether space and descriptors run out at times."""
+    maintenance: bool
+    """Whether retention removes."""
+    faults: bool = field(default=False)
+    """Whether anything but a loss of power happens."""
+
+
+def draw(stream: Stream) -> Plan:
+    """The plan of a seed. One in four has no faults but the crashes."""
+    partitions = [
+        Settings(
+            memory=stream.maybe(0.15),
+            segment_bytes=stream.choice([1, 600, 2_000, 6_000, 30_000, 1 << 20]),
+            segment_age_ns=stream.choice([0, 0, 0, 5 * SECOND]),
+            preallocate_bytes=stream.choice([0, 512, 4_096, 16_384]),
+        )
+        for _ in range(stream.choice([1, 1, 2, 3]))
+    ]
+    faults = stream.maybe(0.75)
+    rare = 1.0 if faults else 0.0
+
+    rot = stream.maybe(0.3) and faults
+
+    def sometimes(probability: float, most: float) -> float:
+        return rare * stream.uniform(0, most) if stream.maybe(probability) else 0.0
+
+    return Plan(
+        partitions=partitions,
+        lives=stream.randint(2, 6),
+        steps=stream.randint(5, 60),
+        # A slot of the checkpoint that cannot be read is as if it were absent; together with damage that costs a tail.
+        read=0.0 if rot else sometimes(0.4, 0.1),
+        write=sometimes(0.2, 0.03),
+        sync=sometimes(0.3, 0.1),
+        open=sometimes(0.2, 0.05),
+        misdirect=sometimes(0.1, 0.1),
+        write_back=stream.choice([0.0, 0.1, 0.5]),
+        stops=stream.choice([0.0, 0.5, 0.9]),
+        rot=stream.uniform(0, 1) if rot else 0.0,
+        full=faults and stream.maybe(0.3),
+        maintenance=stream.maybe(0.5),
+        faults=faults,
+    )

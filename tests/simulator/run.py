@@ -1,0 +1,50 @@
+"""Runs seeds."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulator.model import ViolationError
+from tests.simulator.world import World
+
+
+@dataclass
+class Outcome:
+    """What one seed came to."""
+
+    seed: int
+    events: int
+    operations: int
+    simulated_ns: int
+    """By how much the clock of the simulation moved forward."""
+    digest: str
+    violation: str = ""
+    """Code and message, or empty."""
+    reached: Counter[str] = field(default_factory=Counter[str])
+    trace: list[str] = field(default_factory=list[str])
+
+
+def run_seed(seed: int, *, traced: bool = False) -> Outcome:
+    """Simulate one seed. What goes wrong in the simulator itself counts as a violation too."""
+    world = World(seed, traced=traced)
+    violation = ""
+    try:
+        world.run()
+    except ViolationError as error:
+        violation = str(error)
+    except Exception as error:  # noqa: BLE001 -- the seed has to be told whatever happened
+        violation = f"simulator: {error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
+    world.note(f"violation {violation}")
+    operations = dict(world.disk.counts())["operations"]
+    return Outcome(
+        seed,
+        world.events,
+        operations,
+        world.elapsed,
+        world.digest(),
+        violation,
+        world.reached.counts,
+        world.trace or [],
+    )

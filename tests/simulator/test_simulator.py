@@ -1,0 +1,40 @@
+"""The simulator itself: the first seeds pass, and the same seed is the same run."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+try:
+    from tests.simulator.run import run_seed
+    from tests.simulator.sometimes import SITUATIONS, Reached, missing
+except ImportError as absent:
+    pytest.skip(f"the simulator is not built: {absent}", allow_module_level=True)
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_the_first_seeds_show_no_violation() -> None:
+    assert [str(outcome.violation) for outcome in map(run_seed, range(200)) if outcome.violation] == []
+
+
+def digests(first: int) -> str:
+    """What fresh processes say of some seeds."""
+    command = [sys.executable, "-m", "tests.simulator", "--seeds", "10", "--first", str(first), "--digests"]
+    return subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+
+
+def test_the_same_seed_is_the_same_run_in_every_process() -> None:
+    assert digests(40) == digests(40)
+    assert digests(40) != digests(50)
+
+
+def test_a_situation_that_is_not_on_the_list_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Reached().sometimes("a situation nobody listed")
+
+
+def test_a_situation_that_was_never_met_is_told() -> None:
+    assert missing(Counter(SITUATIONS[1:])) == [SITUATIONS[0]]
