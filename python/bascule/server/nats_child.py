@@ -16,9 +16,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from bascule.config import NatsSettings
+from bascule.config import ENVIRONMENT_KEY, NatsSettings
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.server.nats_binary import find_nats_server
@@ -145,7 +146,7 @@ class NatsChild:
                 # A session of its own: Ctrl-C in the terminal must reach the broker first, which stops it in order.
                 self._process = process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                    start_new_session=True,
+                    start_new_session=True, env=_without_key(os.environ),
                 )  # fmt: skip
             except OSError as failure:
                 self._last_words = str(failure)
@@ -233,3 +234,8 @@ def _is_taken(host: str, port: int) -> bool:
         except OSError:
             return True
         return False
+
+
+def _without_key(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for another program: a master key is none of its business."""
+    return {name: value for name, value in environment.items() if name != ENVIRONMENT_KEY}

@@ -112,6 +112,9 @@ async def test_the_variable_of_liftbridge_holds_a_master_key(
         await create(broker)
         publish(broker, VALUE)
         assert read(broker, 1) == [VALUE]
+        child = Path(f"/proc/{broker.addresses['nats_pid']}/environ").read_bytes()  # noqa: ASYNC240 - no disk behind it
+        assert b"PATH=" in child
+        assert b"LIFTBRIDGE_ENCRYPTION_KEY" not in child
     monkeypatch.setenv("LIFTBRIDGE_ENCRYPTION_KEY", SECRET[: size - 1].decode())
     async with started(tmp_path) as broker:
         with pytest.raises(grpc.aio.AioRpcError, match=f"invalid AES key size {size - 1}"):
