@@ -75,7 +75,7 @@ impl CheckpointFile {
         let mut slots = Slots::read(file, identity).map_err(failed("read"))?;
         if !slots.last.is_some_and(|last| last.clean) {
             // An earlier life may have ended after a failed sync: then the page cache shows what the disk does not have.
-            file.forget_cached().map_err(failed("sync"))?;
+            file.forget_cached(0).map_err(failed("sync"))?;
             slots = Slots::read(file, identity).map_err(failed("read"))?;
         }
         Ok(Self {

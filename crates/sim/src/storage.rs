@@ -194,11 +194,11 @@ impl StorageFile for SimFile {
         world.sync_file(self.node)
     }
 
-    fn forget_cached(&self) -> io::Result<()> {
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
         self.sync_data()?;
         let mut world = self.world.lock();
-        world.begin("forget", self.node, 0, 0)?;
-        world.file(self.node)?.forget_cached();
+        world.begin("forget", self.node, from, 0)?;
+        world.file(self.node)?.forget_cached(from);
         Ok(())
     }
 

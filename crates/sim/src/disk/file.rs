@@ -97,9 +97,10 @@ impl FileState {
         }
     }
 
-    /// Forgets what is in memory and not going to be written: the next read shows what the disk holds.
-    pub fn forget_cached(&mut self) {
-        let clean: Vec<usize> = (0..self.data.len().div_ceil(PAGE))
+    /// Forgets what is in memory from a position on and not going to be written: the next read shows what the disk holds.
+    pub fn forget_cached(&mut self, from: u64) {
+        let first = usize::try_from(from).unwrap_or(usize::MAX) / PAGE;
+        let clean: Vec<usize> = (first..self.data.len().div_ceil(PAGE))
             .filter(|page| !self.dirty.contains(page))
             .collect();
         for page in clean {
