@@ -138,6 +138,22 @@ class Engine:
         those that are open, in order asked; ends exclusive, 0 = never received in this life.
         """
 
+    def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
+        """Read and check every sealed segment of an open partition at about that rate: (segments, bytes, damaged ranges,
+        whether all was read). Damage is told by `partition` events. Ends early when the partition closes. Blocks.
+
+        Raises:
+            NativeError: `partition_not_found` when it is not open; `storage_failed`.
+        """
+
+    def pause_scrubs(self, paused: bool) -> None:
+        """Hold scrubs back, those under way too, or let them go on."""
+
+    def damage(self, incarnations: Sequence[int]) -> bytes:
+        """JSON list, of those that are open: `incarnation`, `scrubbed_ns` (end of the last whole scrub, 0 = never) and
+        `damaged`: list of `start`, `end`, `fault`, `path`, `position`.
+        """
+
     # -- seeing -----------------------------------------------------------------------------------------------------
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""

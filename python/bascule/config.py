@@ -38,6 +38,7 @@ __all__ = [
     "LogSettings",
     "NatsSettings",
     "Resolved",
+    "ScrubSettings",
     "Settings",
     "StreamDefaults",
     "combine",
@@ -240,6 +241,17 @@ class BrokerSettings(_Section):
     drain_ms: Milliseconds = Field(default=5_000, description="how long a stop waits for calls to end")
 
 
+class ScrubSettings(_Section):
+    """Reading what nobody reads, so that damage is found while a backup still has it."""
+
+    period_ms: Milliseconds = Field(
+        default=7 * 86_400_000, description="every sealed segment is read and checked once in this time; 0 = never"
+    )
+    rate_bytes: ByteCount = Field(
+        default=32 << 20, description="bytes a second, of the whole broker, that are read for it; 0 = none"
+    )
+
+
 class LogSettings(_Section):
     """Structured logs, to standard error."""
 
@@ -258,6 +270,7 @@ class Settings(_Section):
     streams: StreamDefaults = StreamDefaults()
     encryption: EncryptionSettings = EncryptionSettings()
     limits: LimitSettings = LimitSettings()
+    scrub: ScrubSettings = ScrubSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

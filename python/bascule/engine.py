@@ -197,6 +197,19 @@ class Engine:
         """Positions of those that are open, in the order asked."""
         return self._native.status(incarnations)
 
+    def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
+        """Check every sealed segment of an open partition: (segments, bytes, damaged ranges, complete). Blocks."""
+        with native_errors():
+            return self._native.scrub(incarnation, bytes_per_second)
+
+    def pause_scrubs(self, paused: bool) -> None:
+        """Hold scrubs back, or let them go on."""
+        self._native.pause_scrubs(paused)
+
+    def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        """Of those that are open: `incarnation`, `scrubbed_ns` and `damaged`."""
+        return json.loads(self._native.damage(incarnations))
+
     # -- seeing
 
     def statistics(self) -> dict[str, int]:

@@ -102,6 +102,8 @@ pub struct Shared {
     pub serving: AtomicBool,
     /// Room for waiting and uncommitted appends of all partitions together, bytes.
     pub inflight: Arc<Semaphore>,
+    /// Whether scrubs wait.
+    pub scrub_paused: AtomicBool,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
     pub open_subscriptions: AtomicI64,
     /// What wraps the streams' data keys.
@@ -134,6 +136,7 @@ impl Shared {
             inflight: Arc::new(Semaphore::new(
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
             )),
+            scrub_paused: AtomicBool::new(false),
             open_subscriptions: AtomicI64::new(0),
             masters: Masters::default(),
         })

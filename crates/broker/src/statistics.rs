@@ -66,4 +66,7 @@ statistics! {
     handshakes_failed,
     connections_refused,
     calls_refused,
+    scrubbed_bytes,
+    scrubbed_segments,
+    scrubbed_partitions,
 }

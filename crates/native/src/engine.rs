@@ -212,6 +212,31 @@ impl Engine {
         Ok(status.into_iter().map(row).collect())
     }
 
+    fn scrub(
+        &self,
+        py: Python<'_>,
+        incarnation: u64,
+        bytes_per_second: u64,
+    ) -> PyResult<(u64, u64, u64, bool)> {
+        let done = self.detached(py, |broker| broker.scrub(incarnation, bytes_per_second))?;
+        Ok((done.segments, done.bytes, done.damaged, done.complete))
+    }
+
+    fn pause_scrubs(&self, paused: bool) -> PyResult<()> {
+        self.broker()?.pause_scrubs(paused);
+        Ok(())
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn damage<'py>(
+        &self,
+        py: Python<'py>,
+        incarnations: Vec<u64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let damage = self.broker()?.damage(&incarnations);
+        Ok(PyBytes::new(py, damage.to_string().as_bytes()))
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(
             py,

@@ -23,7 +23,8 @@ app: Final = typer.Typer(
 )
 
 Where = Annotated[
-    Path, typer.Argument(help="A data directory, or one log of it: <data>/partitions/<incarnation>, <data>/metadata/log.")
+    Path,
+    typer.Argument(help="A data directory, or one log of it: <data>/partitions/<incarnation>, <data>/metadata/log."),
 ]
 
 

@@ -11,6 +11,7 @@ from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, 
 from bascule.control.metadata_log import MetadataLog
 from bascule.control.pump import EventPump
 from bascule.control.reconciler import Reconciler
+from bascule.control.scrub import Scrubber, incarnations
 from bascule.control.specs import Defaults
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "Reconciler",
     "Refusal",
     "RefusalCode",
+    "Scrubber",
     "StreamRequest",
     "Target",
     "Trim",
+    "incarnations",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bascule.config import Settings
-from bascule.control import Controller, EventPump, MetadataLog, Reconciler
+from bascule.control import Controller, EventPump, MetadataLog, Reconciler, Scrubber, incarnations
 from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
@@ -131,6 +131,11 @@ class Broker:
         await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
         await reconciler.reached(log.state.index)
         self._spawn(controller.keep_snapshots())
+        scrub = settings.scrub
+        scrubber = Scrubber(
+            engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
+        )
+        self._spawn(scrubber.run())
         engine.set_serving(True)
 
     async def _lock(self, identity: str) -> Engine:

@@ -61,8 +61,16 @@ pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
     if let Some(fault) = check(template, &second, &log.reader(), &expected) {
         return fault;
     }
-    if second.served.len() < first.served.len() + fresh.len() - end as usize {
-        return ("silent", "the second life serves less".to_owned());
+    // What the first life served is durable since: the second serves or refuses it.
+    let known = |offset: u64| {
+        second.served.iter().any(|(served, _)| *served == offset)
+            || second
+                .refused
+                .iter()
+                .any(|(from, to)| (*from..*to).contains(&offset))
+    };
+    if let Some((offset, _)) = first.served.iter().find(|(offset, _)| !known(*offset)) {
+        return ("silent", format!("the second life lost offset {offset}"));
     }
     let quarantined = !log.reader().quarantine().is_empty();
     let said = found

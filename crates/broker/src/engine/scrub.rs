@@ -1,0 +1,80 @@
+//! Scrubs of open partitions, at a rate, and what is known of their damage.
+use super::{Engine, EngineError};
+use crate::offline::damage_json;
+use crate::partition::now_ns;
+use bascule_log::damage::Scrubbed;
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a scrub that waits goes without looking whether it should end.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Engine {
+    /// Reads and checks every sealed segment of an open partition, about `bytes_per_second` (at least 64 KiB). Blocks until
+    /// all is read, or the partition closes. Waits while scrubs are paused.
+    ///
+    /// # Errors
+    /// `partition_not_found` when it is not open; `storage_failed`.
+    pub fn scrub(&self, incarnation: u64, bytes_per_second: u64) -> Result<Scrubbed, EngineError> {
+        let known = self.state.lock().partitions.get(&incarnation).cloned();
+        let Some(partition) = known else {
+            let text = format!("partition {incarnation} is not open");
+            return Err(EngineError::new("partition_not_found", text));
+        };
+        let reader = partition.reader();
+        let statistics = &self.shared.statistics;
+        let rate = bytes_per_second.max(64 << 10) as f64;
+        let (mut read, mut began) = (0_u64, Instant::now());
+        let mut pace = |bytes: u64| {
+            statistics.scrubbed_bytes.add(bytes);
+            read += bytes;
+            loop {
+                if reader.is_closed() {
+                    return false;
+                }
+                if self.shared.scrub_paused.load(Ordering::Relaxed) {
+                    // Time that was waited must not be made up for.
+                    (read, began) = (0, Instant::now() + LOOK);
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                let ahead =
+                    Duration::from_secs_f64(read as f64 / rate).saturating_sub(began.elapsed());
+                if ahead.is_zero() {
+                    return true;
+                }
+                std::thread::sleep(ahead.min(LOOK));
+            }
+        };
+        let done = reader.scrub(now_ns(), &mut pace);
+        match done {
+            Ok(done) => {
+                statistics.scrubbed_segments.add(done.segments);
+                statistics.scrubbed_partitions.add(u64::from(done.complete));
+                Ok(done)
+            }
+            Err(bascule_log::ReadError::Closed) => Ok(Scrubbed::default()),
+            Err(error) => Err(EngineError::new("storage_failed", error.to_string())),
+        }
+    }
+
+    /// Holds scrubs back, or lets them go on.
+    pub fn pause_scrubs(&self, paused: bool) {
+        self.shared.scrub_paused.store(paused, Ordering::Relaxed);
+    }
+
+    /// Of those that are open: when their last whole scrub ended, and which offsets are damaged.
+    pub fn damage(&self, incarnations: &[u64]) -> Value {
+        let state = self.state.lock();
+        let of = |incarnation: &u64| {
+            let reader = state.partitions.get(incarnation)?.reader();
+            Some(json!({
+                "incarnation": incarnation,
+                "scrubbed_ns": reader.scrubbed(),
+                "damaged": reader.quarantine().iter().map(damage_json).collect::<Vec<_>>(),
+            }))
+        };
+        incarnations.iter().filter_map(of).collect()
+    }
+}

@@ -1,0 +1,90 @@
+"""When partitions are scrubbed: every one once in a period, the one that waits longest first, one at a time.
+
+The data plane reads and checks at the rate it is told, and remembers with each partition when its last scrub ended, so
+that a restart does not begin anew.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from bascule.errors import BrokerError
+from bascule.logs import emit
+from bascule.metadata import State
+
+__all__ = ["Scrubber", "due", "incarnations"]
+
+LOOK_S: Final = 60.0
+NANOSECONDS: Final = 1_000_000
+
+
+class ScrubPlane(Protocol):
+    """The part of `bascule.engine` that scrubs."""
+
+    def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
+        """Check a partition; (segments, bytes, damaged ranges, complete). Blocks."""
+        ...
+
+    def damage(self, incarnations: list[int]) -> list[dict[str, Any]]:
+        """`incarnation`, `scrubbed_ns` and `damaged` of those that are open."""
+        ...
+
+
+def incarnations(state: State) -> list[int]:
+    """Every partition that there is; the data plane knows which of them are open here."""
+    return [item.incarnation for stream in state.streams.values() for item in stream.partitions]
+
+
+def due(ended_ns: Mapping[int, int], now_ns: int, period_ms: int) -> int | None:
+    """The incarnation whose last scrub ended longest ago, when that is at least `period_ms` ago; else `None`.
+
+    Args:
+        ended_ns: when the last whole scrub of each open partition ended, 0 = never.
+        now_ns: time of day, ns since 1970.
+        period_ms: how often each is scrubbed; 0 = never.
+    """
+    if period_ms == 0 or not ended_ns:
+        return None
+    oldest = min(ended_ns, key=lambda incarnation: (ended_ns[incarnation], incarnation))
+    return oldest if now_ns - ended_ns[oldest] >= period_ms * NANOSECONDS else None
+
+
+class Scrubber:
+    """Scrubs what is due until it is cancelled."""
+
+    def __init__(
+        self, plane: ScrubPlane, open_partitions: Callable[[], list[int]], *, period_ms: int, bytes_per_second: int
+    ) -> None:
+        """Make one; `open_partitions` gives the incarnations that this broker serves."""
+        self._plane = plane
+        self._open = open_partitions
+        self._period_ms = period_ms
+        self._rate = bytes_per_second
+
+    async def run(self) -> None:
+        """Work for ever. With a period or a rate of 0 there is nothing to do."""
+        if self._period_ms == 0 or self._rate == 0:
+            return
+        pause_s = min(LOOK_S, self._period_ms / 1000)
+        # A start has more urgent things to read.
+        await asyncio.sleep(pause_s)
+        while True:
+            if not await self.step():
+                await asyncio.sleep(pause_s)
+
+    async def step(self) -> bool:
+        """Scrub the partition that is due; whether there was one and all of it was read."""
+        known = self._plane.damage(self._open())
+        incarnation = due({item["incarnation"]: item["scrubbed_ns"] for item in known}, time.time_ns(), self._period_ms)
+        if incarnation is None:
+            return False
+        try:
+            segments, size, damaged, complete = await asyncio.to_thread(self._plane.scrub, incarnation, self._rate)
+        except BrokerError as failure:
+            emit(30, "control.scrub", f"a scrub failed: {failure}", incarnation=incarnation, code=failure.code)
+            return False
+        level = 40 if damaged else 10
+        fields = {"incarnation": incarnation, "segments": segments, "bytes": size, "damaged": damaged}
+        emit(level, "control.scrub", "a partition was scrubbed", **fields)
+        return complete
