@@ -1,8 +1,8 @@
 """Row S10: damage to every kind of file. Nothing wrong is served, nothing crashes, nothing is lost without a word.
 
 Three parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
-writes and reopens them. *Directory*: the metadata log, its snapshots and `bascule.json` of a whole data directory, opened by a
-data plane in this process: what it replays must be a prefix-exact copy of what was committed, or it refuses to start.
+writes and reopens them. *Directory*: the metadata log, its snapshots and `bascule.json` of a whole data directory,
+opened by a data plane in this process: what it replays must be exactly what was committed, or it refuses to start.
 *Live*: segments are damaged under a running broker while it is read; every record comes back as it was or is refused.
 """
 
@@ -194,7 +194,10 @@ def _live(root: str, count: int) -> dict[str, Any]:
             values = [f"{name} record {n} ".encode() * (1 + n % 20) for n in range(RECORDS)]
             for first in range(0, RECORDS, 40):
                 client.publish_many(name, values[first : first + 40])
-            partition = max((data / "partitions").iterdir(), key=lambda path: int(path.name))
+            partition = max(
+                (path for path in (data / "partitions").iterdir() if path.name.isdigit()),
+                key=lambda path: int(path.name),
+            )
             path = dice.choice(sorted(partition.glob("*.seg")))
             told = f"live {i}: {_damage(path, dice)} of {path.name}"
             served, refused = _read(client, name)

@@ -48,6 +48,8 @@ pub struct Scan {
     encoder: FrameEncoder,
     rows_left: u64,
     bytes_left: u64,
+    /// What the next step ends with.
+    failed: Option<Status>,
 }
 
 impl Scan {
@@ -86,6 +88,7 @@ impl Scan {
             encoder,
             rows_left: u64::MAX,
             bytes_left: u64::MAX,
+            failed: None,
         };
         Ok((scan, first))
     }
@@ -109,6 +112,20 @@ impl Scan {
     /// `OUT_OF_RANGE` when retention overtook the scan; `DATA_LOSS` for a damaged range; `FAILED_PRECONDITION` for one
     /// whose key is missing; INTERNAL.
     pub fn step(&mut self, until: u64, mode: ReadMode) -> Result<Step, Status> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
+        }
+        match self.work(until, mode) {
+            // What was gathered before the range that cannot be read is returned first.
+            Err(failed) if self.gather.rows() > 0 => {
+                self.failed = Some(failed);
+                self.message()
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn work(&mut self, until: u64, mode: ReadMode) -> Result<Step, Status> {
         let mut scanned = 0;
         loop {
             if self.is_message_due(until) {

@@ -45,6 +45,8 @@ pub(super) struct Subscription {
     /// What a chunk has at most, and at the moment.
     most_chunk: usize,
     chunk_bytes: usize,
+    /// What the next call ends with.
+    failed: Option<Status>,
     deadline: Option<Instant>,
     _slot: Slot,
     _subscriber: Subscriber,
@@ -85,6 +87,7 @@ impl Subscription {
             batch: None,
             most_chunk: CHUNK_BYTES.min(shared.limits.subscription_bytes).max(1),
             chunk_bytes: CHUNK_BYTES,
+            failed: None,
             deadline,
             partition: partition.clone(),
             _slot: slot,
@@ -103,8 +106,18 @@ impl Subscription {
         let mut out = Vec::new();
         loop {
             let limit = self.limit();
-            if let Written::Full = self.write(&mut out, limit)? {
-                return Ok(out.into());
+            if let Some(failed) = self.failed.take() {
+                return Err(failed);
+            }
+            match self.write(&mut out, limit) {
+                Ok(Written::Full) => return Ok(out.into()),
+                Ok(Written::NeedsMore) => {}
+                // What was gathered before the batch that does not check is delivered first.
+                Err(failed) if !out.is_empty() => {
+                    self.failed = Some(failed);
+                    return Ok(out.into());
+                }
+                Err(failed) => return Err(failed),
             }
             match self.fetch(limit, ReadMode::NoWait) {
                 Ok(true) => {}

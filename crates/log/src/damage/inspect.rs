@@ -120,7 +120,9 @@ fn look_at(
     visit: &mut dyn FnMut(&Place, &Header),
 ) -> Result<SegmentView, Error> {
     let bytes = disk::read(storage, &source.path.with_extension("idx")).unwrap_or_default();
-    let index = index::read(&bytes, identity, source.base_offset).map(|(_, index)| index);
+    let described = index::read(&bytes, identity, source.base_offset);
+    let ends = described.as_ref().map(|(summary, _)| summary.next_offset);
+    let index = described.map(|(_, index)| index);
     let course = Course {
         path: &source.path,
         known: Known {
@@ -128,6 +130,7 @@ fn look_at(
             end: Ending::before(next),
         },
         limit: next.map_or(u64::MAX, |next| next.base_offset),
+        ends,
         durable,
     };
     let start = Place {

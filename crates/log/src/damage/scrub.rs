@@ -109,6 +109,7 @@ impl Run<'_> {
             path: segment.path(),
             known: segment.known(),
             limit: self.limit,
+            ends: None,
             durable: u64::MAX,
         };
         let start = Place {

@@ -197,6 +197,7 @@ impl Check<'_> {
             path: &source.path,
             known,
             limit,
+            ends: described.as_ref().map(|(summary, _)| summary.next_offset),
             durable: self.durable,
         };
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);

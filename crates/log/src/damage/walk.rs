@@ -15,6 +15,8 @@ pub(crate) struct Course<'a> {
     pub known: Known<'a>,
     /// First offset that is not the segment's: of the next segment, `u64::MAX` in the last one.
     pub limit: u64,
+    /// First offset after the segment, as its index tells: at the end of the file what is missing is not this file's.
+    pub ends: Option<u64>,
     /// Offsets from here on may be a torn tail: the first failure there ends the walk and is no damage.
     pub durable: u64,
 }
@@ -83,6 +85,9 @@ pub(crate) fn walk(
             _ => {}
         }
         let Some(resumed) = scanner.resume_after(&at, &course.known)? else {
+            if at.position == scanner.len && course.ends == Some(at.offset) {
+                return Ok(walked);
+            }
             let end = course.limit.min(course.durable);
             if at.offset < end && end != u64::MAX {
                 walked.damages.push(damage(end, found.fault()));

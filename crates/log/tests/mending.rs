@@ -1,0 +1,290 @@
+//! Verify, inspect, repair and scrub: what they find, what they touch, what they leave.
+#![allow(clippy::unwrap_used)]
+mod support;
+use bascule_log::damage::{FindingKind, RepairOptions, Verified, inspect, repair, verify};
+use bascule_log::{Log, OsStorage};
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+use support::*;
+
+const SEGMENT: u64 = 4000;
+
+fn closed(count: u64, segment_bytes: u64) -> Home {
+    let home = Home::new();
+    let mut log = home.create(small(segment_bytes));
+    fill(&mut log, (0..count).map(|i| vec![i as u8; 200]));
+    log.close().unwrap();
+    home
+}
+
+fn look(home: &Home) -> Verified {
+    verify(&OsStorage, &home.path(), IDENTITY).unwrap()
+}
+
+fn flip(path: &Path, position: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[position] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn kinds(found: &Verified) -> Vec<FindingKind> {
+    found.findings.iter().map(|found| found.kind).collect()
+}
+
+/// Names and bytes of everything in a directory.
+fn everything(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| path.is_file())
+        .map(|path| {
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                fs::read(&path).unwrap(),
+            )
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_sound_log_has_no_findings_and_is_not_touched() {
+    let home = closed(100, SEGMENT);
+    let before = everything(&home.path());
+    let found = look(&home);
+    assert_eq!(found.findings, []);
+    assert_eq!(
+        (found.records, found.log_start, found.log_end),
+        (100, 0, 100)
+    );
+    assert_eq!(found.durable, Some(100));
+    let view = inspect(&OsStorage, &home.path(), IDENTITY, 50, 3).unwrap();
+    let bases: Vec<u64> = view
+        .batches
+        .iter()
+        .map(|batch| batch.header.base_offset)
+        .collect();
+    assert_eq!(bases, [50, 51, 52]);
+    assert_eq!(
+        view.segments
+            .iter()
+            .map(|segment| segment.records)
+            .sum::<u64>(),
+        100
+    );
+    assert_eq!(everything(&home.path()), before);
+}
+
+#[test]
+fn each_kind_of_file_is_found_damaged_as_what_it_is() {
+    let cases: [(&str, usize, FindingKind); 4] = [
+        ("epochs", 5, FindingKind::Derived),
+        ("producers", 9, FindingKind::Derived),
+        ("checkpoint", 4096 + 40, FindingKind::Derived),
+        ("00000000000000000000.idx", 30, FindingKind::Derived),
+    ];
+    for (name, position, kind) in cases {
+        let home = closed(60, SEGMENT);
+        flip(&home.path().join(name), position);
+        let found = look(&home);
+        assert_eq!(kinds(&found), [kind], "{name}");
+        assert!(!found.is_damaged());
+    }
+    let home = closed(60, SEGMENT);
+    let second = home.segments()[1].clone();
+    flip(&second, 64 + 200);
+    let found = look(&home);
+    assert_eq!(kinds(&found), [FindingKind::Damage]);
+    let (start, end) = found.findings[0].offsets;
+    assert_eq!(
+        (
+            end - start,
+            found.findings[0].position,
+            &found.findings[0].path
+        ),
+        (1, 64, &second)
+    );
+}
+
+#[test]
+fn a_torn_tail_is_told_from_damage() {
+    let home = closed(30, 1 << 20);
+    let (mut log, _) = home.open(small(1 << 20));
+    fill(&mut log, [vec![1; 300]]);
+    drop(log);
+    let path = home.segments()[0].clone();
+    let end = inspect(&OsStorage, &home.path(), IDENTITY, 30, 1)
+        .unwrap()
+        .batches[0]
+        .position as usize;
+    flip(&path, end + 140);
+    let found = look(&home);
+    assert_eq!(kinds(&found), [FindingKind::Tail]);
+    assert!(!found.is_damaged());
+}
+
+#[test]
+fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
+    let home = closed(100, SEGMENT);
+    let backup = Home::new();
+    copy(&home.path(), &backup.path());
+    let segments = home.segments();
+    flip(&segments[1], 300);
+    fs::remove_file(&segments[3]).unwrap();
+    let before = everything(&home.path());
+    let options = RepairOptions {
+        dry_run: true,
+        from: Some(backup.path()),
+        now_ns: 7,
+        ..RepairOptions::default()
+    };
+    let (planned, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+    assert!(left.is_damaged());
+    assert_eq!(
+        everything(&home.path()),
+        before,
+        "a dry run touches nothing"
+    );
+    let options = RepairOptions {
+        dry_run: false,
+        ..options
+    };
+    let (done, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+    let restored = |actions: &[bascule_log::damage::Action]| {
+        actions
+            .iter()
+            .filter(|action| action.what == "restore")
+            .count()
+    };
+    assert_eq!((restored(&planned), restored(&done)), (2, 2));
+    assert_eq!(left.findings, []);
+    let name = segments[1]
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let aside = fs::read(home.path().join("aside").join(format!("{name}.7"))).unwrap();
+    assert_eq!(
+        Some(&aside),
+        before
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, bytes)| bytes)
+    );
+    let (log, recovery) = home.open(small(SEGMENT));
+    log.set_high_watermark(u64::MAX);
+    assert_eq!(recovery.damaged, []);
+    assert_eq!(read_from(&log.reader(), 0).unwrap().len(), 100);
+}
+
+#[test]
+fn swapped_segments_get_their_names_back() {
+    let home = closed(100, SEGMENT);
+    let segments = home.segments();
+    let before = everything(&home.path());
+    let aside = home.root.path().join("swap");
+    fs::rename(&segments[0], &aside).unwrap();
+    fs::rename(&segments[2], &segments[0]).unwrap();
+    fs::rename(&aside, &segments[2]).unwrap();
+    assert!(look(&home).is_damaged());
+    let (done, left) = repair(
+        &OsStorage,
+        &home.path(),
+        IDENTITY,
+        &RepairOptions::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        done.iter().filter(|action| action.what == "rename").count(),
+        2
+    );
+    assert_eq!(left.findings, []);
+    assert_eq!(everything(&home.path()), before);
+}
+
+#[test]
+fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
+    let home = closed(100, SEGMENT);
+    let cut = |at: u64| RepairOptions {
+        cut_at: Some(at),
+        now_ns: 9,
+        ..RepairOptions::default()
+    };
+    let (_, left) = repair(&OsStorage, &home.path(), IDENTITY, &cut(41)).unwrap();
+    assert!(!left.is_damaged(), "{:?}", left.findings);
+    let (mut log, recovery) = home.open(small(SEGMENT));
+    assert_eq!((recovery.damaged.clone(), recovery.cut_bytes), (vec![], 0));
+    assert_eq!(log.reader().log_end(), 41);
+    fill(&mut log, [vec![7; 5]]);
+    let records = read_from(&log.reader(), 0).unwrap();
+    assert_eq!(records.len(), 42);
+    assert_eq!(records[41], (41, vec![7; 5]));
+    drop(log);
+    // Two records in one batch: no cut between them.
+    let home = Home::new();
+    let mut log = home.create(small(SEGMENT));
+    log.append(batch_of(&[b"a", b"b"], 5, None), 1, 0).unwrap();
+    settle(&mut log);
+    log.close().unwrap();
+    let refusal = repair(&OsStorage, &home.path(), IDENTITY, &cut(1)).unwrap_err();
+    assert!(
+        refusal.to_string().contains("not the beginning of a batch"),
+        "{refusal}"
+    );
+    assert_eq!(look(&home).records, 2);
+}
+
+#[test]
+fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
+    let home = closed(100, SEGMENT);
+    let (log, _) = home.open(small(SEGMENT));
+    log.set_high_watermark(u64::MAX);
+    let reader = log.reader();
+    let done = reader.scrub(5, &mut |_| true).unwrap();
+    assert!(
+        done.complete && done.damaged == 0 && done.segments > 2,
+        "{done:?}"
+    );
+    assert_eq!(reader.scrubbed(), 5);
+    let second = home.segments()[1].clone();
+    flip(&second, 64 + 200);
+    let done = reader.scrub(6, &mut |_| true).unwrap();
+    assert_eq!((done.damaged, done.complete), (1, true));
+    assert_eq!(reader.quarantine().len(), 1);
+    flip(&second, 64 + 200);
+    assert_eq!(reader.scrub(7, &mut |_| true).unwrap().damaged, 0);
+    assert_eq!(reader.quarantine(), []);
+    let stopped = reader.scrub(8, &mut |_| false).unwrap();
+    assert!(!stopped.complete && stopped.segments <= 1, "{stopped:?}");
+    assert_eq!(reader.scrubbed(), 7);
+    log.close().unwrap();
+    let (log, _) = home.open(small(SEGMENT));
+    assert_eq!(
+        (log.reader().scrubbed(), log.reader().quarantine()),
+        (7, vec![])
+    );
+}
+
+/// Run with `--release -- --ignored --nocapture`: verify reads more than 1 GB/s from the page cache.
+#[test]
+#[ignore = "a measurement"]
+fn verify_reads_a_gigabyte_a_second() {
+    let home = Home::new();
+    let mut log: Log = home.create(memory(64 << 20));
+    let values: Vec<Vec<u8>> = (0..256).map(|i| vec![i as u8; 1024]).collect();
+    let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    while log.reader().bytes() < 1 << 30 {
+        log.append(batch_of(&values, 0, None), 1, 0).unwrap();
+    }
+    log.close().unwrap();
+    for _ in 0..3 {
+        let began = Instant::now();
+        let found = look(&home);
+        let rate = found.bytes as f64 / began.elapsed().as_secs_f64() / 1e9;
+        println!("{rate:.2} GB/s of {} bytes", found.bytes);
+        assert_eq!(found.findings, []);
+    }
+}

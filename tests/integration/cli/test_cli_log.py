@@ -1,0 +1,109 @@
+"""`bascule log`: a data directory that a broker left, sound and damaged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import bascule
+import pytest
+from bascule.cli import main
+from bascule.errors import CorruptionError
+from bascule.testing import broker
+
+VALUES = [b"value %d " % n * 20 for n in range(300)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """What a broker with one stream of several segments left."""
+    with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
+        client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))
+        for first in range(0, len(VALUES), 10):
+            client.publish_many("orders", VALUES[first : first + 10])
+    return tmp_path / "data"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, Any]:
+    code = main(["log", *map(str, arguments), "--output", "json"])
+    out = capsys.readouterr().out
+    return code, json.loads(out) if out else None
+
+
+def flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def partition(data: Path) -> Path:
+    (found,) = (data / "partitions").iterdir()
+    return found
+
+
+def test_a_sound_directory_verifies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = run(capsys, "verify", data)
+    assert (code, found["damaged"], found["findings"]) == (0, False, [])
+    assert found["records"] > len(VALUES)  # those of the metadata log too
+    code, logs = run(capsys, "inspect", data)
+    assert code == 0
+    assert next(log["incarnation"] for log in logs["logs"]) == 1
+    code, log = run(capsys, "inspect", partition(data), "--from", "100", "--limit", "2")
+    assert next(batch["base_offset"] for batch in log["logs"][0]["batches"]) <= 100
+    assert len(log["logs"][0]["batches"]) == 2
+
+
+def test_damage_is_found_and_mended_from_a_backup(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    segment = sorted(partition(data).glob("*.seg"))[1]
+    backup = tmp_path / "backup" / "data"
+    saved = backup / "partitions" / partition(data).name
+    saved.mkdir(parents=True)
+    for path in partition(data).iterdir():
+        (saved / path.name).write_bytes(path.read_bytes())
+    flip(segment, 64 + 200)
+    code, found = run(capsys, "verify", data)
+    assert (code, found["damaged"]) == (1, True)
+    (damage,) = found["findings"]
+    assert (damage["kind"], damage["path"], damage["position"]) == ("damage", str(segment), 64)
+    assert damage["next"] == f"bascule log repair {data} --from BACKUP"
+    code, plan = run(capsys, "repair", data, "--from", backup, "--dry-run")
+    assert (code, [action["what"] for action in plan["actions"]]) == (1, ["restore", "quarantine"])
+    code, done = run(capsys, "repair", data, "--from", backup)
+    assert (code, done["damaged"], [action["what"] for action in done["actions"]]) == (0, False, ["restore"])
+    code, found = run(capsys, "verify", data)
+    assert (code, found["findings"]) == (0, [])
+
+
+def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with broker(directory=tmp_path):
+        for command in ("verify", "inspect", "repair"):
+            assert main(["log", command, str(tmp_path / "data")]) == 6
+            assert "is used by another broker" in capsys.readouterr().err
+        assert main(["log", "verify", str(tmp_path / "data" / "metadata" / "log")]) == 6
+    capsys.readouterr()
+    assert main(["log", "verify", str(tmp_path / "nothing")]) == 3
+
+
+def test_a_reader_is_told_where_to_go_on_and_a_restart_knows_it_still(tmp_path: Path) -> None:
+    with broker(directory=tmp_path) as running:
+        with bascule.connect(running.url) as client:
+            client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))
+            for first in range(0, len(VALUES), 10):
+                client.publish_many("orders", VALUES[first : first + 10])
+            segment = sorted(partition(tmp_path / "data").glob("*.seg"))[1]
+            flip(segment, 64 + 200)
+            start = int(segment.stem)
+            with pytest.raises(CorruptionError) as told:
+                list(client.subscribe("orders", stop="latest").records())
+            end = told.value.details["end"]
+            assert (told.value.code, told.value.details["start"]) == ("damaged", start)
+            assert start < end < len(VALUES)
+            assert segment.name in str(told.value)
+            assert f"start at offset {end}" in str(told.value)
+            behind = [record.value for record in client.subscribe("orders", start=end, stop="latest").records()]
+            assert behind == VALUES[end:]
+        assert running.log.count("partition.damaged") == 1
+        running.stop()
+        running.start()
+        assert running.log.count("partition.damaged") == 2
