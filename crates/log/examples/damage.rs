@@ -22,7 +22,7 @@ pub struct Dice(u64);
 
 impl Dice {
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,7 +32,7 @@ impl Dice {
 
     /// Below `end`, 0 when that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        if end == 0 { 0 } else { self.next() % end }
+        if end == 0 { 0 } else { self.roll() % end }
     }
 }
 

@@ -46,7 +46,7 @@ fn pick(directory: &Path, dice: &mut Dice) -> PathBuf {
 }
 
 fn noise(dice: &mut Dice, len: u64) -> Vec<u8> {
-    (0..len).map(|_| dice.next() as u8).collect()
+    (0..len).map(|_| dice.roll() as u8).collect()
 }
 
 /// Damages one file of `directory`. The damage may happen to change nothing.

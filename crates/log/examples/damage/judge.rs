@@ -131,19 +131,18 @@ fn read(reader: &LogReader) -> Seen {
             Ok(Some(bytes)) => {
                 for bytes in Batches::new(bytes) {
                     let bytes = bytes.expect("the cursor returns whole batches");
-                    match Batch::read(&bytes) {
-                        Ok(batch) => seen.served.extend((0..batch.len()).map(|i| {
-                            (batch.offset(i), batch.value(i).unwrap_or_default().to_vec())
-                        })),
-                        Err(_) => {
-                            let header =
-                                Header::read(&bytes).expect("the cursor returns sound headers");
-                            let ReadError::Damaged(damage) = reader.damaged(&header) else {
-                                panic!("damage is told as damage");
-                            };
-                            seen.refused.push((damage.start, damage.end));
-                        }
-                    }
+                    let Ok(batch) = Batch::read(&bytes) else {
+                        let header =
+                            Header::read(&bytes).expect("the cursor returns sound headers");
+                        let ReadError::Damaged(damage) = reader.damaged(&header) else {
+                            panic!("damage is told as damage");
+                        };
+                        seen.refused.push((damage.start, damage.end));
+                        continue;
+                    };
+                    let value = |i| batch.value(i).unwrap_or_default().to_vec();
+                    seen.served
+                        .extend((0..batch.len()).map(|i| (batch.offset(i), value(i))));
                 }
             }
             Err(ReadError::Damaged(damage)) => {

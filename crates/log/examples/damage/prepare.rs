@@ -45,7 +45,7 @@ pub fn append(log: &mut Log, values: &mut Vec<Vec<u8>>, count: usize, epoch: u64
     for _ in 0..count {
         let mut builder = BatchBuilder::new(BatchLimits::default());
         let at = values.len() as u64;
-        for i in 0..1 + at % 3 {
+        for i in 0..=(at % 3) {
             let value = format!("record {} of incarnation {} ", at + i, epoch)
                 .repeat((at as usize * 7 % 11) + 1);
             let record = RecordRef {
