@@ -7,10 +7,10 @@ use pyo3::types::PyBytes;
 use serde_json::Value;
 use std::path::PathBuf;
 
-fn answer<'py>(
-    py: Python<'py>,
+fn answer(
+    py: Python<'_>,
     work: impl FnOnce() -> Result<Value, EngineError> + Send,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<Bound<'_, PyBytes>> {
     let document = py
         .detach(work)
         .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
@@ -18,11 +18,13 @@ fn answer<'py>(
 }
 
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // extracted from Python by value
 pub(crate) fn log_verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
     answer(py, || offline::verify(&path))
 }
 
 #[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // extracted from Python by value
 pub(crate) fn log_inspect(
     py: Python<'_>,
     path: PathBuf,
