@@ -13,7 +13,7 @@ from bascule.control.dataplane import DataPlane
 from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
-from bascule.errors import StateError
+from bascule.errors import StateError, error
 from bascule.logs import emit
 from bascule.metadata import (
     AddDataKey,
@@ -142,10 +142,16 @@ class Controller:
         Raises:
             RefusedError: see `decide.create_stream`.
             StateError: `encryption_unavailable`: the stream is to be encrypted and there is no usable master key.
-            BrokerError: as `MetadataLog.propose`.
+            BrokerError: as `MetadataLog.propose`; `disk_full`, `storage_failed` and others when a partition could not
+                be opened: the stream exists, and opening it is tried again.
         """
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
         await self._decide(lambda now_ns: decide.create_stream(self.state, request, now_ns, data_keys), timeout_s)
+        stream = self.state.stream(request.namespace, request.name)
+        failure = self._reconciler.failure(item.incarnation for item in stream.partitions) if stream else None
+        if failure is not None:
+            code, sentence = failure
+            raise error(code, f"the stream exists, but opening it failed and is tried again: {sentence}")
 
     async def rotate_data_keys(self, master: str, timeout_s: float) -> None:
         """Give every encrypted stream a new data key that has none wrapped by the master key `master`, the current one.

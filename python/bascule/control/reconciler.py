@@ -7,6 +7,7 @@ others; a pass that fails as a whole is repeated, which is harmless, for each st
 
 import asyncio
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bascule.control.dataplane import DataPlane
@@ -23,7 +24,9 @@ class _Failure:
     """A partition that could not be opened."""
 
     next_try_s: float
-    pause_s: float = FIRST_PAUSE_S
+    pause_s: float
+    code: str
+    sentence: str
 
 
 class Reconciler:
@@ -56,6 +59,11 @@ class Reconciler:
         """Wait until the state after entry `index` has been carried out."""
         async with self._progress:
             await self._progress.wait_for(lambda: self.done.index >= index)
+
+    def failure(self, incarnations: Iterable[int]) -> tuple[str, str] | None:
+        """(code, sentence) of the first of these partitions that could not be opened and is being tried again."""
+        failures = (self._failures.get(incarnation) for incarnation in incarnations)
+        return next(((item.code, item.sentence) for item in failures if item is not None), None)
 
     async def delete_left_over(self, incarnations: list[int]) -> None:
         """Delete partitions whose deletion was committed in an earlier life and may not have been carried out."""
@@ -126,7 +134,7 @@ class Reconciler:
         for incarnation, code, sentence in failures:
             known = self._failures.get(incarnation)
             pause_s = min(known.pause_s * 2, LONGEST_PAUSE_S) if known else FIRST_PAUSE_S
-            self._failures[incarnation] = _Failure(now + pause_s, pause_s)
+            self._failures[incarnation] = _Failure(now + pause_s, pause_s, code, sentence)
             stream, partition = names[incarnation]
             emit(
                 40,

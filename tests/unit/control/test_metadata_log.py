@@ -6,7 +6,14 @@ from collections.abc import Callable
 import pytest
 from bascule.control import MetadataLog, RefusalCode
 from bascule.control.controller import RefusedError
-from bascule.errors import BrokerError, CorruptionError, OutcomeUnknownError, StateError, UnavailableError
+from bascule.errors import (
+    BrokerError,
+    CapacityError,
+    CorruptionError,
+    OutcomeUnknownError,
+    StateError,
+    UnavailableError,
+)
 from bascule.metadata import RegisterBroker, digest, encode_command, encode_snapshot
 from bascule.metadata.model import incarnation_of
 
@@ -90,7 +97,9 @@ async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr("bascule.control.reconciler.FIRST_PAUSE_S", 0.01)
     async with running(broken={incarnation_of(2, 0): "disk_full"}) as rig:
-        await rig.controller.create_stream(wish(partitions=2), 5.0)
+        with pytest.raises(CapacityError, match="the stream exists, but") as caught:
+            await rig.controller.create_stream(wish(partitions=2), 5.0)
+        assert caught.value.code == "disk_full"
         assert sorted(rig.plane.led) == [incarnation_of(2, 1)]
         assert ("default", "orders") in rig.plane.view
         rig.plane.broken.clear()

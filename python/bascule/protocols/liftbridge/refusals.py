@@ -2,7 +2,7 @@
 
 from bascule.control import RefusalCode
 from bascule.control.controller import RefusedError
-from bascule.errors import BrokerError, OutcomeUnknownError
+from bascule.errors import BrokerError, CapacityError, OutcomeUnknownError
 from bascule.protocols.status import Status, StatusError
 
 _REFUSED = {
@@ -39,6 +39,7 @@ def refused(refusal: RefusedError) -> StatusError:
 
 
 def not_applied(prefix: str, failure: BrokerError) -> StatusError:
-    """The status of a wish whose entry did not get through the metadata log."""
+    """The status of a wish whose entry did not get through the metadata log, or could not be carried out."""
     reason = "raft operation timed out" if isinstance(failure, OutcomeUnknownError) else str(failure)
-    return StatusError(Status.INTERNAL, f"{prefix}: {reason}")
+    status = Status.RESOURCE_EXHAUSTED if isinstance(failure, CapacityError) else Status.INTERNAL
+    return StatusError(status, f"{prefix}: {reason}")
