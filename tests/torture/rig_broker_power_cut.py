@@ -48,7 +48,7 @@ def cut_often(kind: str, cuts: int, seconds: float, seed: int) -> Count:
 def lose_power(broker: TestBroker, mounted: volume.Volume, chance: random.Random) -> None:
     """Write back something or nothing, take the power, and give it back without a broker."""
     if chance.random() < 0.5:
-        mounted.write_back(chance, "partitions/*/*")
+        mounted.write_back(chance, "**/*")
     mounted.cut(chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))
     broker.kill()
     mounted.remount()

@@ -29,11 +29,14 @@ SHORT_SECONDS = 20
 LIVES = 20
 """Lives on one directory."""
 SHAPE = {
-    "partitions": 2,
+    "partitions": 3,
     "segment": 10 << 10,
     "ahead": 16 << 10,
     "retain": 40 << 10,
     "in_flight": 8,
+    "journal": 1,
+    "journal_bytes": 16 << 10,
+    "journal_files": 2,
     "batches": 90,
     "delete": 40,
     "close": 1,

@@ -32,7 +32,14 @@ FULL_RUNS = 60
 """Runs of each of the three faults on each filesystem, at full scale."""
 LEFT_BYTES = 3 << 20
 """Left free at the beginning of a run."""
-SHAPE = {"partitions": 3, "segment": 64 << 10, "ahead": 64 << 10, "in_flight": 16}
+SHAPE = {
+    "partitions": 3,
+    "segment": 64 << 10,
+    "ahead": 64 << 10,
+    "in_flight": 16,
+    "journal": 1,
+    "journal_bytes": 256 << 10,
+}
 BATCHES = 3000
 """More than fit."""
 LIMIT_SECONDS = 60

@@ -1,7 +1,8 @@
 """S3: the engine loses its power in the middle of writing, on ext4 and xfs, thousands of times.
 
 One filesystem stays mounted per kind; a directory has many lives, so that a batch of an earlier life that comes back is
-seen. Each life recovers, writes down what it found, and appends to several logs until the cut: first, half of the time,
+seen. Each life recovers, writes down what it found, and appends to several logs, with
+the journal or without, until the cut: first, half of the time,
 a random subset of dirty pages is written back in no order; then the filesystem is shut down with its journal flushed
 or not; the process is killed; the filesystem is mounted again. Some cuts come during recovery itself.
 """
@@ -51,6 +52,9 @@ class Directory:
             "in_flight": self.chance.choice((1, 4, 64, 512)),
             "segment": self.chance.choice((8 << 10, 64 << 10, 256 << 10)),
             "ahead": self.chance.choice((0, 64 << 10, 1 << 20)),
+            "journal": self.chance.choice((0, 1, 2)),
+            "journal_bytes": self.chance.choice((16 << 10, 256 << 10)),
+            "journal_files": self.chance.choice((2, 4)),
             "retain": self.chance.choice((0, 0, 300 << 10)),
         }
 
@@ -86,7 +90,7 @@ class Directory:
         chance = self.chance
         time.sleep(chance.uniform(0, 0.008) if chance.random() < 0.2 else chance.uniform(0.006, 0.04))
         if chance.random() < 0.5:
-            self.volume.write_back(chance, f"{self.path.name}/*/*")
+            self.volume.write_back(chance, f"{self.path.name}/**/*")
         before = ledger.length(self.ledger)
         self.volume.cut(chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))
         after = ledger.length(self.ledger)

@@ -1,10 +1,10 @@
 """S12: every system call of a real process is made to fail once, with every error it can have.
 
 A preloaded library counts the calls of a kind on the data path and fails the n-th, once or from then on. Each run
-appends to two logs with rolls, retention, checkpoints and a clean end. A run survives when the process neither crashes
-nor hangs; nothing that was appended after a failed sync is acked; a lack of space or descriptors that passes is
-outlived; what was acked can be read while writes are refused; and a run without faults finds all that was acked, and
-nothing else but a prefix of what was sent.
+appends to three logs with rolls, the journal, retention, checkpoints and a clean end. A run survives when the process
+neither crashes nor hangs; nothing that was appended after a failed sync is acked; a lack of space or descriptors that
+passes is outlived; what was acked can be read while writes are refused; and a run without faults finds all that was
+acked, and nothing else but a prefix of what was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ from tests.torture.volume import image_home
 ROW = "S12"
 SHORT_SECONDS = 30
 HANG_SECONDS = 60
-SHAPE = {"partitions": 2, "segment": 12 << 10, "ahead": 16 << 10, "retain": 60 << 10, "in_flight": 4}
+SHAPE = {
+    "partitions": 3,
+    "segment": 12 << 10,
+    "ahead": 16 << 10,
+    "retain": 60 << 10,
+    "in_flight": 4,
+    "journal": 1,
+    "journal_bytes": 16 << 10,
+    "journal_files": 2,
+}
+"""The journal is small enough to be full and used again; while it is full, rounds sync directly."""
 BATCHES = 50
 PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 """Errors that pass by themselves, except of a sync."""

@@ -3,9 +3,9 @@ use crate::arguments::Arguments;
 use crate::content::{Chance, Name};
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
-use bascule_log::{Coordinator, Error, Log, LogOptions, Retention};
+use bascule_log::{Coordinator, Error, JournalOptions, Log, LogOptions, OsStorage, Retention};
 use parking_lot::{Condvar, Mutex};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -104,7 +104,11 @@ impl Life {
             preallocate_bytes: arguments.number("ahead", 64 << 10)?,
             ..LogOptions::default()
         };
-        let coordinator = Coordinator::start();
+        let coordinator = Coordinator::start_journaled(
+            Arc::new(OsStorage),
+            journal_options(arguments, &directory)?,
+        )
+        .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
         let partitions = arguments.number("partitions", 1)? as u32;
         let logs = (0..partitions)
             .map(|partition| {
@@ -267,7 +271,7 @@ impl Life {
         self.ledger.note(Kind::Deleting, Entry::default());
         self.logs.remove(0).delete()?;
         self.ledger.note(Kind::Deleted, Entry::default());
-        Log::sweep_deleted(&self.directory, 0, i64::MAX)?;
+        Log::sweep_deleted(&recovered::partitions(&self.directory), 0, i64::MAX)?;
         let log = recovered::open(
             &self.directory,
             0,
@@ -324,6 +328,18 @@ impl Life {
         self.ledger.note(Kind::Ended, Entry::default());
         Ok(())
     }
+}
+
+fn journal_options(arguments: &Arguments, directory: &Path) -> Result<JournalOptions, String> {
+    let places = (directory.join("journal"), recovered::partitions(directory));
+    let mut options = JournalOptions::new(places.0, places.1);
+    options.from_dirty_files = match arguments.number("journal", 0)? {
+        0 => usize::MAX,
+        files => files as usize,
+    };
+    options.file_bytes = arguments.number("journal_bytes", options.file_bytes)?;
+    options.files = arguments.number("journal_files", options.files as u64)? as usize;
+    Ok(options)
 }
 
 fn now_ns() -> i64 {

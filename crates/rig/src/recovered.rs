@@ -3,7 +3,7 @@ use crate::content::recognise;
 use crate::ledger::{Entry, Kind, Ledger};
 use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const READ_BYTES: usize = 1 << 20;
@@ -42,17 +42,22 @@ pub fn open(
     unread.map_or(Ok(log), |error| Err(error.into()))
 }
 
+/// Where the logs of a directory lie, by incarnation.
+pub fn partitions(directory: &Path) -> PathBuf {
+    directory.join("partitions")
+}
+
 fn open_or_create(
     directory: &Path,
     partition: u32,
     options: LogOptions,
     coordinator: &Arc<Coordinator>,
 ) -> Result<(Log, u64, u32), Error> {
-    let path = directory.join(partition.to_string());
     let identity = Identity {
         incarnation: u64::from(partition) + 1,
         partition,
     };
+    let path = partitions(directory).join(identity.incarnation.to_string());
     match Log::open(&path, identity, options.clone(), coordinator) {
         Ok((log, found)) => Ok((log, found.cut_bytes, found.damaged.len() as u32)),
         Err(Error::Absent { .. }) => {
