@@ -133,6 +133,21 @@ class Engine:
         Versions must ascend.
         """
 
+    def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
+        """Append records that hold `values` to a partition led here, and publish their copies on NATS; the offset of the
+        first. Blocks until they are committed. For the control plane's own few records.
+
+        Raises:
+            NativeError: `unavailable`, `outcome_unknown`.
+        """
+
+    def tail(self, incarnation: int, count: int) -> list[bytes]:
+        """The values of the last `count` committed records (fewer when there are fewer), the newest first. Blocks.
+
+        Raises:
+            NativeError: `unavailable`.
+        """
+
     def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int]]:
         """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers) of
         those that are open, in order asked; ends exclusive, 0 = never received in this life.

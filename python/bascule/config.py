@@ -139,6 +139,11 @@ class StreamDefaults(_Section):
     segment_max_age_ms: Milliseconds | None = Field(
         default=None, description="roll at this age; unset = retention_max_age"
     )
+    auto_pause_time_ms: Milliseconds = Field(
+        default=0, description="idle time after which a partition pauses; 0 = never"
+    )
+    auto_pause_disable_if_subscribers: bool = Field(default=False, description="subscribers keep a partition awake")
+    concurrency_control: bool = Field(default=False, description="check expected offsets")
     max_record_bytes: ByteCount = Field(default=1 << 20, ge=1, le=64 << 20, description="largest record as received")
     batch_max_messages: int = Field(default=1024, ge=1, le=1 << 20, description="records of one batch")
     encryption: bool = Field(default=False, description="encrypt at rest, from the stream's creation on")
@@ -171,6 +176,35 @@ class EncryptionSettings(_Section):
         if self.current is not None and self.current not in known:
             raise ValueError(f'encryption.current names "{self.current}", which is none of: {", ".join(known)}')
         return self
+
+
+class GroupSettings(_Section):
+    """Consumer groups."""
+
+    consumer_timeout_ms: Milliseconds = Field(
+        default=15_000, ge=1, description="a member that is silent for so long is removed from its group"
+    )
+    coordinator_timeout_ms: Milliseconds = Field(
+        default=15_000, ge=1, description="how long a member tries to reach its coordinator before it reports it"
+    )
+
+
+class CursorSettings(_Section):
+    """Cursors: where readers stand."""
+
+    partitions: int = Field(
+        default=0, ge=0, le=1000, description="partitions of __cursors, fixed once it exists; 0 = cursors are off"
+    )
+    auto_pause_time_ms: Milliseconds = Field(
+        default=60_000, description="idle time after which its partitions pause; 0 = never"
+    )
+
+
+class ActivitySettings(_Section):
+    """The activity stream: what happens to streams and groups."""
+
+    enabled: bool = Field(default=False, description="write every event to the stream __activity")
+    publish_timeout_ms: Milliseconds = Field(default=5_000, ge=1, description="how long a write may take")
 
 
 class LimitSettings(_Section):
@@ -269,6 +303,9 @@ class Settings(_Section):
     nats: NatsSettings = NatsSettings()
     streams: StreamDefaults = StreamDefaults()
     encryption: EncryptionSettings = EncryptionSettings()
+    groups: GroupSettings = GroupSettings()
+    cursors: CursorSettings = CursorSettings()
+    activity: ActivitySettings = ActivitySettings()
     limits: LimitSettings = LimitSettings()
     scrub: ScrubSettings = ScrubSettings()
     log: LogSettings = LogSettings()

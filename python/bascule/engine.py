@@ -193,6 +193,25 @@ class Engine:
         with native_errors():
             self._native.publish_view(version, changes)
 
+    def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
+        """Append records that hold `values`; the offset of the first. Blocks until they are committed.
+
+        Raises:
+            UnavailableError: `unavailable`: the partition is not open or not led here, or refuses them.
+            OutcomeUnknownError: `outcome_unknown`: not known within `timeout_ms`.
+        """
+        with native_errors():
+            return self._native.append(incarnation, values, timeout_ms)
+
+    def tail(self, incarnation: int, count: int) -> list[bytes]:
+        """The values of the last `count` committed records, the newest first. Blocks.
+
+        Raises:
+            UnavailableError: `unavailable`: the partition is not open.
+        """
+        with native_errors():
+            return self._native.tail(incarnation, count)
+
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         """Positions of those that are open, in the order asked."""
         return self._native.status(incarnations)

@@ -182,3 +182,31 @@ def test_deleting_a_paused_stream_removes_it(api: Api, stream: str) -> None:
     api.create(stream)
     assert api.publish(stream) == 0
     assert len(api.read(stream, startPosition=EARLIEST)) == 1
+
+
+def test_an_idle_partition_pauses_by_itself_and_use_keeps_it_awake(api: Api, stream: str) -> None:
+    api.create(stream, partitions=2, autoPauseTime={"value": 400})
+    began = time.monotonic()
+    while time.monotonic() - began < 1.0:
+        api.publish(stream, partition=1)
+        time.sleep(0.05)
+    assert paused(api, stream) == [True, False]
+    until(lambda: paused(api, stream) == [True, True], 3.0)
+    api.publish(stream, partition=0)
+    assert paused(api, stream) == [False, True], "resume-all is off"
+    until(lambda: paused(api, stream) == [True, True], 3.0)
+
+
+def test_subscribers_keep_a_partition_awake_when_the_stream_says_so(api: Api, stream: str) -> None:
+    api.create(stream, autoPauseTime={"value": 200}, autoPauseDisableIfSubscribers={"value": True})
+    reading = api.subscribe(stream)
+    time.sleep(0.9)
+    assert paused(api, stream) == [False]
+    api.publish(stream)
+    reading.next()
+    reading.cancel()
+    until(lambda: paused(api, stream) == [True], 3.0)
+    other = f"{stream}-2"
+    api.create(other, autoPauseTime={"value": 200}, autoPauseDisableIfSubscribers={"value": False})
+    found, end = api.subscribe(other).rest()
+    assert (found, str(end)) == ([], "FAILED_PRECONDITION commit log was closed")

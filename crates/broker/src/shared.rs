@@ -2,6 +2,7 @@
 use crate::admission::Admission;
 use crate::encryption::Masters;
 use crate::events::Events;
+use crate::liftbridge::{CursorIndexes, Members};
 use crate::nats::NatsLink;
 use crate::statistics::Statistics;
 use crate::view::View;
@@ -102,6 +103,10 @@ pub struct Shared {
     pub serving: AtomicBool,
     /// Room for waiting and uncommitted appends of all partitions together, bytes.
     pub inflight: Arc<Semaphore>,
+    /// Which member of each consumer group reads what.
+    pub(crate) members: Members,
+    /// What the partitions of `__cursors` led here say.
+    pub(crate) cursors: CursorIndexes,
     /// Whether scrubs wait.
     pub scrub_paused: AtomicBool,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
@@ -136,6 +141,8 @@ impl Shared {
             inflight: Arc::new(Semaphore::new(
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
             )),
+            members: Members::default(),
+            cursors: CursorIndexes::default(),
             scrub_paused: AtomicBool::new(false),
             open_subscriptions: AtomicI64::new(0),
             masters: Masters::default(),

@@ -47,6 +47,8 @@ pub struct PartitionView {
     pub leader: String,
     /// Leader epoch.
     pub leader_epoch: u64,
+    /// Broker ids of the replicas that are close enough to lead.
+    pub isr: Vec<String>,
     /// Publishes are refused.
     pub readonly: bool,
     /// Closed until resumed.

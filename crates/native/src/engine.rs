@@ -194,6 +194,27 @@ impl Engine {
         self.detached(py, |broker| broker.publish_view(version, changes))
     }
 
+    fn append(
+        &self,
+        py: Python<'_>,
+        incarnation: u64,
+        values: Vec<Vec<u8>>,
+        timeout_ms: u64,
+    ) -> PyResult<u64> {
+        let timeout = Duration::from_millis(timeout_ms);
+        self.detached(py, |broker| broker.append(incarnation, values, timeout))
+    }
+
+    fn tail<'py>(
+        &self,
+        py: Python<'py>,
+        incarnation: u64,
+        count: u64,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let values = self.detached(py, |broker| broker.tail(incarnation, count))?;
+        Ok(values.iter().map(|value| PyBytes::new(py, value)).collect())
+    }
+
     #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
     fn status(&self, incarnations: Vec<u64>) -> PyResult<Vec<StatusTuple>> {
         let status = self.broker()?.status(&incarnations);

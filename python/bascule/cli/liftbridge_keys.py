@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bascule.cli.liftbridge_values import (
+    ack_policy,
     address,
     boolean,
     duration_ms,
@@ -57,10 +58,6 @@ def _idle(parse: Parser, told: str) -> Key:
 _TLS: Final = "TLS is not there yet: listen on loopback, or put a TLS proxy in front"
 _NATS_TLS: Final = "TLS towards NATS is set in the server's URL: tls://host:port with a certificate the system trusts"
 _AUTHZ: Final = "authorization is not there yet"
-_PAUSE: Final = "pausing by itself is not there yet"
-_ACTIVITY: Final = "the activity stream is not there yet"
-_CURSORS: Final = "cursors are not there yet"
-_GROUPS: Final = "consumer groups are not there yet"
 _CLUSTER: Final = "clusters are not there yet: this broker runs alone"
 _ALONE: Final = "a broker that runs alone has no use for it"
 _NO_RAFT: Final = "this broker does not keep its metadata in Raft snapshots of its own kind"
@@ -102,9 +99,9 @@ KEYS: Final[dict[str, Key]] = {
     "streams.compact.max.goroutines": _idle(
         integer, "one partition is compacted at a time, at streams.compact_max_bytes_per_second"
     ),
-    "streams.auto.pause.time": _refused(duration_ms, _PAUSE, 0),
-    "streams.auto.pause.disable.if.subscribers": _refused(boolean, _PAUSE, False),
-    "streams.concurrency.control": _refused(boolean, "it can be asked for when a stream is created", False),
+    "streams.auto.pause.time": _sets("streams.auto_pause_time_ms", duration_ms),
+    "streams.auto.pause.disable.if.subscribers": _sets("streams.auto_pause_disable_if_subscribers", boolean),
+    "streams.concurrency.control": _sets("streams.concurrency_control", boolean),
     "streams.encryption": _sets("streams.encryption", boolean),
     "clustering.server.id": _sets("broker.broker_id", text),
     "clustering.namespace": _sets("broker.namespace", text),
@@ -120,14 +117,14 @@ KEYS: Final[dict[str, Key]] = {
     "clustering.replica.fetch.timeout": _idle(duration_ms, _ALONE),
     "clustering.min.insync.replicas": _refused(integer, _CLUSTER, 0, 1),
     "clustering.replication.max.bytes": _sets("streams.max_record_bytes", integer),
-    "activity.stream.enabled": _refused(boolean, _ACTIVITY, False),
-    "activity.stream.publish.timeout": _refused(duration_ms, _ACTIVITY),
-    "activity.stream.publish.ack.policy": _refused(text, _ACTIVITY),
-    "cursors.stream.partitions": _refused(integer, _CURSORS, 0),
-    "cursors.stream.replication.factor": _refused(integer, _CURSORS),
-    "cursors.stream.auto.pause.time": _refused(duration_ms, _CURSORS),
-    "groups.consumer.timeout": _refused(duration_ms, _GROUPS),
-    "groups.coordinator.timeout": _refused(duration_ms, _GROUPS),
+    "activity.stream.enabled": _sets("activity.enabled", boolean),
+    "activity.stream.publish.timeout": _sets("activity.publish_timeout_ms", duration_ms),
+    "activity.stream.publish.ack.policy": _idle(ack_policy, "events are always written durably, and in order"),
+    "cursors.stream.partitions": _sets("cursors.partitions", integer),
+    "cursors.stream.replication.factor": _idle(integer, _ALONE),
+    "cursors.stream.auto.pause.time": _sets("cursors.auto_pause_time_ms", duration_ms),
+    "groups.consumer.timeout": _sets("groups.consumer_timeout_ms", duration_ms),
+    "groups.coordinator.timeout": _sets("groups.coordinator_timeout_ms", duration_ms),
     "telemetry.enabled": _idle(boolean, ""),
     "telemetry.interval.seconds": _idle(integer, ""),
 }

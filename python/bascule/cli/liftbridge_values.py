@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "Address",
+    "ack_policy",
     "address",
     "boolean",
     "duration_ms",
@@ -23,6 +24,7 @@ _TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _TRUE: Final = frozenset({"1", "t", "true"})
 _FALSE: Final = frozenset({"0", "f", "false"})
 _LEVELS: Final = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
+_ACK_POLICIES: Final = ("none", "leader", "all")
 MOST_PORT: Final = 65535
 SHORTEST_SEGMENT_MS: Final = 1000
 
@@ -98,6 +100,14 @@ def names(value: object) -> tuple[str, ...]:
     if not found:
         raise ValueError("at least one is wanted")
     return found
+
+
+def ack_policy(value: object) -> str:
+    """none, leader or all."""
+    word = str(value).lower()
+    if word not in _ACK_POLICIES:
+        raise ValueError("none, leader or all is wanted")
+    return word
 
 
 def level(value: object) -> str:

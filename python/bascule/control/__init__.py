@@ -8,6 +8,7 @@
 from bascule.control.controller import Controller, PartitionStatus
 from bascule.control.dataplane import DataPlane, Event
 from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
+from bascule.control.groups import Groups, GroupTimeouts
 from bascule.control.metadata_log import MetadataLog
 from bascule.control.pump import EventPump
 from bascule.control.reconciler import Reconciler
@@ -20,6 +21,8 @@ __all__ = [
     "Defaults",
     "Event",
     "EventPump",
+    "GroupTimeouts",
+    "Groups",
     "MetadataLog",
     "PartitionStatus",
     "Reconciler",

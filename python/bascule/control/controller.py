@@ -125,6 +125,14 @@ class Controller:
         self._log.listen(self._on_change)
         self._reconciler.want(self.state)
 
+    def now_ns(self) -> int:
+        """The time by this broker's clock, ns since 1970."""
+        return self._clock_ns()
+
+    def follow(self, follower: Callable[[State], None]) -> None:
+        """Have `follower` called with the state after every entry from now on."""
+        self._log.listen(lambda change: follower(change.after))
+
     async def register_broker(self, host: str, port: int, timeout_s: float) -> Broker:
         """Make this broker known under its address; it gets a new boot epoch.
 

@@ -70,6 +70,14 @@ class DataPlane(Protocol):
         """Swap the view."""
         ...
 
+    def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
+        """Append records; the offset of the first. Blocks until they are committed."""
+        ...
+
+    def tail(self, incarnation: int, count: int) -> list[bytes]:
+        """The values of the last `count` committed records, the newest first. Blocks."""
+        ...
+
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         """Positions of those that are open."""
         ...

@@ -109,6 +109,7 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
                 "incarnation": item.incarnation,
                 "leader": item.leader,
                 "leader_epoch": item.leader_epoch,
+                "isr": [*item.isr],
                 "readonly": item.readonly,
                 "paused": item.paused,
             }

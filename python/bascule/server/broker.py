@@ -12,12 +12,15 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bascule.config import Settings
-from bascule.control import Controller, EventPump, MetadataLog, Reconciler, Scrubber, incarnations
+from bascule.control import Controller, EventPump, Groups, MetadataLog, Reconciler, Scrubber, cursors, incarnations
+from bascule.control.activity import ActivityWriter
+from bascule.control.autopause import AutoPause
 from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.metadata import State
 from bascule.protocols.liftbridge import LiftbridgeAdmin
+from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
 from bascule.server import documents, reports
 from bascule.server.nats_child import NatsChild
@@ -51,6 +54,7 @@ class Broker:
         self._log: MetadataLog | None = None
         self._reconciler: Reconciler | None = None
         self._router: Router | None = None
+        self._groups: Groups | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -91,6 +95,8 @@ class Broker:
             engine.set_serving(False)
         if self._router is not None:
             await self._router.stop(ADMIN_DRAIN_S)
+        if self._groups is not None:
+            await self._groups.stop()
         if self._reconciler is not None:
             await self._reconciler.stop()
         for task in self._tasks:
@@ -118,7 +124,8 @@ class Broker:
         log.failed.add_done_callback(lambda done: self._fail(done.result()))
         self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
         controller = Controller(engine, log, reconciler, identity)
-        admin = LiftbridgeAdmin(controller, documents.stream_settings(settings))
+        self._groups = groups = Groups(controller, documents.group_timeouts(settings))
+        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings))
         self._router = router = Router(engine, admin.handlers())
         self._start_pump(engine, log, router)
         await controller.replay(REPLAY_S)
@@ -130,13 +137,26 @@ class Broker:
         await controller.register_broker(host, port, REGISTER_S)
         await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
         await reconciler.reached(log.state.index)
+        await self._prepare(controller, engine)
         self._spawn(controller.keep_snapshots())
         scrub = settings.scrub
         scrubber = Scrubber(
             engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
         )
         self._spawn(scrubber.run())
+        self._spawn(AutoPause(controller, documents.auto_pause(settings)).run())
+        groups.start()
         engine.set_serving(True)
+
+    async def _prepare(self, controller: Controller, engine: Engine) -> None:
+        """The broker's own streams."""
+        settings, namespace = self.settings, self.settings.broker.namespace
+        timeout_s = settings.activity.publish_timeout_ms / 1000
+        activity = ActivityWriter(controller, engine, CODEC, timeout_s)
+        await activity.prepare(f"{namespace}.activity", REGISTER_S, on=settings.activity.enabled)
+        if settings.activity.enabled:
+            self._spawn(activity.run())
+        await cursors.prepare(controller, f"{namespace}.cursors", settings.cursors.partitions, REGISTER_S)
 
     async def _lock(self, identity: str) -> Engine:
         """The data plane, which holds the data directory; also when cancelled meanwhile, so that `stop` lets it go."""

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bascule.config import ENVIRONMENT_KEY, ENVIRONMENT_KEY_ID, NatsSettings, Settings
-from bascule.control import Defaults
+from bascule.control import Defaults, GroupTimeouts
+from bascule.control.autopause import AutoPauseDefaults
+from bascule.control.cursors import CURSORS
 from bascule.errors import error
 from bascule.metadata import StreamSettings
 
@@ -91,6 +93,19 @@ def defaults(settings: Settings) -> Defaults:
     )
 
 
+def group_timeouts(settings: Settings) -> GroupTimeouts:
+    """How long members and coordinators of consumer groups are waited for."""
+    groups = settings.groups
+    return GroupTimeouts(groups.consumer_timeout_ms / 1000, groups.coordinator_timeout_ms / 1000)
+
+
+def auto_pause(settings: Settings) -> AutoPauseDefaults:
+    """When partitions pause by themselves."""
+    streams = settings.streams
+    overrides = {CURSORS: settings.cursors.auto_pause_time_ms}
+    return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
+
+
 def stream_settings(settings: Settings) -> StreamSettings:
     """What is recorded with a stream whose creator did not say."""
     streams = settings.streams
@@ -99,6 +114,7 @@ def stream_settings(settings: Settings) -> StreamSettings:
         codec=streams.codec,
         nats_copy=streams.nats_copy,
         encryption=streams.encryption or None,
+        concurrency_control=streams.concurrency_control,
     )
 
 

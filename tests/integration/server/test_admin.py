@@ -106,7 +106,8 @@ async def test_every_admin_method_answers_an_empty_request(broker: Process) -> N
         "DeleteStream": "NOT_FOUND",
         "FetchMetadata": "OK",
         "FetchPartitionMetadata": "NOT_FOUND",
-        **dict.fromkeys(["PauseStream", "SetStreamReadonly", "SetCursor", "FetchCursor"], "UNIMPLEMENTED"),
-        **dict.fromkeys(["JoinConsumerGroup", "LeaveConsumerGroup"], "UNIMPLEMENTED"),
-        **dict.fromkeys(["FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator"], "UNIMPLEMENTED"),
+        **dict.fromkeys(["PauseStream", "SetStreamReadonly"], "NOT_FOUND"),
+        **dict.fromkeys(["SetCursor", "FetchCursor"], "INVALID_ARGUMENT"),
+        **dict.fromkeys(["JoinConsumerGroup", "LeaveConsumerGroup"], "INVALID_ARGUMENT"),
+        **dict.fromkeys(["FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator"], "INVALID_ARGUMENT"),
     }

@@ -97,9 +97,19 @@ def test_a_whole_configuration(tmp_path: Path) -> None:
         nats: {embedded: true, embedded.config: /etc/nats.conf, user: u, password: p}
         streams: {retention.max.age: 24h, cleaner.interval: 1m, segment.max: {bytes: 65536, age: 1h}}
         clustering: {server.id: a, namespace: ns, raft.bootstrap.seed: true, replication.max.bytes: 2048}
+        streams.auto.pause: {time: 1m, disable.if.subscribers: true}
+        streams.concurrency.control: true
+        activity.stream: {enabled: true, publish: {timeout: 2s, ack.policy: leader}}
+        cursors.stream: {partitions: 3, replication.factor: 2, auto.pause.time: 0}
+        groups: {consumer.timeout: 10s, coordinator.timeout: 20s}
         telemetry: {enabled: true, interval.seconds: 5}
         """,
     )
+    assert (found.streams.auto_pause_time_ms, found.streams.auto_pause_disable_if_subscribers) == (60_000, True)
+    assert found.streams.concurrency_control
+    assert (found.activity.enabled, found.activity.publish_timeout_ms) == (True, 2_000)
+    assert (found.cursors.partitions, found.cursors.auto_pause_time_ms) == (3, 0)
+    assert (found.groups.consumer_timeout_ms, found.groups.coordinator_timeout_ms) == (10_000, 20_000)
     assert (str(found.data_dir), found.log.level) == ("/var/lib/lb", "warning")
     assert (found.nats.standalone, str(found.nats.config), found.nats.user) == (True, "/etc/nats.conf", "u")
     assert found.nats.password is not None
@@ -136,7 +146,7 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
         ("tls.key: k", "tls.key (/liftbridge.yaml) is refused: TLS is not there yet"),
         ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
         ("clustering.min.insync.replicas: 2", "is refused: clusters are not there yet"),
-        ("groups.consumer.timeout: 1s", "is refused: consumer groups are not there yet"),
+        ("activity.stream.publish.ack.policy: some", "none, leader or all is wanted"),
         ("nats.password: [hunter2]", 'Invalid nats.password setting "…"'),
         ("- 1", "Failed to load configuration file: "),
     ],

@@ -20,6 +20,7 @@ class Disk:
         self.snapshot: tuple[int, bytes] = (0, b"")
         self.last = 0
         self.files: set[int] = set()
+        self.records: dict[int, list[bytes]] = {}
 
 
 class FakePlane:
@@ -38,6 +39,7 @@ class FakePlane:
         self.broken: dict[int, str] = {}
         self.silent = False
         self.master: str | None = "a"
+        self.refusing = ""
         self.positions: dict[int, tuple[int, int, int, int, int, int, int]] = {}
         self.lock = threading.RLock()
 
@@ -79,6 +81,9 @@ class FakePlane:
         if self.silent:
             return
         for proposal_id, entry in entries:
+            if self.refusing:
+                self.push(("failed", proposal_id, self.refusing, b"", "refused", 0))
+                continue
             with self.lock:
                 self.disk.last += 1
                 self.disk.entries[self.disk.last] = entry
@@ -137,6 +142,17 @@ class FakePlane:
             self.view[spec["namespace"], spec["name"]] = spec
         for namespace, name in document["removed"]:
             del self.view[namespace, name]
+
+    def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
+        assert timeout_ms > 0
+        if incarnation not in self.led:
+            raise error("unavailable", "not led here")
+        records = self.disk.records.setdefault(incarnation, [])
+        records.extend(values)
+        return len(records) - len(values)
+
+    def tail(self, incarnation: int, count: int) -> list[bytes]:
+        return self.disk.records.get(incarnation, [])[::-1][:count]
 
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         nothing = (0, 0, 0, 0, 0, 0, 0)

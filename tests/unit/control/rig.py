@@ -4,7 +4,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bascule.control import Controller, Defaults, EventPump, MetadataLog, Reconciler, StreamRequest
+from bascule.control import (
+    Controller,
+    Defaults,
+    EventPump,
+    Groups,
+    GroupTimeouts,
+    MetadataLog,
+    Reconciler,
+    StreamRequest,
+)
 from bascule.control.dataplane import Event
 from bascule.metadata import State, StreamSettings
 from bascule.protocols.liftbridge import LiftbridgeAdmin
@@ -19,19 +28,23 @@ class Rig:
     log: MetadataLog
     reconciler: Reconciler
     controller: Controller
+    groups: Groups
     errors: list[tuple[Event, Exception]]
     admin: dict[str, Handler]
 
 
 @asynccontextmanager
-async def running(disk: Disk | None = None, broken: dict[int, str] | None = None) -> AsyncGenerator[Rig]:
+async def running(
+    disk: Disk | None = None, broken: dict[int, str] | None = None, timeouts: GroupTimeouts | None = None
+) -> AsyncGenerator[Rig]:
     """Replayed, registered as broker `a`, and following."""
     plane = FakePlane(disk)
     plane.broken = broken or {}
     log = MetadataLog(plane)
     reconciler = Reconciler(plane, "a", Defaults(), State())
     controller = Controller(plane, log, reconciler, "a", clock_ns=lambda: 1_000)
-    admin = LiftbridgeAdmin(controller, StreamSettings()).handlers()
+    groups = Groups(controller, timeouts or GroupTimeouts())
+    admin = LiftbridgeAdmin(controller, groups, StreamSettings()).handlers()
     router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {
@@ -46,9 +59,11 @@ async def running(disk: Disk | None = None, broken: dict[int, str] | None = None
     reconciler.start()
     await controller.register_broker("127.0.0.1", 9292, 5.0)
     await reconciler.reached(log.state.index)
+    groups.start()
     try:
-        yield Rig(plane, log, reconciler, controller, errors, admin)
+        yield Rig(plane, log, reconciler, controller, groups, errors, admin)
     finally:
+        await groups.stop()
         await reconciler.stop()
         pump.finish()
 

@@ -170,17 +170,6 @@ async def test_metadata_of_a_partition_that_is_not_open_here_is_refused(rig: Rig
     assert answer == (Status.FAILED_PRECONDITION, "The request should be sent to partition leader")
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["SetCursor", "FetchCursor", "JoinConsumerGroup", "LeaveConsumerGroup",
-     "FetchConsumerGroupAssignments", "ReportConsumerGroupCoordinator"],
-)  # fmt: skip
-async def test_methods_that_come_later_say_so(rig: Rig, method: str) -> None:
-    code, text = await bad(rig, method)
-    assert code is Status.UNIMPLEMENTED
-    assert text.startswith(f"{method}: ")
-
-
 async def test_an_unknown_method_is_unimplemented(rig: Rig) -> None:
     rig.plane.request(1, "liftbridge/Merge", b"")
     await until(lambda: 1 in rig.plane.replies)

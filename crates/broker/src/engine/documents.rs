@@ -60,6 +60,8 @@ pub struct PlaceSpec {
     pub leader: String,
     pub leader_epoch: u64,
     #[serde(default)]
+    pub isr: Vec<String>,
+    #[serde(default)]
     pub readonly: bool,
     #[serde(default)]
     pub paused: bool,
@@ -73,6 +75,7 @@ impl StreamSpec {
             incarnation: place.incarnation,
             leader: place.leader,
             leader_epoch: place.leader_epoch,
+            isr: place.isr,
             readonly: place.readonly,
             paused: place.paused,
             handle: open.get(&place.incarnation).cloned(),

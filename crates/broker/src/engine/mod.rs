@@ -9,6 +9,7 @@ mod documents;
 mod error;
 mod life;
 mod partitions;
+mod records;
 mod scrub;
 mod serve;
 #[cfg(test)]

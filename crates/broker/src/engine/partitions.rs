@@ -93,7 +93,7 @@ impl Engine {
         Ok(())
     }
 
-    fn partition(&self, incarnation: u64) -> Option<Partition> {
+    pub(super) fn partition(&self, incarnation: u64) -> Option<Partition> {
         self.state.lock().partitions.get(&incarnation).cloned()
     }
 

@@ -6,7 +6,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 /// The methods that are forwarded.
-const METHODS: [&str; 14] = [
+const METHODS: [&str; 12] = [
     "CreateStream",
     "DeleteStream",
     "PauseStream",
@@ -15,8 +15,6 @@ const METHODS: [&str; 14] = [
     "PurgeStream",
     "FetchMetadata",
     "FetchPartitionMetadata",
-    "SetCursor",
-    "FetchCursor",
     "JoinConsumerGroup",
     "LeaveConsumerGroup",
     "FetchConsumerGroupAssignments",

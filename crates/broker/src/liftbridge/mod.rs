@@ -10,16 +10,19 @@
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of the specification, how each failure reads,
 //!   and waking a paused partition.
 //! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
-//! * `position`, `subscribe`, `subscription`: reading.
+//! * `position`, `subscribe`, `members`, `subscription`, `reverse`: reading.
+//! * `cursors`: where readers stand.
 //! * `forward`: everything else.
 mod acks;
 mod call;
+mod cursors;
 mod damaged;
 mod forward;
 mod frames;
 pub(crate) mod fuzz;
 mod health;
 mod intake;
+mod members;
 mod position;
 mod publish;
 mod publish_async;
@@ -27,6 +30,7 @@ mod refusal;
 mod reply;
 mod responses;
 mod resume;
+mod reverse;
 mod route;
 mod service;
 mod subscribe;
@@ -35,5 +39,7 @@ mod subscription;
 mod tests;
 mod to_subject;
 
+pub(crate) use cursors::CursorIndexes;
 pub use health::{HealthService, health};
+pub(crate) use members::Members;
 pub use service::{LiftbridgeService, service};

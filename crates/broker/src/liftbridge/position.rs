@@ -64,6 +64,33 @@ pub(super) async fn resolve(
     })
 }
 
+/// The same for reading towards lower offsets: from `start` down to `stop`, both inclusive; nothing is waited for.
+///
+/// # Errors
+/// The statuses of those steps; a log without committed records has nothing to begin at.
+pub(super) async fn resolve_reverse(
+    request: &SubscribeRequest,
+    reader: &LogReader,
+) -> Result<Range, Status> {
+    let bounds = Bounds::of(reader);
+    let start = wanted_start(request, reader, bounds).await?.max(0);
+    let stop = wanted_stop(request, reader, bounds, false).await?;
+    if let Some(stop) = stop.filter(|stop| *stop > start) {
+        return Err(Status::invalid_argument(format!(
+            "Stop offset is after start offset: {stop} > {start}"
+        )));
+    }
+    let newest = bounds
+        .high_watermark
+        .checked_sub(1)
+        .filter(|newest| *newest >= bounds.log_start)
+        .ok_or_else(|| Status::internal("Failed to create stream reader: segment not found"))?;
+    Ok(Range {
+        start: (start as u64).clamp(bounds.log_start, newest),
+        stop: stop.map(|stop| stop.max(0) as u64),
+    })
+}
+
 /// The offset delivery begins at: not below the log, and not beyond the high watermark of now.
 pub(super) fn begin(start: u64, bounds: Bounds) -> u64 {
     start

@@ -1,7 +1,7 @@
 //! Dispatch of `/proto.API/*`.
 use super::call::Call;
 use super::reply::{self, Reply};
-use super::{forward, publish, publish_async, subscribe, to_subject};
+use super::{cursors, forward, publish, publish_async, subscribe, to_subject};
 use crate::shared::SharedRef;
 use std::convert::Infallible;
 use std::future::Future;
@@ -61,6 +61,8 @@ async fn answer(
         "PublishAsync" => Ok(publish_async::publish_async(&shared, body)),
         "PublishToSubject" => to_subject::publish_to_subject(&shared, &call, body).await,
         "Subscribe" => subscribe::subscribe(&shared, &call, body).await,
+        "SetCursor" => cursors::set_cursor(&shared, &call, body).await,
+        "FetchCursor" => cursors::fetch_cursor(&shared, &call, body).await,
         method => forward::forward(&shared, &call, method, body).await,
     }
 }

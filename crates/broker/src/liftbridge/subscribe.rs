@@ -1,14 +1,16 @@
 //! `Subscribe` (§3.5): the checks and the handshake.
 use super::call::{Call, unary_message};
 use super::frames::frame;
-use super::position::resolve;
+use super::members::Membership;
+use super::position::{resolve, resolve_reverse};
 use super::reply::{self, Reply};
 use super::resume::resume;
+use super::reverse::ReverseSubscription;
 use super::subscription::Subscription;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
 use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
-use bascule_wire::liftbridge::messages::SubscribeRequest;
+use bascule_wire::liftbridge::messages::{Consumer, SubscribeRequest};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
@@ -35,15 +37,51 @@ pub(super) async fn subscribe(
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
     let slot = Slot::take(shared)?;
     let partition = open_partition(shared, call, &request).await?;
-    let range = call
-        .within(resolve(
-            &request,
-            &partition.reader(),
-            partition.is_readonly(),
-        ))
-        .await??;
-    let subscription = Subscription::new(shared, slot, &partition, range, call.deadline);
-    Ok(reply::with_body(StreamBody::new(frames(subscription))))
+    let group = group(&request);
+    let incarnation = partition.identity().incarnation;
+    if group.is_some_and(|member| {
+        !shared
+            .members
+            .admits(incarnation, &member.group_id, member.group_epoch)
+    }) {
+        return Err(not_assigned());
+    }
+    let reader = partition.reader();
+    let source = if request.reverse {
+        let range = call.within(resolve_reverse(&request, &reader)).await??;
+        join(shared, group, incarnation)?;
+        Source::Down(ReverseSubscription::new(shared, slot, &partition, range))
+    } else {
+        let readonly = partition.is_readonly();
+        let range = call.within(resolve(&request, &reader, readonly)).await??;
+        let membership = join(shared, group, incarnation)?;
+        let subscription = Subscription::new(shared, slot, &partition, range, call.deadline);
+        Source::Up(subscription.with_membership(membership))
+    };
+    Ok(reply::with_body(StreamBody::new(frames(source))))
+}
+
+/// The member of a group that subscribes, if it does so for one.
+fn group(request: &SubscribeRequest) -> Option<&Consumer> {
+    let consumer = request.consumer.as_ref();
+    consumer.filter(|consumer| !consumer.group_id.is_empty())
+}
+
+/// Step 9: ends the subscription of the group's member before. Reading in reverse ends by itself, and only takes the place.
+fn join(
+    shared: &Shared,
+    group: Option<&Consumer>,
+    incarnation: u64,
+) -> Result<Option<Membership>, Status> {
+    let Some(member) = group else { return Ok(None) };
+    let membership = shared
+        .members
+        .join(incarnation, &member.group_id, member.group_epoch);
+    membership.map(Some).ok_or_else(not_assigned)
+}
+
+fn not_assigned() -> Status {
+    Status::failed_precondition("Consumer is not currently assigned this partition")
 }
 
 fn no_such_partition() -> Status {
@@ -52,10 +90,7 @@ fn no_such_partition() -> Status {
 
 /// Steps 1 to 3: the request is sound, the partition exists, this broker leads it.
 fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>, i32), Status> {
-    let group = request
-        .consumer
-        .as_ref()
-        .filter(|consumer| !consumer.group_id.is_empty());
+    let group = group(request);
     if group.is_some_and(|consumer| consumer.consumer_id.is_empty()) {
         return Err(Status::invalid_argument(
             "Consumer id cannot be empty when group id is provided",
@@ -74,17 +109,9 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
                 "Consumer groups not compatible with ReadISRReplica",
             ));
         }
-        return Err(Status::failed_precondition("Server not partition leader"));
-    }
-    if group.is_some() {
-        return Err(Status::unimplemented(
-            "subscribing as a member of a consumer group is not supported yet",
-        ));
-    }
-    if request.reverse {
-        return Err(Status::unimplemented(
-            "subscribing in reverse is not supported yet",
-        ));
+        if !request.read_isr_replica || !partition.isr.contains(&shared.broker_id) {
+            return Err(Status::failed_precondition("Server not partition leader"));
+        }
     }
     Ok((stream.clone(), request.partition))
 }
@@ -145,24 +172,36 @@ impl Drop for Slot {
     }
 }
 
+/// Where records come from.
+#[allow(clippy::large_enum_variant)] // one per subscription
+enum Source {
+    Up(Subscription),
+    Down(ReverseSubscription),
+}
+
+impl Source {
+    async fn next_chunk(&mut self) -> Result<Bytes, Status> {
+        match self {
+            Self::Up(subscription) => subscription.next_chunk().await,
+            Self::Down(subscription) => subscription.next_chunk().await,
+        }
+    }
+}
+
 /// What the response body yields next.
 enum Next {
-    Handshake(Subscription),
-    Records(Subscription),
+    Handshake(Source),
+    Records(Source),
     Nothing,
 }
 
 /// Handshake, chunks of frames, trailers. Pulled by HTTP/2 when there is room: at most one chunk waits.
-fn frames(
-    subscription: Subscription,
-) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
-    stream::unfold(Next::Handshake(subscription), |next| async move {
+fn frames(source: Source) -> impl futures_util::Stream<Item = Result<Frame<Bytes>, Status>> {
+    stream::unfold(Next::Handshake(source), |next| async move {
         match next {
-            Next::Handshake(subscription) => {
-                Some((Ok(Frame::data(frame(&[]))), Next::Records(subscription)))
-            }
-            Next::Records(mut subscription) => Some(match subscription.next_chunk().await {
-                Ok(chunk) => (Ok(Frame::data(chunk)), Next::Records(subscription)),
+            Next::Handshake(source) => Some((Ok(Frame::data(frame(&[]))), Next::Records(source))),
+            Next::Records(mut source) => Some(match source.next_chunk().await {
+                Ok(chunk) => (Ok(Frame::data(chunk)), Next::Records(source)),
                 Err(status) => (Ok(Frame::trailers(reply::trailers(&status))), Next::Nothing),
             }),
             Next::Nothing => None,

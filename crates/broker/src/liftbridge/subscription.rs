@@ -5,10 +5,11 @@
 //! Driven only by the response body, so a subscriber that does not read costs nothing more than that.
 use super::call::{PULSE, shutting_down};
 use super::damaged::damaged;
+use super::members::Membership;
 use super::position::Range;
 use super::subscribe::Slot;
 use crate::partition::{EndReason, Partition, Subscriber};
-use crate::shared::SharedRef;
+use crate::shared::{Shared, SharedRef};
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError, Header};
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
@@ -16,7 +17,7 @@ use bytes::Bytes;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// Frames are gathered up to about this many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -48,6 +49,8 @@ pub(super) struct Subscription {
     /// What the next call ends with.
     failed: Option<Status>,
     deadline: Option<Instant>,
+    /// Of a consumer group, when it reads for one.
+    membership: Option<Membership>,
     _slot: Slot,
     _subscriber: Subscriber,
 }
@@ -89,10 +92,17 @@ impl Subscription {
             chunk_bytes: CHUNK_BYTES,
             failed: None,
             deadline,
+            membership: None,
             partition: partition.clone(),
             _slot: slot,
             _subscriber: partition.subscribe(),
         }
+    }
+
+    /// Ends, with status OK, when another member of the group takes the place.
+    pub(super) fn with_membership(mut self, membership: Option<Membership>) -> Self {
+        self.membership = membership;
+        self
     }
 
     /// The next frames, one or more. Waits for commits.
@@ -105,6 +115,14 @@ impl Subscription {
         self.chunk_bytes = self.most_chunk.min(self.shared.delivery_share() / 4);
         let mut out = Vec::new();
         loop {
+            if self
+                .membership
+                .as_ref()
+                .is_some_and(Membership::is_superseded)
+            {
+                // What was gathered the other member is going to read.
+                return Err(Status::new(Code::Ok, ""));
+            }
             let limit = self.limit();
             if let Some(failed) = self.failed.take() {
                 return Err(failed);
@@ -249,7 +267,7 @@ impl Subscription {
 
     fn read_failed(&self, error: &ReadError) -> Status {
         match error {
-            ReadError::Closed => self.ended(),
+            ReadError::Closed => ended(&self.shared, &self.partition),
             ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
             _ => Status::internal(format!("reading the log failed: {error}")),
         }
@@ -264,7 +282,7 @@ impl Subscription {
             return Err(Status::resource_exhausted("Stop offset reached"));
         }
         if self.high_watermark.has_changed().is_err() {
-            return Err(self.ended());
+            return Err(ended(&self.shared, &self.partition));
         }
         if !self.shared.serving.load(Ordering::Relaxed) {
             return Err(shutting_down());
@@ -280,8 +298,22 @@ impl Subscription {
     async fn idle(&mut self) -> Result<(), Status> {
         let pulse = Instant::now() + PULSE;
         let until = self.deadline.map_or(pulse, |deadline| deadline.min(pulse));
-        match tokio::time::timeout_at(until, self.high_watermark.changed()).await {
-            Ok(Err(_)) => Err(self.ended()),
+        let membership = &mut self.membership;
+        let superseded = async {
+            match membership {
+                Some(membership) => membership.superseded().await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = async {
+            tokio::select! {
+                changed = self.high_watermark.changed() => changed,
+                // Seen by the caller's loop.
+                () = superseded => Ok(()),
+            }
+        };
+        match tokio::time::timeout_at(until, changed).await {
+            Ok(Err(_)) => Err(ended(&self.shared, &self.partition)),
             Err(_)
                 if self
                     .deadline
@@ -292,16 +324,16 @@ impl Subscription {
             Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
+}
 
-    /// The status of a partition that is no longer served.
-    fn ended(&self) -> Status {
-        match self.partition.end() {
-            EndReason::Deleted => Status::not_found("commit log was deleted"),
-            EndReason::Paused => Status::failed_precondition("commit log was closed"),
-            EndReason::Open | EndReason::Closed if !self.shared.serving.load(Ordering::Relaxed) => {
-                shutting_down()
-            }
-            EndReason::Open | EndReason::Closed => Status::internal("commit log was closed"),
+/// The status of a subscription to a partition that is no longer served.
+pub(super) fn ended(shared: &Shared, partition: &Partition) -> Status {
+    match partition.end() {
+        EndReason::Deleted => Status::not_found("commit log was deleted"),
+        EndReason::Paused => Status::failed_precondition("commit log was closed"),
+        EndReason::Open | EndReason::Closed if !shared.serving.load(Ordering::Relaxed) => {
+            shutting_down()
         }
+        EndReason::Open | EndReason::Closed => Status::internal("commit log was closed"),
     }
 }

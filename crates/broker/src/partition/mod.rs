@@ -12,6 +12,7 @@ mod incoming;
 mod maintenance;
 mod queue;
 mod spec;
+mod stored;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -24,3 +25,4 @@ pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
 pub use spec::PartitionSpec;
+pub(crate) use stored::opened;

@@ -5,6 +5,7 @@ end − 1, both −1 when there is nothing. Timestamps are nanoseconds, duration
 
 * `streams`, `creation`: CreateStream, DeleteStream, PauseStream, SetStreamReadonly.
 * `metadata`: FetchMetadata, FetchPartitionMetadata.
+* `groups`: the four calls of consumer groups.
 * `messages`, `refusals`: what all of them need.
 """
 

@@ -7,7 +7,7 @@ from bascule._liftbridge_pb import message
 from bascule.control import Controller
 from bascule.control.controller import PartitionStatus
 from bascule.control.decide import loads
-from bascule.metadata import DEFAULT_NAMESPACE, Broker, Partition, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, Broker, Group, Partition, Stream
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.protocols.status import Status, StatusError
@@ -57,7 +57,7 @@ class MetadataMethods:
             else:
                 shown.error = _UNKNOWN_STREAM
         for group in asked.groups:
-            response.groupMetadata.add(groupId=group, error=_UNKNOWN_GROUP)
+            _show_group(response.groupMetadata.add(groupId=group), state.groups.get(group))
         return serialize(response)
 
     async def fetch_partition_metadata(self, request: AdminRequest) -> bytes:
@@ -81,6 +81,14 @@ class MetadataMethods:
         return [
             broker for _, broker in sorted(self._controller.state.brokers.items(), key=lambda item: item[0] != here)
         ]
+
+
+def _show_group(shown: Any, group: Group | None) -> None:
+    if group is None:
+        shown.error = _UNKNOWN_GROUP
+        return
+    shown.coordinator = group.coordinator
+    shown.epoch = group.epoch
 
 
 def _open_incarnations(streams: Iterable[Stream]) -> list[int]:

@@ -292,23 +292,8 @@ async fn refusals_come_instead_of_the_handshake() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_later_and_what_is_led_elsewhere_is_refused() {
+async fn what_is_led_elsewhere_is_refused_unless_a_replica_of_the_isr_may_answer() {
     let (harness, mut client) = filled(1).await;
-    for request in [
-        SubscribeRequest {
-            reverse: true,
-            ..at(Start::Latest, Stop::StopOnCancel)
-        },
-        SubscribeRequest {
-            consumer: Some(group("g", "c")),
-            ..at(Start::Latest, Stop::StopOnCancel)
-        },
-    ] {
-        assert_eq!(
-            client.subscribe(request).await.unwrap_err().code(),
-            Code::Unimplemented
-        );
-    }
     harness.set("orders", 0, "leader", json!("b2"));
     is(
         &client
@@ -318,6 +303,28 @@ async fn what_comes_later_and_what_is_led_elsewhere_is_refused() {
         Code::FailedPrecondition,
         "Server not partition leader",
     );
+    let from_replica = SubscribeRequest {
+        read_isr_replica: true,
+        ..at(Start::Earliest, Stop::StopLatest)
+    };
+    is(
+        &client.subscribe(from_replica.clone()).await.unwrap_err(),
+        Code::FailedPrecondition,
+        "Server not partition leader",
+    );
+    harness.set("orders", 0, "isr", json!(["b2", "b1"]));
+    is(
+        &client
+            .subscribe(SubscribeRequest {
+                consumer: Some(group("g", "c")),
+                ..from_replica.clone()
+            })
+            .await
+            .unwrap_err(),
+        Code::InvalidArgument,
+        "Consumer groups not compatible with ReadISRReplica",
+    );
+    assert!(client.subscribe(from_replica).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,107 @@
+//! Members of consumer groups that read a partition (§3.5): at most one of a group, the one with the highest epoch.
+//!
+//! In memory of the partition's leader: forgotten on restart, pause and failover, as subscriptions are.
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A partition (its incarnation) and a group.
+type Key = (u64, String);
+
+/// Who reads what, for the whole broker.
+#[derive(Debug, Default)]
+pub(crate) struct Members(Arc<Mutex<HashMap<Key, Present>>>);
+
+#[derive(Debug)]
+struct Present {
+    epoch: u64,
+    /// Dropped to end the subscription.
+    alive: watch::Sender<()>,
+}
+
+/// The right to read, until another member of the group takes it.
+#[derive(Debug)]
+pub(super) struct Membership {
+    members: Arc<Mutex<HashMap<Key, Present>>>,
+    key: Key,
+    alive: watch::Receiver<()>,
+}
+
+impl Members {
+    /// Whether a member of `epoch` may read now.
+    pub(super) fn admits(&self, incarnation: u64, group: &str, epoch: u64) -> bool {
+        let members = self.0.lock();
+        members
+            .get(&(incarnation, group.to_owned()))
+            .is_none_or(|present| present.epoch <= epoch)
+    }
+
+    /// Takes the place of the group's present member, whose subscription ends; `None` when that one has a higher epoch.
+    pub(super) fn join(&self, incarnation: u64, group: &str, epoch: u64) -> Option<Membership> {
+        let key = (incarnation, group.to_owned());
+        let mut members = self.0.lock();
+        if members
+            .get(&key)
+            .is_some_and(|present| present.epoch > epoch)
+        {
+            return None;
+        }
+        let (alive, watching) = watch::channel(());
+        members.insert(key.clone(), Present { epoch, alive });
+        Some(Membership {
+            members: self.0.clone(),
+            key,
+            alive: watching,
+        })
+    }
+}
+
+impl Membership {
+    /// Whether another member has taken the place.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.alive.has_changed().is_err()
+    }
+
+    /// Waits until another member takes the place.
+    pub(super) async fn superseded(&mut self) {
+        // Nothing is ever sent: an error is the end of the sender.
+        while self.alive.changed().await.is_ok() {}
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut members = self.members.lock();
+        let own = |present: &Present| present.alive.subscribe().same_channel(&self.alive);
+        if members.get(&self.key).is_some_and(own) {
+            members.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_or_equal_epoch_takes_the_place_and_an_older_one_is_refused() {
+        let members = Members::default();
+        let first = members.join(1, "g", 5).unwrap();
+        assert!(!members.admits(1, "g", 4));
+        assert!(members.join(1, "g", 4).is_none());
+        assert!(!first.is_superseded());
+        let second = members.join(1, "g", 5).unwrap();
+        assert!(first.is_superseded());
+        drop(first);
+        assert!(
+            !members.admits(1, "g", 4),
+            "the end of the old one keeps the entry of the new one"
+        );
+        assert!(members.join(2, "g", 1).is_some(), "another partition");
+        assert!(members.join(1, "h", 1).is_some(), "another group");
+        drop(second);
+        assert!(members.admits(1, "g", 0));
+        assert!(members.0.lock().is_empty());
+    }
+}

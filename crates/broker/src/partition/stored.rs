@@ -1,0 +1,35 @@
+//! Batches of a log, opened: with their keys when they are encrypted, and told to the log when they are damaged.
+use bascule_log::{LogReader, ReadError};
+use bascule_record::{Batch, DamageError, Header};
+use bytes::Bytes;
+use std::io;
+use std::path::PathBuf;
+
+/// One batch out of what a cursor read.
+///
+/// # Errors
+/// [`ReadError::Locked`], [`ReadError::Damaged`]; [`ReadError::Io`] for bytes that are no batch, which a cursor never gives.
+pub(crate) fn opened(
+    reader: &LogReader,
+    bytes: Result<Bytes, DamageError>,
+) -> Result<Batch, ReadError> {
+    let bytes = bytes.map_err(|error| no_batch(&error))?;
+    reader
+        .open(&bytes)
+        .map_err(|error| match Header::read(&bytes) {
+            Ok(header) if error.is_locked() => ReadError::Locked {
+                start: header.base_offset,
+                end: header.next_offset(),
+                source: error,
+            },
+            Ok(header) => reader.damaged(&header),
+            Err(_) => no_batch(&error),
+        })
+}
+
+fn no_batch(error: &DamageError) -> ReadError {
+    ReadError::Io {
+        path: PathBuf::new(),
+        source: io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+    }
+}

@@ -1,0 +1,234 @@
+"""Consumer groups: membership by the metadata log, liveness by timers of the coordinator.
+
+The coordinator of a group (this broker, when the state says so) runs one timer for each membership. A successful fetch
+of assignments starts it anew; when it runs out, the membership is ended by an entry that names it, so that a consumer
+who left and came back meanwhile is not expelled by the timer of its former self. Reports of members who cannot reach
+their coordinator are counted in memory.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bascule.control import decide_groups
+from bascule.control.controller import Controller, RefusedError
+from bascule.control.decide import Refusal, RefusalCode
+from bascule.errors import BrokerError
+from bascule.logs import emit
+from bascule.metadata import Assignment, Group, LeaveGroup, Member, State
+
+EXPIRY_TIMEOUT_S = 5.0
+"""How long the entry that ends a membership may take; then the timer is started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimeouts:
+    """How long a coordinator waits for a member, and members for their coordinator; seconds, > 0."""
+
+    consumer_s: float = 15.0
+    coordinator_s: float = 15.0
+
+
+class Joined(NamedTuple):
+    """What a new member learns."""
+
+    coordinator: str
+    epoch: int
+
+
+class Membership(NamedTuple):
+    """One membership: a consumer that leaves and joins again has another one."""
+
+    group: str
+    consumer: str
+    joined: int
+
+
+class NotServedError(Exception):
+    """A fetch of assignments that this broker, or this state, does not allow."""
+
+
+class NotWatchedError(Exception):
+    """A sign of life that comes too late: the end of the membership is being committed."""
+
+
+@dataclass(slots=True)
+class _Reports:
+    """Members who cannot reach the coordinator of one epoch."""
+
+    epoch: int
+    timer: asyncio.TimerHandle
+    consumers: set[str] = field(default_factory=set[str])
+
+
+class Groups:
+    """Consumer groups as this broker serves them. All methods belong to the event loop's thread."""
+
+    def __init__(self, controller: Controller, timeouts: GroupTimeouts) -> None:
+        self.timeouts = timeouts
+        self._controller = controller
+        self._timers: dict[Membership, asyncio.TimerHandle] = {}
+        self._reports: dict[str, _Reports] = {}
+        self._expiring: set[asyncio.Task[None]] = set()
+        self._known: Mapping[str, Group] = {}
+        self._running = False
+
+    def start(self) -> None:
+        """Watch over the members of all groups coordinated here; their time starts now."""
+        self._running = True
+        self._controller.follow(self._follow)
+        self._follow(self._controller.state)
+
+    async def stop(self) -> None:
+        """End all timers. Idempotent."""
+        self._running = False
+        for timer in [*self._timers.values(), *(item.timer for item in self._reports.values())]:
+            timer.cancel()
+        self._timers.clear()
+        self._reports.clear()
+        for task in self._expiring:
+            task.cancel()
+        await asyncio.gather(*self._expiring, return_exceptions=True)
+
+    async def join(self, group: str, consumer: str, streams: tuple[str, ...], timeout_s: float) -> Joined:
+        """Make `consumer` a member of `group`, which is created when there is none.
+
+        Raises:
+            RefusedError: it is a member already, or a stream does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        command = decide_groups.join_group(self._controller.state, group, consumer, streams)
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        await self._controller.propose(command, timeout_s)
+        found = self._controller.state.groups.get(group)
+        if found is None:
+            raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
+        return Joined(found.coordinator, found.epoch)
+
+    async def leave(self, group: str, consumer: str, timeout_s: float) -> None:
+        """End the membership of `consumer`; a group without members is gone.
+
+        Raises:
+            RefusedError: there is no such group or no such member.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        command = decide_groups.leave_group(self._controller.state, group, consumer, expired=False)
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        await self._controller.propose(command, timeout_s)
+
+    def assignments(self, group: str, consumer: str, epoch: int) -> tuple[Assignment, ...]:
+        """What `consumer` reads; a sign of its life.
+
+        Raises:
+            RefusedError: there is no such group.
+            NotServedError: another broker coordinates it, the epoch is not the present one, or `consumer` is no member.
+            NotWatchedError: its membership is about to end.
+        """
+        found = self._controller.state.groups.get(group)
+        if found is None:
+            raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
+        if found.coordinator != self._controller.broker_id:
+            raise NotServedError("broker is not the consumer group coordinator")
+        if found.epoch != epoch:
+            raise NotServedError("client-provided group epoch differs from broker group epoch")
+        member = found.member(consumer)
+        if member is None:
+            raise NotServedError("consumer is not a member of the consumer group")
+        membership = Membership(group, consumer, member.joined)
+        if membership not in self._timers:
+            raise NotWatchedError
+        self._restart(membership)
+        return member.assignments
+
+    async def report(self, group: str, consumer: str, coordinator: str, epoch: int, timeout_s: float) -> None:
+        """Note that a member cannot reach the coordinator; replace it when most members say so.
+
+        Raises:
+            RefusedError: the complaint is not about the present coordinator, or there is no other one.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        found = decide_groups.check_report(self._controller.state, group, consumer, coordinator, epoch)
+        if isinstance(found, Refusal):
+            raise RefusedError(found)
+        reports = self._noted(found)
+        reports.consumers.add(consumer)
+        present = {member.id for member in found.members}
+        if not decide_groups.is_quorum(len(reports.consumers & present), len(present)):
+            return
+        self._forget_reports(group)
+        command = decide_groups.replace_coordinator(self._controller.state, found)
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+        await self._controller.propose(command, timeout_s)
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+    def _follow(self, state: State) -> None:
+        """Start and end timers so that they are those of the members coordinated here."""
+        if not self._running or state.groups is self._known:
+            return
+        self._known = state.groups
+        here = self._controller.broker_id
+        wanted = {
+            Membership(group.id, member.id, member.joined)
+            for group in state.groups.values()
+            if group.coordinator == here
+            for member in group.members
+        }
+        for gone in self._timers.keys() - wanted:
+            self._timers.pop(gone).cancel()
+        for new in wanted - self._timers.keys():
+            self._restart(new)
+        for group_id, reports in list(self._reports.items()):
+            group = state.groups.get(group_id)
+            if group is None or group.epoch != reports.epoch:
+                self._forget_reports(group_id)
+
+    def _restart(self, membership: Membership) -> None:
+        timer = self._timers.pop(membership, None)
+        if timer is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[membership] = loop.call_later(self.timeouts.consumer_s, self._expire, membership)
+
+    def _expire(self, membership: Membership) -> None:
+        del self._timers[membership]
+        task = asyncio.get_running_loop().create_task(self._expel(membership))
+        self._expiring.add(task)
+        task.add_done_callback(self._expiring.discard)
+
+    async def _expel(self, membership: Membership) -> None:
+        command = LeaveGroup(*membership, expired=True)
+        try:
+            await self._controller.propose(command, EXPIRY_TIMEOUT_S)
+        except RefusedError:
+            return  # it left by itself
+        except BrokerError as failure:
+            fields = {"group": membership.group, "consumer": membership.consumer}
+            emit(30, "groups", f"a member that was silent could not be removed, it gets more time: {failure}", **fields)
+            if self._running and self._is_member(membership):
+                self._restart(membership)
+            return
+        emit(20, "groups", "a member was silent for too long", group=membership.group, consumer=membership.consumer)
+
+    def _is_member(self, membership: Membership) -> bool:
+        group = self._controller.state.groups.get(membership.group)
+        member: Member | None = group.member(membership.consumer) if group else None
+        return member is not None and member.joined == membership.joined
+
+    def _noted(self, group: Group) -> _Reports:
+        """The reports of the group's epoch; each one that is not enough gives the others more time."""
+        known = self._reports.get(group.id)
+        consumers = known.consumers if known is not None and known.epoch == group.epoch else set[str]()
+        self._forget_reports(group.id)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self.timeouts.coordinator_s, self._reports.pop, group.id, None)
+        self._reports[group.id] = reports = _Reports(group.epoch, timer, consumers)
+        return reports
+
+    def _forget_reports(self, group_id: str) -> None:
+        reports = self._reports.pop(group_id, None)
+        if reports is not None:
+            reports.timer.cancel()

@@ -1,0 +1,123 @@
+"""The four calls of consumer groups (specification §3.15)."""
+
+from bascule._liftbridge_pb import message
+from bascule.control import RefusalCode
+from bascule.control.controller import RefusedError
+from bascule.control.groups import Groups, NotServedError, NotWatchedError
+from bascule.errors import BrokerError
+from bascule.metadata import MAX_MEMBER_STREAMS
+from bascule.protocols.liftbridge.messages import parse, serialize
+from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.router import AdminRequest, Handler
+from bascule.protocols.status import Status, StatusError
+
+MAX_ID_BYTES = 255
+NANOS = 1_000_000_000
+
+_JoinRequest = message("JoinConsumerGroupRequest")
+_JoinResponse = message("JoinConsumerGroupResponse")
+_LeaveRequest = message("LeaveConsumerGroupRequest")
+_LeaveResponse = message("LeaveConsumerGroupResponse")
+_FetchRequest = message("FetchConsumerGroupAssignmentsRequest")
+_FetchResponse = message("FetchConsumerGroupAssignmentsResponse")
+_ReportRequest = message("ReportConsumerGroupCoordinatorRequest")
+_ReportResponse = message("ReportConsumerGroupCoordinatorResponse")
+
+
+class GroupMethods:
+    """The handlers."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def handlers(self) -> dict[str, Handler]:
+        """Handler by method."""
+        return {
+            "JoinConsumerGroup": self.join,
+            "LeaveConsumerGroup": self.leave,
+            "FetchConsumerGroupAssignments": self.fetch_assignments,
+            "ReportConsumerGroupCoordinator": self.report_coordinator,
+        }
+
+    async def join(self, request: AdminRequest) -> bytes:
+        """JoinConsumerGroup."""
+        asked = parse(_JoinRequest, request.body)
+        _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        streams = tuple(asked.streams)
+        if not streams:
+            raise StatusError(Status.INVALID_ARGUMENT, "No streams provided")
+        if len(set(streams)) > MAX_MEMBER_STREAMS:
+            text = f"{len(set(streams))} streams are more than a member may read, {MAX_MEMBER_STREAMS}"
+            raise StatusError(Status.INVALID_ARGUMENT, text)
+        try:
+            joined = await self._groups.join(asked.groupId, asked.consumerId, streams, request.timeout_s)
+        except RefusedError as refusal:
+            status = refused(refusal)
+            if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
+                status = StatusError(Status.FAILED_PRECONDITION, status.message)
+            raise status from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to join consumer group", failure) from failure
+        timeouts = self._groups.timeouts
+        response = _JoinResponse(
+            coordinator=joined.coordinator,
+            epoch=joined.epoch,
+            consumerTimeout=round(timeouts.consumer_s * NANOS),
+            coordinatorTimeout=round(timeouts.coordinator_s * NANOS),
+        )
+        return serialize(response)
+
+    async def leave(self, request: AdminRequest) -> bytes:
+        """LeaveConsumerGroup."""
+        asked = parse(_LeaveRequest, request.body)
+        _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        try:
+            await self._groups.leave(asked.groupId, asked.consumerId, request.timeout_s)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to leave consumer group", failure) from failure
+        return serialize(_LeaveResponse())
+
+    async def fetch_assignments(self, request: AdminRequest) -> bytes:
+        """FetchConsumerGroupAssignments, which is the heartbeat too."""
+        asked = parse(_FetchRequest, request.body)
+        _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        try:
+            found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch)
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except NotServedError as reason:
+            raise StatusError(Status.FAILED_PRECONDITION, str(reason)) from reason
+        except NotWatchedError as reason:
+            raise StatusError(Status.UNKNOWN, "consumer not active for server (no timer)") from reason
+        response = _FetchResponse(epoch=asked.epoch)
+        for assignment in found:
+            response.assignments.add(stream=assignment.stream, partitions=assignment.partitions)
+        return serialize(response)
+
+    async def report_coordinator(self, request: AdminRequest) -> bytes:
+        """ReportConsumerGroupCoordinator."""
+        asked = parse(_ReportRequest, request.body)
+        _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        if not asked.coordinator:
+            raise StatusError(Status.INVALID_ARGUMENT, "No coordinator provided")
+        try:
+            await self._groups.report(
+                asked.groupId, asked.consumerId, asked.coordinator, asked.epoch, request.timeout_s
+            )
+        except RefusedError as refusal:
+            raise refused(refusal) from refusal
+        except BrokerError as failure:
+            raise not_applied("Failed to report consumer group coordinator", failure) from failure
+        return serialize(_ReportResponse())
+
+
+def _check_ids(**ids: str) -> None:
+    for name, value in ids.items():
+        if not value:
+            raise StatusError(Status.INVALID_ARGUMENT, f"No {name} provided")
+    for name, value in ids.items():
+        if len(value.encode()) > MAX_ID_BYTES:
+            text = f"{name} is {len(value.encode())} bytes long, more than {MAX_ID_BYTES}"
+            raise StatusError(Status.INVALID_ARGUMENT, text)

@@ -1,0 +1,137 @@
+"""SetCursor and FetchCursor (specification §3.11), linearizable and bound to a history (reliability P10)."""
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from bascule.testing import TestBroker, broker
+
+from tests.conformance.api import Api, Failed, failed
+
+CURSORS = {"cursors.partitions": 3}
+
+
+@pytest.fixture(scope="module")
+def keeping() -> Iterator[TestBroker]:
+    """A broker with cursors on."""
+    with broker(settings=CURSORS) as started:
+        yield started
+
+
+@pytest.fixture
+def api(keeping: TestBroker) -> Iterator[Api]:
+    with Api(keeping.address) as it:
+        yield it
+
+
+def put(api: Api, stream: str, cursor: str, offset: int, partition: int = 0) -> None:
+    api.call("SetCursor", stream=stream, partition=partition, cursorId=cursor, offset=offset)
+
+
+def fetch(api: Api, stream: str, cursor: str, partition: int = 0) -> int:
+    return api.call("FetchCursor", stream=stream, partition=partition, cursorId=cursor).offset
+
+
+def test_the_last_one_set_is_found_and_an_unknown_one_is_minus_1(api: Api, stream: str) -> None:
+    assert fetch(api, stream, "c") == -1
+    api.create(stream, partitions=2)
+    for offset in (2, 4):
+        put(api, stream, "c", offset)
+        assert fetch(api, stream, "c") == offset
+    put(api, stream, "d", 7)
+    put(api, stream, "c", -3, partition=1)
+    assert [fetch(api, stream, "c"), fetch(api, stream, "d"), fetch(api, stream, "c", 1)] == [4, 7, -3]
+    assert fetch(api, stream, "e") == -1
+
+
+@pytest.mark.parametrize("method", ["SetCursor", "FetchCursor"])
+def test_what_is_missing_is_named(api: Api, running: TestBroker, method: str) -> None:
+    with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "No stream provided")):
+        api.call(method, cursorId="c")
+    with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "No cursorId provided")):
+        api.call(method, stream="s")
+    with (
+        Api(running.address) as other,
+        pytest.raises(Failed, check=failed("INTERNAL", "Cursors stream does not exist")),
+    ):
+        other.call(method, stream="s", cursorId="c")
+
+
+def test_the_stream_is_shown_and_guarded_and_wakes_when_it_is_paused(api: Api, stream: str) -> None:
+    shown = api.stream("__cursors")
+    assert (shown.subject, len(shown.partitions)) == ("liftbridge-default.cursors", 3)
+    reserved = failed("INVALID_ARGUMENT", "Stream is reserved")
+    with pytest.raises(Failed, check=reserved):
+        api.create("__cursors", subject="x")
+    with pytest.raises(Failed, check=reserved):
+        api.call("DeleteStream", name="__cursors")
+    put(api, stream, "c", 5)
+    api.call("PauseStream", name="__cursors")
+    assert fetch(api, stream, "c") == 5
+    api.call("PauseStream", name="__cursors")
+    put(api, stream, "c", 6)
+    assert fetch(api, stream, "c") == 6
+
+
+def test_a_cursor_of_a_deleted_stream_does_not_point_into_its_successor(api: Api, stream: str) -> None:
+    api.create(stream)
+    put(api, stream, "c", 41)
+    api.call("DeleteStream", name=stream)
+    api.create(stream)
+    assert fetch(api, stream, "c") == -1
+    put(api, stream, "c", 2)
+    assert fetch(api, stream, "c") == 2
+
+
+def test_names_are_bounded(api: Api) -> None:
+    with pytest.raises(Failed) as refusal:
+        put(api, "s", "c" * 1025, 1)
+    assert refusal.value.code.name == "INVALID_ARGUMENT"
+    put(api, "s", "c" * 1024, 1)
+
+
+def test_readers_never_see_a_cursor_go_back_while_one_writer_moves_it_forward(api: Api, stream: str) -> None:
+    api.create(stream)
+    done = threading.Event()
+    wrong: list[tuple[int, int]] = []
+    told = [-1]
+
+    def read() -> None:
+        last = -1
+        while not done.is_set():
+            least = told[0]
+            found = fetch(api, stream, "c")
+            if found < max(last, least):
+                wrong.append((found, max(last, least)))
+            last = found
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for offset in range(300):
+        put(api, stream, "c", offset)
+        told[0] = offset
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+def test_cursors_survive_kills() -> None:
+    chance = random.Random(7)
+    expected: dict[tuple[str, int], int] = {}
+    with broker(durability="disk", settings=CURSORS) as running:
+        for _ in range(3):
+            with Api(running.address) as api:
+                for key, offset in expected.items():
+                    assert fetch(api, "s", *key) == offset
+                for _ in range(60):
+                    key = (f"c{chance.randrange(8)}", chance.randrange(4))
+                    offset = chance.randrange(1 << 40)
+                    put(api, "s", key[0], offset, key[1])
+                    expected[key] = offset
+            running.kill()
+            running.start()
+        with Api(running.address) as api:
+            assert {key: fetch(api, "s", *key) for key in expected} == expected

@@ -1,0 +1,231 @@
+"""Consumer groups (specification §3.15), and the fencing of their subscriptions (§3.5)."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from bascule.testing import TestBroker, broker
+
+from tests.conformance.api import OFFSET, Api, Failed, failed, until
+
+TIMEOUT_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[TestBroker]:
+    """A broker that does not wait long for silent members."""
+    timeouts = {"groups.consumer_timeout_ms": int(TIMEOUT_S * 1000), "groups.coordinator_timeout_ms": 20_000}
+    with broker(settings=timeouts) as started:
+        yield started
+
+
+@pytest.fixture
+def api(hasty: TestBroker) -> Iterator[Api]:
+    with Api(hasty.address) as it:
+        yield it
+
+
+def join(api: Api, group: str, consumer: str, *streams: str) -> Any:
+    return api.call("JoinConsumerGroup", groupId=group, consumerId=consumer, streams=streams)
+
+
+def leave(api: Api, group: str, consumer: str) -> None:
+    api.call("LeaveConsumerGroup", groupId=group, consumerId=consumer)
+
+
+def group_of(api: Api, group: str) -> Any:
+    (found,) = api.call("FetchMetadata", streams=["-"], groups=[group]).groupMetadata
+    return found
+
+
+def assigned(api: Api, group: str, consumer: str, epoch: int | None = None) -> dict[str, list[int]]:
+    now = group_of(api, group).epoch if epoch is None else epoch
+    answer = api.call("FetchConsumerGroupAssignments", groupId=group, consumerId=consumer, epoch=now)
+    assert answer.epoch == now
+    return {item.stream: list(item.partitions) for item in answer.assignments}
+
+
+def test_the_worked_example_over_the_wire(api: Api, stream: str) -> None:
+    orders, logs, audit = (f"{stream}-{name}" for name in ("orders", "logs", "audit"))
+    for name, count in ((orders, 4), (logs, 2), (audit, 1)):
+        api.create(name, partitions=count)
+    first = join(api, "g", "a", orders)
+    assert first.epoch == 0
+    assert (first.consumerTimeout, first.coordinatorTimeout) == (2_000_000_000, 20_000_000_000)
+    (here,) = api.call("FetchMetadata").brokers
+    assert first.coordinator == here.id == group_of(api, "g").coordinator
+    assert assigned(api, "g", "a", 0) == {orders: [0, 1, 2, 3]}
+    second = join(api, "g", "b", orders, logs)
+    assert second.epoch > first.epoch
+    assert second.epoch == group_of(api, "g").epoch
+    # the specification's names order logs before orders; so do these
+    assert assigned(api, "g", "a") == {orders: [0, 1, 2]}
+    assert assigned(api, "g", "b") == {logs: [0, 1], orders: [3]}
+    join(api, "g", "c", orders, audit)
+    assert assigned(api, "g", "a") == {orders: [0, 1, 3]}
+    assert assigned(api, "g", "b") == {logs: [0, 1]}
+    assert assigned(api, "g", "c") == {audit: [0], orders: [2]}
+    leave(api, "g", "a")
+    assert assigned(api, "g", "b") == {logs: [0, 1], orders: [1, 3]}
+    assert assigned(api, "g", "c") == {audit: [0], orders: [0, 2]}
+    before = group_of(api, "g").epoch
+    api.call("DeleteStream", name=audit)
+    assert group_of(api, "g").epoch > before, "a subscribed stream was deleted"
+    assert assigned(api, "g", "c") == {orders: [0, 1, 3]}
+    leave(api, "g", "b")
+    leave(api, "g", "c")
+    assert group_of(api, "g").error == 1, "the last leave removes the group"
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "text"),
+    [
+        ("JoinConsumerGroup", {}, "No groupId provided"),
+        ("JoinConsumerGroup", {"groupId": "g"}, "No consumerId provided"),
+        ("JoinConsumerGroup", {"groupId": "g", "consumerId": "c"}, "No streams provided"),
+        ("LeaveConsumerGroup", {"consumerId": "c"}, "No groupId provided"),
+        ("LeaveConsumerGroup", {"groupId": "g"}, "No consumerId provided"),
+        ("FetchConsumerGroupAssignments", {}, "No groupId provided"),
+        ("FetchConsumerGroupAssignments", {"groupId": "g"}, "No consumerId provided"),
+        ("ReportConsumerGroupCoordinator", {}, "No groupId provided"),
+        ("ReportConsumerGroupCoordinator", {"groupId": "g"}, "No consumerId provided"),
+        ("ReportConsumerGroupCoordinator", {"groupId": "g", "consumerId": "c"}, "No coordinator provided"),
+    ],
+)
+def test_what_is_missing_is_named(api: Api, method: str, fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", text)):
+        api.call(method, **fields)
+
+
+def test_preconditions_have_their_codes_and_texts(api: Api, stream: str) -> None:
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "stream does not exist")):
+        join(api, stream, "a", "nothing")
+    assert group_of(api, stream).error == 1
+    api.create(stream)
+    join(api, stream, "a", stream)
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "stream does not exist")):
+        join(api, stream, "b", stream, "nothing")
+    already = "consumer is already a member of the consumer group"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", already)):
+        join(api, stream, "a", stream)
+    no_member = failed("FAILED_PRECONDITION", "consumer is not a member of the consumer group")
+    with pytest.raises(Failed, check=no_member):
+        leave(api, stream, "b")
+    with pytest.raises(Failed, check=no_member):
+        assigned(api, stream, "b", 0)
+    no_group = failed("NOT_FOUND", "consumer group does not exist")
+    with pytest.raises(Failed, check=no_group):
+        leave(api, "no group", "a")
+    with pytest.raises(Failed, check=no_group):
+        assigned(api, "no group", "a", 0)
+    differs = "client-provided group epoch differs from broker group epoch"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", differs)):
+        assigned(api, stream, "a", 99)
+
+
+def test_reports_of_a_coordinator_are_checked_and_need_another_broker(api: Api, stream: str) -> None:
+    api.create(stream)
+    here = join(api, stream, "a", stream).coordinator
+    epoch = join(api, stream, "b", stream).epoch
+
+    def report(group: str, consumer: str, coordinator: str, its_epoch: int) -> None:
+        api.call(
+            "ReportConsumerGroupCoordinator",
+            groupId=group,
+            consumerId=consumer,
+            coordinator=coordinator,
+            epoch=its_epoch,
+        )
+
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "No such consumer group none")):
+        report("none", "a", here, 0)
+    mismatch = (
+        f"Coordinator generation mismatch, current coordinator: {here} epoch: {epoch}, got coordinator: {here} epoch: 1"
+    )
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", mismatch)):
+        report(stream, "a", here, 1)
+    stranger = f"Consumer x is not a member of consumer group {stream}"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", stranger)):
+        report(stream, "x", here, epoch)
+    report(stream, "a", here, epoch)
+    report(stream, "a", here, epoch)
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", "No group coordinator candidates")):
+        report(stream, "b", here, epoch)
+
+
+def test_a_silent_member_is_expelled_and_a_heartbeat_keeps_another(api: Api, stream: str) -> None:
+    api.create(stream, partitions=2)
+    join(api, stream, "silent", stream)
+    epoch = join(api, stream, "lively", stream).epoch
+    began = time.monotonic()
+    while group_of(api, stream).epoch == epoch:
+        assert assigned(api, stream, "lively", epoch) == {stream: [0]}
+        time.sleep(0.05)
+        assert time.monotonic() - began < 4 * TIMEOUT_S
+    assert time.monotonic() - began > TIMEOUT_S / 2
+    assert assigned(api, stream, "lively") == {stream: [0, 1]}
+    until(lambda: group_of(api, stream).error == 1, 4 * TIMEOUT_S)
+
+
+def test_groups_survive_a_kill_and_their_members_get_their_time_again() -> None:
+    settings = {"groups.consumer_timeout_ms": 3_000}
+    with broker(durability="disk", settings=settings) as running:
+        with Api(running.address) as api:
+            api.create("s", partitions=3)
+            join(api, "g", "z", "s")
+            epoch = join(api, "g", "a", "s").epoch
+            before = {name: assigned(api, "g", name) for name in ("z", "a")}
+        running.kill()
+        running.start()
+        with Api(running.address) as api:
+            assert group_of(api, "g").epoch == epoch
+            assert {name: assigned(api, "g", name) for name in ("z", "a")} == before
+            until(lambda: group_of(api, "g").error == 1)
+
+
+def member(group: str, consumer: str, epoch: int) -> dict[str, Any]:
+    return {"groupId": group, "consumerId": consumer, "groupEpoch": epoch}
+
+
+def test_one_member_of_a_group_reads_a_partition_and_the_higher_epoch_wins(api: Api, stream: str) -> None:
+    api.create(stream)
+    api.publish(stream)
+    first = api.subscribe(stream, consumer=member("g", "a", 5))
+    assert first.next().offset == 0
+    lower = "Consumer is not currently assigned this partition"
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", lower)):
+        api.subscribe(stream, consumer=member("g", "b", 4))
+    other_group = api.subscribe(stream, consumer=member("h", "a", 1))
+    second = api.subscribe(stream, consumer=member("g", "b", 5))
+    assert first.rest() == ([], None), "ends with status OK"
+    again = api.subscribe(stream, consumer=member("g", "b", 7))
+    assert len(second.rest()[0]) <= 1
+    with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", lower)):
+        api.subscribe(stream, consumer=member("g", "c", 6))
+    assert (again.next().offset, other_group.next().offset) == (0, 0)
+    again.cancel()
+
+    def admits_lower() -> bool:
+        try:
+            api.subscribe(stream, consumer=member("g", "c", 1)).cancel()
+        except Failed:
+            return False
+        return True
+
+    until(admits_lower)
+
+
+def test_a_member_needs_an_id_and_a_failed_subscribe_ends_nobody(api: Api, stream: str) -> None:
+    api.create(stream)
+    needed = "Consumer id cannot be empty when group id is provided"
+    with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", needed)):
+        api.subscribe(stream, consumer={"groupId": "g"})
+    api.publish(stream)
+    first = api.subscribe(stream, consumer=member("g", "a", 1))
+    with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "Unknown StartPosition 9")):
+        api.subscribe(stream, consumer=member("g", "b", 2), startPosition=9)
+    assert first.next().offset == 0
+    api.publish(stream)
+    assert first.next().offset == 1
+    assert api.subscribe(stream, startPosition=OFFSET).next().offset == 0, "readers of their own do not count"
