@@ -50,6 +50,8 @@ statistics! {
     nats_malformed,
     nats_dropped,
     nats_slow_consumer,
+    nats_gaps,
+    nats_gap_nanos,
     nats_own_copies_dropped,
     nats_acks_sent,
     nats_acks_withheld,

@@ -57,7 +57,7 @@ async fn a_copy_reaches_subscribers_and_other_streams_but_not_its_own_partition(
         let headers = message.headers.unwrap();
         assert_eq!(
             headers.get("Bascule-Origin").unwrap().as_str(),
-            format!("cluster/1/0/{offset}")
+            format!("cluster/65536/0/{offset}")
         );
         let Recognised::Publish(publish) = recognise(&message.payload) else {
             panic!("an envelope")
@@ -272,7 +272,7 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
         let message = next(&mut plain).await;
         let origin = message.headers.unwrap();
         let origin = origin.get("Bascule-Origin").unwrap().as_str();
-        assert_eq!(origin, format!("cluster/1/0/{offset}"));
+        assert_eq!(origin, format!("cluster/65536/0/{offset}"));
         let Recognised::Publish(publish) = recognise(&message.payload) else {
             panic!("an envelope")
         };

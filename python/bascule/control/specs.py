@@ -90,6 +90,7 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "concurrency_control": asked.concurrency_control,
         "data_keys": [{"number": key.number, "master": key.master, "wrapped": key.wrapped} for key in stream.data_keys],
         "readonly": partition.readonly,
+        "subject_partitions": len(stream.partitions) if asked.partition_by_subject else 0,
     }
 
 

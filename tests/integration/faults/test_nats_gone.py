@@ -89,6 +89,7 @@ def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
         assert served.end() == 0
         assert "Traceback" not in served.log
         assert "panicked" not in served.log
+        assert served.log.count("connected to NATS again after") == 1, "the gap between the two servers is counted"
         # told once in a while, not at every attempt
         assert served.log.count("bascule.nats") < 200
 

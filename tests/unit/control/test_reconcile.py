@@ -135,5 +135,11 @@ def test_the_view_has_exactly_the_keys_of_the_seam() -> None:
         "namespace", "name", "id", "subject", "created_ns", "partition_by_subject", "concurrency_control", "partitions",
     }  # fmt: skip
     assert set(spec["partitions"][0]) == {
-        "number", "incarnation", "leader", "leader_epoch", "isr", "readonly", "paused",
+        "number",
+        "incarnation",
+        "leader",
+        "leader_epoch",
+        "isr",
+        "readonly",
+        "paused",
     }

@@ -150,7 +150,7 @@ impl Channel {
             let records = job.records(chunk).await;
             if !job.is_addressed {
                 if let Some(subject) = &self.subject {
-                    push_to(session, listeners, subject, job.mode, &records);
+                    push_to(session, listeners, subject, job, &records);
                 }
                 continue;
             }
@@ -160,7 +160,7 @@ impl Channel {
                 };
                 let listeners = router.listeners(&subject, incarnation);
                 let record = std::slice::from_ref(record);
-                push_to(session, &listeners, &subject, job.mode, record);
+                push_to(session, &listeners, &subject, job, record);
             }
         }
     }
@@ -306,21 +306,26 @@ fn chunks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..end.min(start + CHUNK_RECORDS))
 }
 
-/// Gives listeners what they would have received of the copies of 1 to [`CHUNK_RECORDS`] records.
+/// Gives listeners what they would have received of the copies of 1 to [`CHUNK_RECORDS`] records. Those that came after
+/// the commit do not listen to the past: a stream that was deleted leaves nothing in its successor.
 fn push_to(
     session: &Arc<Session>,
     listeners: &[Arc<Feed>],
     subject: &Subject,
-    mode: NatsCopy,
+    job: &CopyJob,
     records: &[IncomingRecord],
 ) {
+    let listeners: Vec<_> = listeners
+        .iter()
+        .filter(|listener| listener.started() <= job.queued)
+        .collect();
     if listeners.is_empty() || records.is_empty() {
         return;
     }
     let subject = Bytes::copy_from_slice(subject.as_bytes());
     let received = records
         .iter()
-        .map(|record| as_received(record, mode, &subject));
+        .map(|record| as_received(record, job.mode, &subject));
     let records: Vec<_> = received.collect();
     let bytes = records
         .iter()

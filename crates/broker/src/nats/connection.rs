@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -192,6 +192,8 @@ pub(super) struct Watch {
 struct Up {
     ingest: bool,
     streams: bool,
+    /// Since when one of them has been lost.
+    lost: Option<Instant>,
 }
 
 impl Watch {
@@ -245,12 +247,19 @@ impl Watch {
             Role::Streams => state.streams = up,
         }
         let after = state.ingest && state.streams;
+        let gap = match (before, after) {
+            (false, true) => state.lost.take().map(|since| since.elapsed()),
+            (true, false) => {
+                state.lost = Some(Instant::now());
+                None
+            }
+            _ => None,
+        };
         drop(state);
         let detail = json!({ "connection": role.name() });
         if after && !before {
             self.reporter.recovered();
-            self.reporter
-                .event(Kind::Connected, "connected to NATS".to_owned(), &detail);
+            self.tell_connected(gap, detail);
         } else if before && !after {
             self.reporter.event(
                 Kind::Disconnected,
@@ -258,5 +267,23 @@ impl Watch {
                 &detail,
             );
         }
+    }
+
+    /// Tells that both are up, and counts the gap when they were before.
+    fn tell_connected(&self, gap: Option<Duration>, mut detail: serde_json::Value) {
+        let mut text = "connected to NATS".to_owned();
+        if let Some(gap) = gap {
+            let millis = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);
+            let statistics = &self.reporter.shared.statistics;
+            statistics.nats_gaps.add(1);
+            statistics
+                .nats_gap_nanos
+                .add(u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX));
+            detail["gap_ms"] = millis.into();
+            text = format!(
+                "connected to NATS again after {millis} ms; what was published meanwhile without an ack is not stored"
+            );
+        }
+        self.reporter.event(Kind::Connected, text, &detail);
     }
 }

@@ -9,6 +9,7 @@ use bascule_wire::subject::has_wildcard;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::time::Instant;
 
 /// What a waiting record costs beside its bytes.
 const RECORD_OVERHEAD: usize = 256;
@@ -20,6 +21,8 @@ pub(super) struct CopyJob {
     pub(super) partition: Partition,
     pub(super) mode: NatsCopy,
     pub(super) base_offset: u64,
+    /// When its records were committed, about.
+    pub(super) queued: Instant,
     source: Source,
     /// Whether records may name subjects of their own that count.
     pub(super) is_addressed: bool,
@@ -56,6 +59,7 @@ pub(super) fn offer(
             partition: partition.clone(),
             mode,
             base_offset,
+            queued: Instant::now(),
             source: Source::Given(records.to_vec()),
             is_addressed,
             _taken: taken,
@@ -77,6 +81,7 @@ pub(super) fn offer_stored(
             partition: partition.clone(),
             mode,
             base_offset,
+            queued: Instant::now(),
             source: Source::Stored(count),
             is_addressed: has_wildcard(&partition.identity().subject),
             _taken: taken,

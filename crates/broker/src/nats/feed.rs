@@ -9,6 +9,7 @@ use super::session::Session;
 use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// What a waiting record occupies beside its payload, about.
@@ -25,6 +26,25 @@ pub(super) struct Group {
 }
 
 impl Group {
+    /// Leaves out the records that `wanted` does not want, and their acks.
+    pub(super) fn keep(&mut self, mut wanted: impl FnMut(&IncomingRecord) -> bool) {
+        let mut acks = std::mem::take(&mut self.acks).into_iter().peekable();
+        let mut kept = Vec::with_capacity(self.records.len());
+        self.bytes = 0;
+        for (index, record) in (0u32..).zip(std::mem::take(&mut self.records)) {
+            let ack = acks.next_if(|ack| ack.index == index);
+            if wanted(&record) {
+                self.acks.extend(ack.map(|ack| PendingAck {
+                    index: kept.len() as u32,
+                    ..ack
+                }));
+                self.bytes += record.received_bytes as usize;
+                kept.push(record);
+            }
+        }
+        self.records = kept;
+    }
+
     /// What it occupies while it waits, about.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.bytes + RECORD_OVERHEAD * self.records.len()
@@ -34,6 +54,7 @@ impl Group {
 /// Feeds one partition. Dropping it ends the feeding once the backlog is empty.
 pub(super) struct Feed {
     partition: Partition,
+    started: Instant,
     /// Appends in the backlog, with the one that is just being handed over.
     waiting: Arc<AtomicUsize>,
     backlog: mpsc::UnboundedSender<Waiting>,
@@ -57,6 +78,7 @@ impl Feed {
         ));
         Arc::new(Self {
             partition,
+            started: Instant::now(),
             waiting,
             backlog,
         })
@@ -66,13 +88,29 @@ impl Feed {
         self.partition.identity().incarnation
     }
 
+    /// Whether it takes messages of every subject that its route has.
+    pub(super) fn takes_all(&self) -> bool {
+        self.partition.identity().subject_partitions < 2
+    }
+
+    /// When its partition began to listen.
+    pub(super) fn started(&self) -> Instant {
+        self.started
+    }
+
     /// Whether its partition has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.partition.end() == EndReason::Open
     }
 
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
-    pub(super) fn push(&self, session: &Arc<Session>, group: Group) {
+    pub(super) fn push(&self, session: &Arc<Session>, mut group: Group) {
+        if !self.takes_all() {
+            group.keep(|record| self.partition.takes(&record.subject));
+            if group.records.is_empty() {
+                return;
+            }
+        }
         let waiting_bytes = group.waiting_bytes();
         let Group { records, acks, .. } = group;
         let count = records.len() as u64;

@@ -184,37 +184,25 @@ impl Received {
     }
 
     fn is_own(&self, incarnation: u64) -> bool {
-        self.copies.iter().any(|(_, from)| *from == incarnation)
+        let mut copies = self.copies.iter();
+        copies.any(|(_, from)| origin::is_same_stream(*from, incarnation))
     }
 }
 
 impl Group {
-    /// Leaves out the copies that came from `incarnation` itself: it has those records already.
-    fn without(self, copies: &[(u32, u64)], incarnation: u64, session: &Session) -> Self {
-        let is_own = |index: u32| copies.binary_search(&(index, incarnation)).is_ok();
-        let mut kept = Self {
-            bytes: self.bytes,
-            ..Self::default()
-        };
-        let mut acks = self.acks.into_iter().peekable();
-        let mut dropped = 0;
-        for (index, record) in (0u32..).zip(self.records) {
-            let ack = acks.next_if(|ack| ack.index == index);
-            if is_own(index) {
-                dropped += 1;
-                continue;
-            }
-            kept.acks.extend(ack.map(|ack| PendingAck {
-                index: kept.records.len() as u32,
-                ..ack
-            }));
-            kept.records.push(record);
-        }
-        session
-            .shared
-            .statistics
-            .nats_own_copies_dropped
-            .add(dropped);
-        kept
+    /// Leaves out the copies that came from the stream of `incarnation` itself: it has those records already.
+    fn without(mut self, copies: &[(u32, u64)], incarnation: u64, session: &Session) -> Self {
+        let before = self.records.len();
+        let mut index = 0_u32;
+        self.keep(|_| {
+            let copy = copies.binary_search_by_key(&index, |(index, _)| *index);
+            let from = copy.ok().and_then(|at| copies.get(at));
+            index += 1;
+            !from.is_some_and(|(_, from)| origin::is_same_stream(*from, incarnation))
+        });
+        let dropped = before - self.records.len();
+        let statistics = &session.shared.statistics;
+        statistics.nats_own_copies_dropped.add(dropped as u64);
+        self
     }
 }

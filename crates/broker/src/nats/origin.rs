@@ -39,6 +39,21 @@ fn hash_message_id(id: &[u8]) -> u128 {
         .max(1)
 }
 
+/// Partitions of one creation of a stream have incarnations that differ in their lowest bits only
+/// (`specs/formats/metadata.md`).
+const ORDINAL_BITS: u32 = 16;
+
+/// Whether two partitions are of the same creation of a stream. What one of them has, a subject they share must not give
+/// to another.
+pub(super) fn is_same_stream(incarnation: u64, other: u64) -> bool {
+    stream_of(incarnation) == stream_of(other)
+}
+
+/// The creation of a stream that a partition belongs to.
+pub(super) fn stream_of(incarnation: u64) -> u64 {
+    incarnation >> ORDINAL_BITS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

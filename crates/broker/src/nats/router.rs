@@ -1,10 +1,12 @@
-//! Which partitions listen on which subject: one NATS subscription per subject and queue group feeds all of them.
+//! Which partitions listen on which subject: one NATS subscription per subject feeds all of them. A stream with a queue
+//! group has a subscription of its own, or two streams of one group on this broker would each get what they should share.
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
 //! share one. Locks: `subscribing` (held across awaits), then `routes`, then a route's `task`.
 use super::connection::Role;
 use super::feed::Feed;
 use super::ingest;
+use super::origin::{is_same_stream, stream_of};
 use super::session::Session;
 use crate::partition::Partition;
 use arc_swap::ArcSwap;
@@ -25,6 +27,8 @@ const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
 struct RouteKey {
     subject: String,
     group: String,
+    /// Which creation of a stream it belongs to, with a group; 0 = it is shared.
+    stream: u64,
 }
 
 /// One subscription and who is fed by it.
@@ -174,13 +178,14 @@ impl Router {
         }
     }
 
-    /// Who is fed by the *ingest* connection from what is published on `subject`, without the partition `except`. The copies
+    /// Who is fed by the *ingest* connection from what is published on `subject`, without the stream of the partition `except`. The copies
     /// that this broker publishes there do not come back to it (`no_echo`): these are the ones to hand them to.
     pub(super) fn listeners(&self, subject: &str, except: u64) -> Vec<Arc<Feed>> {
         let routes = self.routes.lock();
         let key = RouteKey {
             subject: subject.to_owned(),
             group: String::new(),
+            stream: 0,
         };
         let exact = routes.by_key.get(&key).into_iter();
         let matching = exact.chain(
@@ -191,7 +196,7 @@ impl Router {
         );
         matching
             .flat_map(|route| route.feeds.load().iter().cloned().collect::<Vec<_>>())
-            .filter(|feed| feed.incarnation() != except)
+            .filter(|feed| !is_same_stream(feed.incarnation(), except))
             .collect()
     }
 
@@ -200,6 +205,10 @@ impl Router {
         let key = RouteKey {
             subject: identity.subject.clone(),
             group: identity.queue_group.clone(),
+            stream: match identity.queue_group.as_str() {
+                "" => 0,
+                _ => stream_of(identity.incarnation),
+            },
         };
         let mut routes = self.routes.lock();
         let route = routes.by_key.get(&key).cloned().unwrap_or_else(|| {
@@ -255,7 +264,7 @@ impl Router {
 }
 
 async fn start(session: &Arc<Session>, client: &Client, route: &Arc<Route>) -> Result<(), String> {
-    let RouteKey { subject, group } = route.key.clone();
+    let RouteKey { subject, group, .. } = route.key.clone();
     let subscribing = async {
         if group.is_empty() {
             client.subscribe(subject).await

@@ -55,6 +55,9 @@ pub struct PartitionIdentity {
     /// The stream's subject, shown in acks.
     pub base_subject: String,
     pub queue_group: String,
+    /// How many partitions share the subject, each taking the NATS messages whose subject hashes to its number; 0 = the
+    /// stream is not partitioned by subject.
+    pub subject_partitions: u32,
 }
 
 /// Why a partition is no longer served.
@@ -131,6 +134,7 @@ impl Partition {
                 subject: spec.subject.clone(),
                 base_subject: spec.base_subject.clone(),
                 queue_group: spec.queue_group.clone(),
+                subject_partitions: spec.subject_partitions,
             },
             shared: shared.clone(),
             reader,
@@ -162,6 +166,13 @@ impl Partition {
     /// What it is.
     pub fn identity(&self) -> &PartitionIdentity {
         &self.0.identity
+    }
+
+    /// Whether a NATS message on `subject` is one of this partition's.
+    pub fn takes(&self, subject: &[u8]) -> bool {
+        let identity = &self.0.identity;
+        identity.subject_partitions < 2
+            || crc32c::crc32c(subject) % identity.subject_partitions == identity.number
     }
 
     /// Queues an append; waits for room in the partition's bounded queue. Order of calls from one task is kept.

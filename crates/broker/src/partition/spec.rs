@@ -59,6 +59,8 @@ pub struct PartitionSpec {
     #[serde(default)]
     pub readonly: bool,
     #[serde(default)]
+    pub subject_partitions: u32,
+    #[serde(default)]
     pub data_keys: Vec<DataKeySpec>,
 }
 

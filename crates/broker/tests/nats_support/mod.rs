@@ -212,7 +212,8 @@ impl Stream {
             name,
             subject,
             group: "",
-            incarnation,
+            // Streams of their own: the lowest 16 bits tell partitions of one stream apart.
+            incarnation: incarnation << 16,
             max_record_bytes: 1 << 20,
             concurrency_control: false,
         }

@@ -87,6 +87,7 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
         durability=defaults.durability,
         codec=defaults.codec,
         nats_copy=defaults.nats_copy,
+        partition_by_subject=bool(flag("partitionBySubject")),
         concurrency_control=defaults.concurrency_control if concurrency_control is None else concurrency_control,
         retention_bytes=number("retentionMaxBytes"),
         retention_messages=number("retentionMaxMessages"),

@@ -81,6 +81,9 @@ pub struct CreateStreamRequest {
     /// Encrypt values at rest.
     #[prost(message, optional, tag = "18")]
     pub encryption: Option<NullableBool>,
+    /// Ours: partitions share the subject, each taking what hashes to it.
+    #[prost(message, optional, tag = "100")]
+    pub partition_by_subject: Option<NullableBool>,
 }
 
 /// Done.
