@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -135,3 +136,24 @@ def test_cursors_survive_kills() -> None:
             running.start()
         with Api(running.address) as api:
             assert {key: fetch(api, "s", *key) for key in expected} == expected
+
+
+def test_the_stream_keeps_cursors_for_ever() -> None:
+    hasty = {
+        **CURSORS,
+        "streams.retention_max_age_ms": 200,
+        "streams.retention_max_messages": 1,
+        "streams.cleaner_interval_ms": 50,
+        "streams.segment_max_bytes": 1,
+    }
+    with broker(durability="disk", settings=hasty) as running:
+        with Api(running.address) as api:
+            for number in range(10):
+                put(api, "s", f"c{number}", number)
+            api.create("aging")
+            api.fill("aging", 5)
+            time.sleep(0.6)
+        running.kill()
+        running.start()
+        with Api(running.address) as api:
+            assert [fetch(api, "s", f"c{number}") for number in range(10)] == list(range(10))

@@ -140,6 +140,14 @@ def test_retention_by_age_leaves_what_is_young(api: Api, stream: str) -> None:
     until(lambda: oldest_of(api, stream) == 9)
 
 
+def test_segments_roll_by_age(api: Api, stream: str) -> None:
+    api.create(stream, cleanerInterval={"value": 100}, segmentMaxAge={"value": 300}, retentionMaxMessages={"value": 1})
+    api.publish(stream, b"first")
+    time.sleep(0.8)
+    api.publish(stream, b"second")
+    until(lambda: oldest_of(api, stream) == 1)
+
+
 def test_settings_of_one_stream_leave_others_alone(api: Api, stream: str) -> None:
     api.create(stream, **RETAINED, retentionMaxMessages={"value": 1})
     other = f"{stream}-other"

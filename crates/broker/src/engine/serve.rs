@@ -1,6 +1,7 @@
 //! One gRPC port: Liftbridge, health, Flight.
 use super::EngineError;
 use crate::admission::{CallLayer, accept};
+use crate::liftbridge::reflection;
 use crate::shared::SharedRef;
 use crate::{flight, liftbridge};
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
@@ -80,6 +81,8 @@ pub(super) fn serve(
         .layer(CallLayer::new(shared))
         .add_service(liftbridge::service(shared))
         .add_service(liftbridge::health(shared))
+        .add_service(reflection::v1().map_err(|error| undescribed(&error))?)
+        .add_service(reflection::v1alpha().map_err(|error| undescribed(&error))?)
         .add_service(flight::service(shared));
     let (stop, stopped) = oneshot::channel::<()>();
     let events = shared.clone();
@@ -107,6 +110,11 @@ pub(super) fn serve(
         },
         bound,
     ))
+}
+
+/// The API's descriptors are part of the program: only a build that went wrong gets here.
+fn undescribed(error: &tonic_reflection::server::Error) -> EngineError {
+    EngineError::new("internal", format!("the API cannot be described: {error}"))
 }
 
 fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {

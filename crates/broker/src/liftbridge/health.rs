@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`) and for `proto.API` (§9.5).
+//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (§9.5) and Flight.
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::reply::{self, Reply};
@@ -105,8 +105,13 @@ async fn answer(
 
 fn status_of(shared: &SharedRef, service: &str) -> ServingStatus {
     match service {
-        "" | "proto.API" if shared.serving.load(Ordering::Relaxed) => ServingStatus::Serving,
-        "" | "proto.API" => ServingStatus::NotServing,
+        "" | "proto.API" | "arrow.flight.protocol.FlightService" => {
+            if shared.serving.load(Ordering::Relaxed) {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
+            }
+        }
         _ => ServingStatus::ServiceUnknown,
     }
 }
