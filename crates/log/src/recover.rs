@@ -443,8 +443,14 @@ impl<'a> Walk<'a> {
             last = Some(source);
         }
         if !as_closed {
-            // A process may have died between making a file and syncing its name; acks rely on both from now on.
-            disk::sync_directory_and_name(self.files.storage(), self.directory)?;
+            // A process may have died between making a file and syncing its name; acks rely on both from now on. The names
+            // of the directory and of the first segment were synced before anything was durable.
+            let begun = known.durable > 0;
+            if !begun {
+                disk::sync_directory_and_name(self.files.storage(), self.directory)?;
+            } else if count > 1 || first_offset > 0 {
+                disk::sync_directory(self.files.storage(), self.directory)?;
+            }
         }
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
