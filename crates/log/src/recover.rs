@@ -227,6 +227,10 @@ impl<'a> Walk<'a> {
                 .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
                 .map(|p| p.chain);
         }
+        if source.base_offset != 0 && preamble.is_some_and(|preamble| preamble.chain == 0) {
+            // Begun behind a lost tail: its first batch follows no batch, whatever was found before it since.
+            self.place.chain = None;
+        }
         self.place.position = PREAMBLE_BYTES;
         self.place.offset = source.base_offset;
         true
