@@ -67,8 +67,8 @@ def open_copy(disk: Disk, model: Model) -> tuple[Log, Store]:
     Raises:
         ViolationError: I23 when it cannot be opened.
     """
-    store = Store(disk)
     try:
+        store = Store(disk, model.journal)
         log, _ = store.open(model.path, model.incarnation, model.number, **model.settings.arguments())
     except SimError as error:
         raise ViolationError("I23", f"{model.path} cannot be opened: {error.args}") from error
@@ -141,6 +141,8 @@ def check_worst_crash(disk: Disk, model: Model, reached: Reached) -> None:
     if end < model.acked:
         raise ViolationError("A1", f"{model.path} would end at {end} after a power cut, but {model.acked} were acked")
     reached.sometimes("the worst crash would have kept every ack")
+    held = any(any(copy.read(path)) for path in copy.paths() if path.startswith("/journal/"))
+    reached.sometimes("the worst crash would have kept every ack by the journal", when=held and model.acked > 0)
 
 
 def check_tiling(disk: Disk, model: Model, start: int, end: int) -> None:
@@ -188,10 +190,10 @@ def check_foreign(disk: Disk, model: Model, reached: Reached) -> None:
     copy = disk.fork()
     copy.restart()
     copy.set_faults()
-    store = Store(copy)
     if not any(any(copy.read(path)[:4]) for _, path in files.segments(copy.paths(), model.path)):
         return
     try:
+        store = Store(copy, model.journal)
         store.open(model.path, model.incarnation + 1_000, model.number, **model.settings.arguments())[0].delete()
     except SimError as error:
         if error.args[0] == "foreign":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 from tests.simulator.native import Record
@@ -56,6 +55,7 @@ class Model:
     number: int
     incarnation: int
     settings: Settings
+    journal: tuple[int, int, int] | None = None
     entries: list[Entry] = field(default_factory=list[Entry])
     ends: list[int] = field(default_factory=lambda: [0])
     """Offsets between two batches, ascending."""
@@ -114,12 +114,11 @@ class Model:
     def harm(self, start: int, end: int) -> None:
         """Records in [start, end) may be refused from now on.
 
-        A batch proves itself by its successor, so one that stands alone between two damaged ones may be refused too.
+        A batch proves itself by its successor, so the one behind a damaged one may be refused too, when it has none or
+        when that one is damaged as well. The rig of row S10 holds the engine to the exact range.
         """
-        self.damaged = sorted([*self.damaged, (start, end)])
-        for (_, before), (after, _) in itertools.pairwise(tuple(self.damaged)):
-            if before < after and not any(before < cut < after for cut in self.ends):
-                self.damaged.append((before, after))
+        behind = next((cut for cut in self.ends if cut > end), end)
+        self.damaged.append((start, behind))
 
     def may_be_damaged(self, start: int, end: int) -> bool:
         """Whether [start, end) lies within what was damaged."""

@@ -43,6 +43,8 @@ class Plan:
     """The circumstances of one seed."""
 
     partitions: list[Settings]
+    journal: tuple[int, int, int] | None
+    """Dirty segments from which on the journal is used, bytes of one file, files; none: no journal."""
     lives: int
     steps: int
     """At most so many in one life."""
@@ -80,11 +82,15 @@ def draw(stream: Stream) -> Plan:
 
     rot = stream.maybe(0.3) and faults
 
+    journal = (stream.choice([1, 1, 2]), stream.choice([1_024, 8_192, 65_536]), stream.choice([2, 3, 4]))
+    journal = journal if stream.maybe(0.4) else None
+
     def sometimes(probability: float, most: float) -> float:
         return rare * stream.uniform(0, most) if stream.maybe(probability) else 0.0
 
     return Plan(
         partitions=partitions,
+        journal=journal,
         lives=stream.randint(2, 6),
         steps=stream.randint(5, 60),
         # A slot of the checkpoint that cannot be read is as if it were absent; together with damage that costs a tail.

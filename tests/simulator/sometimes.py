@@ -59,6 +59,7 @@ SITUATIONS = (
     "the recovery kept more than was acked",
     "the recovery kept the acked and nothing else",
     "the worst crash would have kept every ack",
+    "the worst crash would have kept every ack by the journal",
     "timestamps were raised to the latest",
 )
 

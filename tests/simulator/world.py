@@ -44,7 +44,7 @@ class World:
 
     def new_model(self, number: int, settings: Settings) -> Model:
         self.incarnations += 1
-        return Model(number, self.incarnations, settings)
+        return Model(number, self.incarnations, settings, self.plan.journal)
 
     def note(self, event: str) -> None:
         """One line of the trace."""
@@ -183,7 +183,6 @@ class World:
         for attempt in range(4):
             self.doing = "during a recovery"
             self.set_faults(on=may_fail and attempt < 3)
-            self.store = Store(self.disk)
             self.logs.clear()
             self.tickets.clear()
             failure = self._open_all()
@@ -203,6 +202,10 @@ class World:
         self.doing = "nothing"
 
     def _open_all(self) -> tuple[str, str] | None:
+        try:
+            self.store = Store(self.disk, self.plan.journal)
+        except SimError as error:
+            return error.args[0], error.args[1]
         for number, model in enumerate(self.models):
             if model.created and self.streams.checks.maybe(0.1) and not model.weak and not model.damaged:
                 checks.check_prefix(self.disk, model, self.streams.checks.random(), self.reached)

@@ -2,7 +2,7 @@
 use super::disk::Disk;
 use super::failure::raise;
 use super::log::Log;
-use bascule_log::{Coordinator, Durability, Identity, LogOptions};
+use bascule_log::{Coordinator, Durability, Identity, JournalOptions, LogOptions};
 use bascule_record::Codec;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
@@ -51,12 +51,26 @@ pub(crate) fn options(
 
 #[pymethods]
 impl Store {
+    /// `journal`: dirty segments from which on it is used, bytes of one file, files.
     #[new]
-    fn new(disk: &Disk) -> Self {
-        let coordinator = Coordinator::stepped(Arc::new(disk.storage()));
-        Self {
+    #[pyo3(signature = (disk, journal=None))]
+    fn new(disk: &Disk, journal: Option<(usize, u64, usize)>) -> PyResult<Self> {
+        let storage = Arc::new(disk.storage());
+        let coordinator = match journal {
+            None => Coordinator::stepped(storage),
+            Some((from_dirty_files, file_bytes, files)) => {
+                let options = JournalOptions {
+                    from_dirty_files,
+                    file_bytes,
+                    files,
+                    ..JournalOptions::new("/journal".into(), "/partitions".into())
+                };
+                Coordinator::stepped_journaled(storage, options).map_err(|error| raise(&error))?
+            }
+        };
+        Ok(Self {
             coordinator: Mutex::new(Some(coordinator)),
-        }
+        })
     }
 
     #[pyo3(signature = (path, incarnation, partition, *, memory, segment_bytes, segment_age_ns, preallocate_bytes))]
