@@ -57,6 +57,8 @@ ENVIRONMENT_KEY_ID: Final = "liftbridge"
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
 """Variables of that prefix that belong to clients, not to the broker."""
 NATS_SCHEMES: Final = ("nats", "tls")
+_DEEPEST: Final = 8
+"""Most sections around a setting."""
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
 
@@ -434,7 +436,8 @@ def read_yaml(file: Path) -> dict[str, object]:
     except OSError as failure:
         message = f"cannot read the configuration file {file}: {failure.strerror}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as failure:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
+        # Besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise.
         message = f"{file} is not valid YAML: {' '.join(str(failure).split())}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
     if document is None:
@@ -459,6 +462,9 @@ def expand(document: Mapping[str, object]) -> dict[str, object]:
     result: dict[str, object] = {}
     for key, value in document.items():
         *parents, leaf = key.split(".")
+        if len(parents) > _DEEPEST:
+            message = f'unknown setting "{key[:80]}…": no key has more than {_DEEPEST} sections'
+            raise UsageError("configuration_invalid", message, {"key": key[:80]})
         level = result
         for parent in parents:
             below = level.setdefault(parent, {})
@@ -503,5 +509,5 @@ def scalar(text: str) -> object:
     """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return text

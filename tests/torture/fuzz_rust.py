@@ -25,6 +25,8 @@ COUNTERS: Final = (
 RSS_MIB: Final = 512
 TIMEOUT_S: Final = 10
 LARGEST_INPUT: Final = 4096
+MOST_KEPT: Final = 80
+"""Inputs of one target that are kept beside its seeds and those that once failed."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def build() -> Path:
         raise SkippedError("cargo is not installed: install a Rust toolchain")
     target = ROOT / "target" / "fuzz"
     environment = os.environ | {"RUSTFLAGS": COUNTERS, "CARGO_TARGET_DIR": str(target)}
-    command = ["cargo", "build", "--quiet", "--locked", "--release", "--target", TRIPLE]
+    command = ["cargo", "build", "--quiet", "--release", "--target", TRIPLE]
     built = subprocess.run(command, cwd=ROOT / "fuzz", env=environment, capture_output=True, text=True, check=False)
     if built.returncode:
         raise SkippedError(f"the fuzz driver does not build: {built.stderr[-400:]}")
@@ -84,6 +86,14 @@ def fuzz(driver: Path, name: str, executions: int, seconds: float) -> Fuzzed:
 def minimise(driver: Path, name: str, grown: Path) -> None:
     """Move those of `grown` that add coverage into the kept inputs."""
     _run(driver, name, "-merge=1", f"-rss_limit_mb={RSS_MIB}", str(CORPUS / name), str(grown))
+    prune(name)
+
+
+def prune(name: str) -> None:
+    """Keep the smallest of what the fuzzer found: the repository holds a start, not everything."""
+    found = [path for path in (CORPUS / name).iterdir() if not path.name.startswith(("seed-", "found-", "index-"))]
+    for path in sorted(found, key=lambda path: (path.stat().st_size, path.name))[MOST_KEPT:]:
+        path.unlink()
 
 
 def _run(driver: Path, name: str, *arguments: str) -> str:

@@ -2,12 +2,15 @@
 
 The short share replays the kept inputs with changes (Rust: `crates/fuzz/tests/replay.rs`, which `make test` runs too;
 Python here). The full run builds the Rust targets with coverage counters and drives each by libFuzzer until all
-together have made the executions that the scoreboard asks for; what it finds new is kept in `fuzz/corpus`.
+together have made the executions that the scoreboard asks for; what it finds new is kept in `fuzz/corpus`. The row is
+cumulative: executions of earlier full runs count, as `docs/reliability/S14.json` tells. What one run finds has to be
+mended before the next can pass: its inputs are kept and come first.
 `BASCULE_FUZZ_MINUTES` bounds the full run (default 60).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -67,8 +70,18 @@ def full() -> Result:
         numbers[f"python_{name}"] = driven.executions
         found += driven.failures
         print(f"python_{name}: {driven.executions} executions, {len(driven.failures)} found", flush=True)
-    executions = sum(count for name, count in numbers.items() if not name.endswith(".peak_mib"))
-    return _result(int(executions), found, FULL_EXECUTIONS, numbers)
+    now = int(sum(count for name, count in numbers.items() if not name.endswith(".peak_mib")))
+    numbers["executions_of_this_run"] = now
+    return _result(now + earlier(), found, FULL_EXECUTIONS, numbers)
+
+
+def earlier() -> int:
+    """Executions of the full runs before this one."""
+    try:
+        kept = json.loads((fuzz_rust.ROOT / "docs" / "reliability" / f"{ROW}.json").read_text())
+    except OSError:
+        return 0
+    return int(kept["numbers"]["executions"])
 
 
 def _result(executions: int, found: list[str], least: int, numbers: dict[str, float]) -> Result:

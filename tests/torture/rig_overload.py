@@ -171,8 +171,9 @@ def _leave(home: Path | None) -> None:
 
 def publish(driver: Path, address: str, times: int, seconds: int) -> float:
     """Acks a second of so many publishers together."""
+    # Publishers of a real broker have processors of their own.
     command = [
-        str(driver), "publish-async", f"address={address}", f"stream={STREAM}", "bytes=1024",
+        "nice", "-n", "19", str(driver), "publish-async", f"address={address}", f"stream={STREAM}", "bytes=1024",
         f"in_flight={IN_FLIGHT}", f"seconds={seconds}",
     ]  # fmt: skip
     publishers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(times)]
