@@ -1,4 +1,4 @@
-"""S17: the log engine over a simulated disk, one seed one schedule; violations are replayed twice in fresh processes."""
+"""S17: the log engine over a simulated disk, one seed one schedule; violations are replayed twice, in new processes."""
 
 from __future__ import annotations
 

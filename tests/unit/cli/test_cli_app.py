@@ -17,7 +17,8 @@ from bascule.errors import UsageError
 COMMANDS = [
     ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["stream", "trim"],
     ["stream", "purge"], ["produce"],
-    ["consume"], ["bench"], ["log", "verify"], ["log", "inspect"], ["log", "repair"], ["config", "show"], ["config", "check"], ["config", "import"], ["version"],
+    ["consume"], ["bench"], ["log", "verify"], ["log", "inspect"], ["log", "repair"],
+    ["config", "show"], ["config", "check"], ["config", "import"], ["version"],
 ]  # fmt: skip
 
 
