@@ -19,6 +19,7 @@ CRATES = {
     "native": {"bascule-broker", "bascule-client"},
     "rig": {"bascule-record", "bascule-log"},
     "shim": set[str](),
+    "sim": {"bascule-log", "bascule-record"},
     "fuzz": {"bascule-record", "bascule-log", "bascule-wire", "bascule-broker", "bascule-client"},
 }
 """What of ours each crate may use."""
