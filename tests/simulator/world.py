@@ -167,7 +167,7 @@ class World:
         self.failed_syncs = failed
         for path, _, _ in self.disk.misdirected():
             for model in self.models:
-                model.weak |= path.startswith(f"{model.path}/")
+                model.weak |= path.startswith((f"{model.path}/", "/journal/"))
 
     # The beginning of a life.
 
