@@ -93,8 +93,8 @@ def test_codecs_touch_no_disk(crate: str) -> None:
         assert "std::net" not in path.read_text(), path
 
 
-def test_only_native_knows_python() -> None:
-    assert [crate for crate in CRATES if "pyo3" in dependencies(crate)] == ["native"]
+def test_only_native_and_the_simulators_crate_know_python() -> None:
+    assert {crate for crate in CRATES if "pyo3" in dependencies(crate)} == {"native", "sim"}
 
 
 def test_only_the_engine_imports_the_data_plane() -> None:
