@@ -36,7 +36,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def run(scale: Scale) -> Result:
-    """Make the partitions, put a record into each, and watch."""
+    """Make the partitions, put a record into each, watch, and see that it still serves."""
     with testing.broker(durability="disk") as broker:
         with broker.connect() as client:
             for i in range(STREAMS):
@@ -48,6 +48,8 @@ def run(scale: Scale) -> Result:
         time.sleep(SETTLE_SECONDS)  # the last answers and checkpoints
         before, started = cpu_seconds(broker.pid), time.monotonic()
         time.sleep(WATCH_SECONDS[scale])  # the time watched
+        with native_errors():
+            core.publish("idle-0", 0, None, [b"still here"], None, LEADER, 60_000)
         cpu = 100 * (cpu_seconds(broker.pid) - before) / (time.monotonic() - started)
         memory = resident_mib(broker.pid)
         descriptors = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
