@@ -143,6 +143,7 @@ def test_the_stream_keeps_cursors_for_ever() -> None:
         **CURSORS,
         "streams.retention_max_age_ms": 200,
         "streams.retention_max_messages": 1,
+        "streams.retention_min_age_ms": 0,
         "streams.cleaner_interval_ms": 50,
         "streams.segment_max_bytes": 1,
     }

@@ -5,11 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bascule.testing import TestBroker
+from bascule.testing import TestBroker, broker
 
 from tests.conformance.api import EARLIEST, OFFSET, Api, Failed, failed, until
 
 EMPTY = "Name cannot be empty"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[TestBroker]:
+    """A broker that removes at once what retention names; others keep everything for 15 minutes."""
+    with broker(settings={"streams.retention_min_age_ms": 0}) as started:
+        yield started
 
 
 @pytest.fixture
