@@ -35,6 +35,8 @@ pub(super) async fn subscribe(
         .await??;
     let request = SubscribeRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
+    find(shared, &request)?;
     let slot = Slot::take(shared)?;
     let partition = open_partition(shared, call, &request).await?;
     let group = group(&request);
