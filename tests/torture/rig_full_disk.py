@@ -113,13 +113,13 @@ class Run:
         entries = ledger.read(self.ledger)
         # As a power cut: the filesystem's journal is gone, and a sync that is under way then may report success.
         told = ledger.before_cut(self.ledger, before, after)
+        self.volume.remount()
         if told is None:
             return None  # nothing had been written yet
         self.judge.follow(told)
         kinds = {entry.kind for entry in entries}
         if Kind.READY in kinds and not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.READ_WHILE_REFUSED}:
             return f"it did not notice (exit code {code})"
-        self.volume.remount()
         return self._recovers() or self._verdict(kinds)
 
     def _verdict(self, kinds: set[int]) -> str | None:

@@ -77,8 +77,12 @@ class Directory:
         entries = ledger.read(self.ledger)
         if not self.judge.follow(entries) or done.returncode != 0:
             self.judge.verdict.blame("lost", 1, f"{self.judge.name}: recovery ended with {done.stderr}")
+        self.remove()
+
+    def remove(self) -> None:
+        """Make room on the volume."""
         shutil.rmtree(self.path)
-        self.ledger.unlink()
+        self.ledger.unlink(missing_ok=True)
 
     def _command(self, command: str, number: int) -> list[str]:
         self.ledger.unlink(missing_ok=True)
@@ -104,14 +108,16 @@ def cut_often(kind: str, cuts: int, seconds: float, verdict: ledger.Verdict, see
     done, stop = 0, time.monotonic() + seconds
     with volume.volume(kind, IMAGE_MIB) as mounted:
         while done < cuts and time.monotonic() < stop and len(verdict.details) < 10:
-            directory = Directory(mounted, seed, verdict, mounted.path.parent)
+            directory, judged = Directory(mounted, seed, verdict, mounted.path.parent), True
             for life in range(1, LIVES + 1):
                 judged = directory.live(life)
                 done += judged
                 if not judged or done >= cuts or time.monotonic() >= stop:
                     break
-            else:
+            if judged:
                 directory.end(LIVES + 1)
+            else:
+                directory.remove()
             seed += 1
     return done
 
