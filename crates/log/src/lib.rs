@@ -45,6 +45,7 @@ mod rounds;
 mod scan;
 mod segment;
 mod shared;
+mod sources;
 mod storage;
 mod trim;
 mod watermark;

@@ -8,22 +8,21 @@
 //!
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
 //! they were sealed. The durable point is never below the log start: offsets that were removed are not used again.
+mod tail;
+
 use crate::ahead::{SegmentFile, cover_last_block};
 use crate::checkpoint::Checkpoint;
 use crate::damage::resume::{Ending, Known};
 use crate::damage::{Damage, Fault};
-use crate::disk::{self, SyncFile};
+use crate::disk::{self};
 use crate::epochs::EpochTable;
-use crate::failpoint;
 use crate::files::Files;
 use crate::index::{self, SparseIndex, Summary};
-use crate::maintain::{create_segment, first_preamble};
-use crate::open::Source;
-use crate::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::preamble::PREAMBLE_BYTES;
 use crate::producers::Producers;
-use crate::retention::mark_removed;
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{NO_TIME, Segment, segment_name};
+use crate::sources::Source;
 use crate::{Error, Identity, LogOptions};
 use bascule_record::Header;
 use bascule_record::planted;
@@ -391,38 +390,33 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Removes segments that lie behind the cut, newest first, so that what remains is always a prefix.
-    fn drop_behind_cut(&mut self, dropped: &[Source]) -> Result<(), Error> {
-        if dropped.is_empty() {
-            return Ok(());
+    /// Syncs what acks rely on from now on, unless it was synced before it was looked at.
+    fn sync_kept(
+        &self,
+        kept: &[Source],
+        first_offset: u64,
+        known: Checkpoint,
+    ) -> Result<(), Error> {
+        let count = kept.len();
+        for (i, source) in kept.iter().enumerate() {
+            // After a crash everything beyond the durable point was synced before it was looked at.
+            if known.clean || self.truncated && i + 1 == count {
+                source
+                    .file
+                    .sync_all()
+                    .map_err(|error| Error::io("sync", &source.path, error))?;
+            }
         }
-        self.report.cut_bytes += dropped
-            .iter()
-            .map(|source| source.len - PREAMBLE_BYTES.min(source.len))
-            .sum::<u64>();
-        let paths = dropped.iter().rev().map(|source| source.path.as_path());
-        let now_ns = self.files.storage().wall_clock_ns();
-        mark_removed(self.files.storage(), self.directory, paths, now_ns)
-    }
-
-    /// Cuts the segment at the place and syncs the cut.
-    fn cut(&mut self, source: &mut Source, torn: bool) -> Result<(), Error> {
-        let end = self.place.position;
-        if torn {
-            let last = last_non_zero(source, end)
-                .map_err(|error| Error::io("read", &source.path, error))?;
-            self.report.cut_bytes += last - end;
+        // A process may have died between making a file and syncing its name. The names of the directory and of the first
+        // segment were synced before anything was durable.
+        let (storage, begun) = (self.files.storage(), known.durable > 0);
+        if !begun {
+            disk::sync_directory_and_name(storage, self.directory)
+        } else if count > 1 || first_offset > 0 {
+            disk::sync_directory(storage, self.directory)
+        } else {
+            Ok(())
         }
-        if source.len > end && !planted::is(5) {
-            source
-                .file
-                .set_len(end)
-                .map_err(|error| Error::io("truncate", &source.path, error))?;
-            source.len = end;
-            self.truncated = true;
-            failpoint::pass("recovery.cut_not_synced");
-        }
-        disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
     }
 
     fn finish(
@@ -434,28 +428,10 @@ impl<'a> Walk<'a> {
     ) -> Result<Recovered, Error> {
         let known = checkpoint.unwrap_or_default();
         let as_closed = known.clean && known.durable == self.place.offset && !self.truncated;
-        let mut last = None;
-        let count = kept.len();
-        for (i, source) in kept.into_iter().enumerate() {
-            // After a crash everything beyond the durable point was synced before it was looked at.
-            if !as_closed && (known.clean || self.truncated && i + 1 == count) {
-                source
-                    .file
-                    .sync_all()
-                    .map_err(|error| Error::io("sync", &source.path, error))?;
-            }
-            last = Some(source);
-        }
         if !as_closed {
-            // A process may have died between making a file and syncing its name; acks rely on both from now on. The names
-            // of the directory and of the first segment were synced before anything was durable.
-            let begun = known.durable > 0;
-            if !begun {
-                disk::sync_directory_and_name(self.files.storage(), self.directory)?;
-            } else if count > 1 || first_offset > 0 {
-                disk::sync_directory(self.files.storage(), self.directory)?;
-            }
+            self.sync_kept(&kept, first_offset, known)?;
         }
+        let last = kept.into_iter().last();
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
             self.replace_snapshot()?;
@@ -502,93 +478,4 @@ impl<'a> Walk<'a> {
             report: self.report,
         })
     }
-
-    /// The snapshot tells of batches that are lost: what it says of offsets before the first segment is kept, the rest
-    /// is made anew from the headers of all that are left.
-    fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
-        let first = segments.first().map_or(0, |segment| segment.base_offset);
-        self.producers = self.producers.only_below(first);
-        for segment in segments {
-            let failed = |error| Error::io("read", segment.path(), error);
-            let file = segment.file().map_err(failed)?;
-            let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
-            let mut place = Place {
-                position: PREAMBLE_BYTES,
-                offset: segment.base_offset,
-                chain: None,
-                epoch: 0,
-            };
-            while place.offset < segment.next_offset() {
-                if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
-                    place = place.after(&header);
-                    self.producers.note(&header);
-                } else if let Some(next) = scanner
-                    .resume_after(&place, &segment.known())
-                    .map_err(failed)?
-                {
-                    place = next;
-                } else {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Once the log is longer again than the snapshot says, nothing would show that it tells of other batches.
-    fn replace_snapshot(&self) -> Result<(), Error> {
-        let (storage, path) = (self.files.storage(), self.directory.join("producers"));
-        let bytes = self.producers.to_bytes(self.identity, self.place.offset);
-        match disk::replace(storage, &path, &bytes) {
-            Err(error) if disk::is_passing(&error) => {
-                disk::remove_file(storage, &path)?;
-                disk::sync_directory(storage, self.directory)
-            }
-            other => other,
-        }
-    }
-
-    /// The last segment cannot be written to: it ends in damage, or its preamble is damaged. It stays as it is.
-    fn continue_in_new(
-        &self,
-        segments: &mut Vec<Arc<Segment>>,
-    ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
-        let preamble = Preamble {
-            chain: self.place.chain.unwrap_or(0),
-            last_timestamp: self.last_timestamp,
-            epoch: self.place.epoch,
-            ..first_preamble(self.files.storage(), self.identity, self.place.offset)
-        };
-        let (segment, file) = create_segment(self.files, self.directory, preamble, self.options)?;
-        let target: &SyncFile = file.target();
-        target.sync()?;
-        disk::sync_directory(self.files.storage(), self.directory)?;
-        // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
-        // removed by retention while it is written to.
-        if segments
-            .last()
-            .is_some_and(|last| last.base_offset == segment.base_offset)
-        {
-            segments.pop();
-        }
-        segments.push(Arc::clone(&segment));
-        Ok((segment, file))
-    }
-}
-
-/// Position after the last byte behind `from` that is not zero; `from` when there is none.
-fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
-    const STEP: u64 = 256 << 10;
-    let mut end = source.len;
-    let mut buffer = vec![0; STEP as usize];
-    while end > from {
-        let start = end.saturating_sub(STEP).max(from);
-        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
-        let read = disk::read_up_to(&*source.file, window, start)?;
-        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
-            return Ok(start + at as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(from)
 }

@@ -8,10 +8,10 @@ use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
 use super::{Damage, Fault, FindingKind};
 use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile, Slots};
-use crate::open::find_sources_to_read;
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{base_offset_of, segment_name};
+use crate::sources::find_sources_to_read;
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity, disk};
 use std::collections::HashSet;
@@ -236,7 +236,7 @@ impl Repair<'_> {
     }
 
     /// Where the batch that begins at `offset` lies.
-    fn position_of(&self, source: &crate::open::Source, offset: u64) -> Result<u64, Error> {
+    fn position_of(&self, source: &crate::sources::Source, offset: u64) -> Result<u64, Error> {
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
         let mut place = Place {
             position: PREAMBLE_BYTES,
