@@ -77,6 +77,17 @@ impl Jobs {
     }
 }
 
+impl Drop for Jobs {
+    /// What was not run never will be: a job may hold whatever hands in jobs.
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.closing = true;
+        let unrun = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        drop(unrun);
+    }
+}
+
 /// Hands in jobs.
 #[derive(Clone)]
 pub(crate) struct Door(Arc<Shared>);

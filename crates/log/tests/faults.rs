@@ -327,3 +327,17 @@ fn errors_that_go_on_with_a_journal_are_survived() {
     survive_all(7, 4, true);
     survive_all(u64::MAX, 8, true);
 }
+
+#[test]
+fn a_coordinator_that_is_dropped_keeps_no_file_open() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("partitions").join("1");
+    let storage = Faulty::disarmed(Fault::ALL[0], u64::MAX, 0);
+    Life::new(&directory, &storage, true).run();
+    let open: Vec<_> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|path| path.starts_with(home.path()))
+        .collect();
+    assert_eq!(open, Vec::<std::path::PathBuf>::new());
+}

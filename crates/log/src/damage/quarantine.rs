@@ -25,7 +25,7 @@ use crate::{Error, Identity};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Name of the file.
 pub(crate) const QUARANTINE: &str = "quarantine";
@@ -60,7 +60,8 @@ pub(crate) struct Quarantine {
 struct Home {
     directory: PathBuf,
     identity: Identity,
-    rounds: Arc<Rounds>,
+    /// Not kept alive: the journal keeps logs until their segments are synced.
+    rounds: Weak<Rounds>,
     preparer: Door,
 }
 
@@ -85,7 +86,7 @@ impl Quarantine {
         let home = Home {
             directory: directory.to_path_buf(),
             identity,
-            rounds: Arc::clone(rounds),
+            rounds: Arc::downgrade(rounds),
             preparer,
         };
         let before = read(rounds.files.storage(), directory, identity);
@@ -160,10 +161,13 @@ impl Quarantine {
     /// Has the file written, by the preparer; without ranges and scrubs there is no file.
     fn save(&self) {
         let Some(home) = self.home.get() else { return };
+        // After the coordinator's end nothing is kept: the next open finds the damage again.
+        let Some(rounds) = home.rounds.upgrade() else {
+            return;
+        };
         let ranges = self.ranges.lock().clone();
         let bytes = to_bytes(home.identity, &ranges);
         let path = home.directory.join(QUARANTINE);
-        let rounds = Arc::clone(&home.rounds);
         home.preparer.submit(Box::new(move || {
             match disk::replace(rounds.files.storage(), &path, &bytes) {
                 // The log was deleted meanwhile.
