@@ -66,4 +66,4 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
 
 
 def _command(words: list[str]) -> list[str]:
-    return words[:2] if words[0] in {"stream", "config"} else words[:1]
+    return words[:2] if words[0] in {"stream", "config", "log"} else words[:1]
