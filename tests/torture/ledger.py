@@ -39,10 +39,15 @@ class Kind(IntEnum):
     UNREAD = 14
     DELETING = 15
     DELETED = 16
+    LISTED = 17
     FAULT = 100
     """Written by the shim: a system call was made to fail."""
     PERHAPS_ACKED = 101
     """An ack that may have been heard or not; only in memory."""
+
+
+LIST = {Kind.FOUND, Kind.WRONG}
+"""What the list after a RECOVERED is made of; LISTED or UNREAD closes it."""
 
 
 class Entry(NamedTuple):
@@ -98,11 +103,13 @@ def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
     shut down can report success, since the shutdown takes from the inode what it would have waited for); those up to
     `ended` become PERHAPS_ACKED. What was sent up to `ended` may be on the disk. What the process saw of its files
     during and after the cut means nothing. `None` when a recovery ended during the cut: whether it saw the disk before
-    or after cannot be told.
+    or after cannot be told; or when its list was being written as the cut began: a file grows page by page, and the
+    beginning of a list looks like a log that ends there.
     """
     entries = read(path)
     first, last = started // ENTRY.size, ended // ENTRY.size
-    if any(entry.kind == Kind.RECOVERED for entry in entries[first:last]):
+    during = any(entry.kind == Kind.RECOVERED for entry in entries[first:last])
+    if during or _is_list_open(entries[:first]):
         return None
     perhaps = [
         entry._replace(kind=Kind.PERHAPS_ACKED) if entry.kind == Kind.ACKED else entry
@@ -178,7 +185,8 @@ class Judge:
             match entry.kind:
                 case Kind.RECOVERED:
                     found, following = _take_batches(rest)
-                    if following is None or following.kind != Kind.UNREAD or not self.faulted:
+                    # A list without an end is the beginning of one: its writer was killed.
+                    if following is not None and (following.kind != Kind.UNREAD or not self.faulted):
                         self._recovered(entry, found)
                 case Kind.READY:
                     ready = True
@@ -247,11 +255,17 @@ class Judge:
         log.kept, log.sent, log.acked_end, log.perhaps_end = batches, [], log_end, 0
 
 
+def _is_list_open(entries: list[Entry]) -> bool:
+    """Whether the entries end within the list of what a recovery found."""
+    before = (entry.kind for entry in reversed(entries) if entry.kind not in LIST)
+    return next(before, None) == Kind.RECOVERED
+
+
 def _take_batches(rest: Iterator[Entry]) -> tuple[list[Entry], Entry | None]:
-    """The FOUND and WRONG entries that follow a RECOVERED, and the entry after them."""
+    """The FOUND and WRONG entries that follow a RECOVERED, and the entry after them; `None`: the list has no end."""
     found: list[Entry] = []
     for entry in rest:
-        if entry.kind not in {Kind.FOUND, Kind.WRONG}:
+        if entry.kind not in LIST:
             return found, entry
         found.append(entry)
     return found, None

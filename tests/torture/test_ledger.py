@@ -22,7 +22,7 @@ def sent(*counters: int, life: int = 1, first: int = 0) -> list[Entry]:
 def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entry]:
     found = [batch._replace(kind=Kind.FOUND) for batch in batches]
     end = found[-1].batch.end if found else log_start
-    return [entry(Kind.RECOVERED, log_start, damaged, counter=end), *found, entry(Kind.READY)]
+    return [entry(Kind.RECOVERED, log_start, damaged, counter=end), *found, entry(Kind.LISTED), entry(Kind.READY)]
 
 
 def judged(*lives: list[Entry]) -> tuple[int, int, int]:
@@ -80,7 +80,7 @@ def test_retention_takes_from_the_start_only_what_was_promised() -> None:
 
 def test_damage_after_a_power_cut_is_wrong() -> None:
     assert judged([*recovery(), *FIRST], recovery(*FIRST, damaged=1)) == (0, 1, 0)
-    unreadable = [*recovery(*FIRST)[:-1], entry(Kind.WRONG, 4)]
+    unreadable = [*recovery(*FIRST)[:-2], entry(Kind.WRONG, 4), entry(Kind.LISTED)]
     assert judged([*recovery(), *FIRST], unreadable) == (0, 1, 0)
 
 
@@ -116,3 +116,15 @@ def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) ->
     assert before_cut(path, started, started) == seen
     assert before_cut(path, started, ended) == [*seen, entry(Kind.PERHAPS_ACKED, 6), during[1]]
     assert before_cut(path, 0, ended) is None, "a recovery that ended during the cut"
+
+
+def test_the_beginning_of_a_list_is_no_recovery(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    whole = [*recovery(*FIRST), *sent(4, life=2, first=6)]
+    path.write_bytes(b"".join(ENTRY.pack(*one) for one in whole))
+    listed = whole.index(entry(Kind.LISTED)) + 1
+    for seen in range(1, listed):
+        assert before_cut(path, ENTRY.size * seen, ENTRY.size * len(whole)) is None, f"cut after {seen} entries"
+        assert judged([*recovery(), *FIRST, ACKED], whole[:seen], recovery(*FIRST)) == (0, 0, 0), "killed there"
+    assert before_cut(path, ENTRY.size * listed, ENTRY.size * len(whole)) == [*whole[:listed], whole[-1]]
+    assert judged([*recovery(), *FIRST, ACKED], recovery(FIRST[0])[:-1]) == (2, 0, 0), "a whole list that is too short"

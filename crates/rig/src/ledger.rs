@@ -1,6 +1,7 @@
 //! What a run did, written down at once and outside the faulted filesystem.
 //!
-//! A file of entries of 40 bytes, little-endian, appended one write each; a killed writer leaves whole entries only.
+//! A file of entries of 40 bytes, little-endian. What belongs together is appended with one write, but whoever looks while
+//! it is written, or after the writer was killed, may see only the first pages of it: a list counts once it is closed.
 //! `tests/torture/ledger.py` reads it.
 //!
 //! | Position | Type | Field |
@@ -28,7 +29,8 @@ pub enum Kind {
     Refused = 3,
     /// The append of this life and counter failed for good: it may be there or not.
     Uncertain = 4,
-    /// A log was recovered: offset = log start, counter = log end, extra = bytes cut, count = damaged ranges.
+    /// A log was recovered: offset = log start, counter = log end, extra = bytes cut, count = damaged ranges. The list of
+    /// its batches follows (`Found`, `Wrong`), closed by `Listed` or `Unread`.
     Recovered = 5,
     /// A batch found by recovery: offset, count, life, counter.
     Found = 6,
@@ -52,6 +54,8 @@ pub enum Kind {
     Deleting = 15,
     /// It was, durably; what follows is about its successor.
     Deleted = 16,
+    /// The list of what a recovered log holds is whole.
+    Listed = 17,
 }
 
 /// One line of the ledger; fields that a kind does not use are 0.

@@ -38,6 +38,9 @@ pub fn open(
         },
     )];
     let unread = batches(&reader, partition, &mut entries);
+    if unread.is_none() {
+        entries.push((Kind::Listed, entry));
+    }
     ledger.write(&entries);
     unread.map_or(Ok(log), |error| Err(error.into()))
 }
