@@ -5,6 +5,7 @@ use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
 use bascule_log::{Coordinator, Error, JournalOptions, Log, LogOptions, OsStorage, Retention};
 use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -82,7 +83,8 @@ struct Life {
     directory: PathBuf,
     options: LogOptions,
     coordinator: Arc<Coordinator>,
-    logs: Vec<Log>,
+    /// By partition; one whose deletion or new beginning failed is not there.
+    logs: BTreeMap<u32, Log>,
     in_flight: Arc<InFlight>,
     limit: u64,
     retention: Retention,
@@ -90,6 +92,8 @@ struct Life {
     patience: Duration,
     /// Runs of maintenance so far; each is a minute after the one before, so that marked files become due.
     maintained: i64,
+    /// How often a log was begun anew.
+    begun: u32,
     /// Appends since the last commit of each log.
     uncommitted: Vec<u32>,
 }
@@ -112,15 +116,12 @@ impl Life {
         let partitions = arguments.number("partitions", 1)? as u32;
         let logs = (0..partitions)
             .map(|partition| {
-                recovered::open(
-                    &directory,
-                    partition,
-                    options.clone(),
-                    &coordinator,
-                    &ledger,
-                )
+                let name = recovered::new_incarnation(number, 0, partition);
+                let options = options.clone();
+                recovered::open(&directory, partition, name, options, &coordinator, &ledger)
+                    .map(|log| (partition, log))
             })
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<Result<BTreeMap<_, _>, _>>()?;
         ledger.note(Kind::Ready, Entry::default());
         Ok(Self {
             number,
@@ -134,6 +135,7 @@ impl Life {
             in_flight: Arc::new(InFlight::default()),
             limit: arguments.number("in_flight", 64)?,
             maintained: 0,
+            begun: 0,
             patience: Duration::from_millis(arguments.number("patience_ms", 10_000)?),
             retention: Retention {
                 bytes: arguments.number("retain", 0)?,
@@ -186,7 +188,7 @@ impl Life {
     fn try_append(&mut self, name: Name) -> Result<Result<(), Error>, Box<dyn std::error::Error>> {
         let now = now_ns();
         let batch = name.build(now)?;
-        let log = self.logs.get_mut(name.partition as usize);
+        let log = self.logs.get_mut(&name.partition);
         let log = log.ok_or("no such partition")?;
         let entry = Entry {
             partition: name.partition,
@@ -215,7 +217,7 @@ impl Life {
 
     fn commit(&mut self, partition: u32) -> Outcome {
         self.in_flight.wait_below(self.limit)?;
-        let log = self.logs.get_mut(partition as usize);
+        let log = self.logs.get_mut(&partition);
         let log = log.ok_or("no such partition")?;
         let (ledger, in_flight) = (Arc::clone(&self.ledger), Arc::clone(&self.in_flight));
         let watermark = log.high_watermark_handle();
@@ -243,10 +245,10 @@ impl Life {
 
     /// Now and then a checkpoint, now and then retention.
     fn maintain(&mut self) -> Outcome {
-        let partition = self.chance.below(self.logs.len() as u64) as usize;
+        let partition = self.chance.below(self.logs.len() as u64) as u32;
         let what = self.chance.below(24);
         let retention = self.retention;
-        let Some(log) = self.logs.get_mut(partition) else {
+        let Some(log) = self.logs.get_mut(&partition) else {
             return Ok(());
         };
         let outcome = match what {
@@ -264,17 +266,20 @@ impl Life {
         }
     }
 
-    /// Deletes log 0, unlinks what was deleted before, and begins the log anew.
+    /// Deletes log 0, unlinks what was deleted before, and begins the log anew, under an incarnation of its own.
     fn begin_anew(&mut self) -> Outcome {
         self.commit(0)?;
         self.in_flight.wait_below(1)?;
         self.ledger.note(Kind::Deleting, Entry::default());
-        self.logs.remove(0).delete()?;
+        let log = self.logs.remove(&0);
+        log.ok_or("no such partition")?.delete()?;
         self.ledger.note(Kind::Deleted, Entry::default());
         Log::sweep_deleted(&recovered::partitions(&self.directory), 0, i64::MAX)?;
+        self.begun += 1;
         let log = recovered::open(
             &self.directory,
             0,
+            recovered::new_incarnation(self.number, self.begun, 0),
             self.options.clone(),
             &self.coordinator,
             &self.ledger,
@@ -291,16 +296,16 @@ impl Life {
 
     /// While writes are refused, what was acked can be read; what cannot is written down.
     fn read_all(&self) {
-        for (partition, log) in self.logs.iter().enumerate() {
+        for (&partition, log) in &self.logs {
             let reader = log.reader();
             let mut entries = Vec::new();
-            let unread = recovered::batches(&reader, partition as u32, &mut entries);
+            let unread = recovered::batches(&reader, partition, &mut entries);
             entries.retain(|(kind, _)| !matches!(kind, Kind::Found));
             if let Some(error) = unread {
                 eprintln!("life {}: {error}", self.number);
             }
             let entry = Entry {
-                partition: partition as u32,
+                partition,
                 offset: reader.high_watermark(),
                 ..Entry::default()
             };
@@ -318,7 +323,7 @@ impl Life {
         }
         self.in_flight.wait_below(1)?;
         if close {
-            for log in self.logs.drain(..) {
+            for log in std::mem::take(&mut self.logs).into_values() {
                 // An error has been told to every commit; the next life recovers.
                 if let Err(error) = log.close() {
                     eprintln!("life {}: close: {error}", self.number);

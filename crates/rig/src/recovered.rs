@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 const READ_BYTES: usize = 1 << 20;
 
-/// Opens (recovers) or creates log `partition` under `directory` and writes down its batches.
+/// Bits of an incarnation that are the partition's number.
+const PARTITION_BITS: u32 = 16;
+
+/// Opens (recovers) log `partition` under `directory`, or creates it as `new_incarnation`, and writes down its batches.
 ///
 /// # Errors
 /// Those of [`Log::open`] and [`Log::create`] and of reading; written down too.
 pub fn open(
     directory: &Path,
     partition: u32,
+    new_incarnation: u64,
     options: LogOptions,
     coordinator: &Arc<Coordinator>,
     ledger: &Ledger,
@@ -23,8 +27,14 @@ pub fn open(
         partition,
         ..Entry::default()
     };
-    let (log, cut, damaged) = open_or_create(directory, partition, options, coordinator)
-        .inspect_err(|_| ledger.note(Kind::RecoveryFailed, entry))?;
+    let opened = present_incarnation(directory, partition).and_then(|present| {
+        let identity = Identity {
+            incarnation: present.unwrap_or(new_incarnation),
+            partition,
+        };
+        open_or_create(directory, identity, options, coordinator)
+    });
+    let (log, cut, damaged) = opened.inspect_err(|_| ledger.note(Kind::RecoveryFailed, entry))?;
     let reader = log.reader();
     log.set_high_watermark(reader.log_end());
     let mut entries = vec![(
@@ -50,23 +60,48 @@ pub fn partitions(directory: &Path) -> PathBuf {
     directory.join("partitions")
 }
 
-fn open_or_create(
+/// An incarnation that no log had before: the engine relies on it, since the journal may still hold frames of a deleted
+/// one. `begun`: how often this life began a log anew, less than 65,536, as is `partition`.
+pub fn new_incarnation(life: u32, begun: u32, partition: u32) -> u64 {
+    let number = u64::from(life) << PARTITION_BITS | u64::from(begun);
+    number << PARTITION_BITS | u64::from(partition)
+}
+
+/// Under which incarnation the log is there; `None` when it is not. Should a deleted log have come back next to its
+/// successor, the deleted one, so that it is found out.
+fn present_incarnation(
     directory: &Path,
     partition: u32,
+) -> Result<Option<u64>, Box<dyn std::error::Error>> {
+    let listed = match std::fs::read_dir(partitions(directory)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        listed => listed?,
+    };
+    let mut present = None;
+    for child in listed {
+        let name = child?.file_name();
+        // Deleted ones have marked names.
+        let incarnation = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        let this = incarnation.filter(|n| n % (1 << PARTITION_BITS) == u64::from(partition));
+        present = present.into_iter().chain(this).min();
+    }
+    Ok(present)
+}
+
+fn open_or_create(
+    directory: &Path,
+    identity: Identity,
     options: LogOptions,
     coordinator: &Arc<Coordinator>,
-) -> Result<(Log, u64, u32), Error> {
-    let identity = Identity {
-        incarnation: u64::from(partition) + 1,
-        partition,
-    };
+) -> Result<(Log, u64, u32), Box<dyn std::error::Error>> {
     let path = partitions(directory).join(identity.incarnation.to_string());
     match Log::open(&path, identity, options.clone(), coordinator) {
         Ok((log, found)) => Ok((log, found.cut_bytes, found.damaged.len() as u32)),
         Err(Error::Absent { .. }) => {
-            Log::create(&path, identity, options, coordinator).map(|log| (log, 0, 0))
+            let log = Log::create(&path, identity, options, coordinator)?;
+            Ok((log, 0, 0))
         }
-        Err(other) => Err(other),
+        Err(other) => Err(other.into()),
     }
 }
 
