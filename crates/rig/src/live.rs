@@ -1,9 +1,10 @@
 //! One life on a directory: recover, write down what is there, append until the end.
 use crate::arguments::Arguments;
 use crate::content::{Chance, Name};
+use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
-use bascule_log::{Coordinator, Error, JournalOptions, Log, LogOptions, OsStorage, Retention};
+use bascule_log::{Coordinator, Error, JournalOptions, Log, LogOptions, Retention};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +91,7 @@ struct Life {
     retention: Retention,
     /// How long a refused append is tried again before the run gives up.
     patience: Duration,
-    /// Runs of maintenance so far; each is a minute after the one before, so that marked files become due.
+    /// Runs of retention so far; each is told a time of day a minute after the one before.
     maintained: i64,
     /// How often a log was begun anew.
     begun: u32,
@@ -109,7 +110,7 @@ impl Life {
             ..LogOptions::default()
         };
         let coordinator = Coordinator::start_journaled(
-            Arc::new(OsStorage),
+            Arc::new(HastyStorage),
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;

@@ -16,6 +16,7 @@
 //! environment variable `FAILPOINTS` sets them.
 mod arguments;
 mod content;
+mod hasty;
 mod ledger;
 mod live;
 mod recovered;
