@@ -26,6 +26,8 @@ ROW = "S4"
 TIMES = 25
 """How often each point has to fire."""
 SHORT_SECONDS = 20
+FULL_SECONDS = 300
+"""Not more than so long, at full scale; less when all points have fired often enough before."""
 LIVES = 20
 """Lives on one directory."""
 SHAPE = {
@@ -143,7 +145,7 @@ def run(scale: Scale) -> Result:
     driver("failpoints")
     full = scale is Scale.FULL
     seed = 1 if full else time.time_ns() % 1_000_000
-    count = torment(seed, 3600 if full else SHORT_SECONDS)
+    count = torment(seed, FULL_SECONDS if full else SHORT_SECONDS)
     for detail in count.verdict.details:
         print(detail)
     verdict = count.verdict
