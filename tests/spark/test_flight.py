@@ -224,7 +224,7 @@ def test_scans_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         reader.read_chunk()
         refusal = refused(streams)
         assert refusal.code == "busy"
-        assert "1 subscriptions and scans are open" in str(refusal)
+        assert "limits.subscriptions (1) subscriptions and scans are open" in str(refusal)
         reader.cancel()
         until(lambda: streams.engine.statistics()["subscriptions_open"] == 0)
         assert offsets(streams) == [0]

@@ -144,7 +144,7 @@ def test_the_examples_of_the_help_are_true(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BASCULE_URL", running.url)
     monkeypatch.setattr(serve, "run_broker", lambda _settings, _ready: 0)
-    monkeypatch.setattr(stream_commands, "_ask", lambda _question: None)
+    monkeypatch.setattr(stream_commands, "ask", lambda _question: None)
     order = [
         "serve", "version", "config show", "config check", "stream create", "stream list", "stream show", "produce",
         "consume", "bench", "stream delete",

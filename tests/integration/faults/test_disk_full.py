@@ -151,7 +151,9 @@ def test_administration_without_space_is_refused_and_recovers(full: Full) -> Non
         full.fill(raw)
         full.occupy()
         for number in range(20):  # decided and recorded, but there is no space for their files
-            raw.create_stream(f"small-{number}")
+            code, sentence = refusal(lambda number=number: raw.create_stream(f"small-{number}"))
+            assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "the stream exists" in sentence
         code, sentence = refusal(lambda: raw.publish("small-19", b"x"))
         assert (code, "not open" in sentence) == (grpc.StatusCode.INTERNAL, True), sentence
         with full.broker.connect(timeout=1) as client, pytest.raises(BrokerError) as refused:
