@@ -55,7 +55,7 @@ run: build ## Start a standalone broker and stay
 test: build sim ## Run every test (Rust, then Python)
 	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
-	BASCULE_REQUIRE_NATS=1 cargo test --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
+	BASCULE_REQUIRE_NATS=1 $(BIN)/python deploy/rust_tests.py --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
 	$(BIN)/pytest
 
 .PHONY: torture
