@@ -2,14 +2,29 @@
 
 `connect(url)` gives a `Client`, `connect_async(url)` an `AsyncClient`; both have the same methods, and the asynchronous
 ones are awaited. Neither needs anything of the broker's own code.
+
+Beside the client's methods: `group_cursor(group)` is the id under which the members of a group store positions.
 """
 
 from bascule.client.address import connect, connect_async
 from bascule.client.aio import AsyncClient, AsyncProducer, AsyncSubscription
 from bascule.client.batch import Batch
+from bascule.client.positions import group_cursor
 from bascule.client.requests import StreamOptions
 from bascule.client.sync import Client, Producer, Subscription
-from bascule.client.types import Ack, Partition, Receipt, Record, Start, Stop, Stream
+from bascule.client.types import (
+    Ack,
+    Broker,
+    EventTimes,
+    Group,
+    Partition,
+    Receipt,
+    Record,
+    Start,
+    Stop,
+    Stream,
+    SubjectReceipt,
+)
 
 __all__ = [
     "Ack",
@@ -17,7 +32,10 @@ __all__ = [
     "AsyncProducer",
     "AsyncSubscription",
     "Batch",
+    "Broker",
     "Client",
+    "EventTimes",
+    "Group",
     "Partition",
     "Producer",
     "Receipt",
@@ -26,7 +44,9 @@ __all__ = [
     "Stop",
     "Stream",
     "StreamOptions",
+    "SubjectReceipt",
     "Subscription",
     "connect",
     "connect_async",
+    "group_cursor",
 ]

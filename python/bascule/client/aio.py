@@ -10,34 +10,24 @@ publish that was cancelled may have happened; a cancelled `next_batch` loses not
 # ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self
 
+from bascule.client.aio_administration import AsyncAdministration
+from bascule.client.aio_positions import AsyncPositions
 from bascule.client.batch import Batch
 from bascule.client.producer import Producer
-from bascule.client.requests import StreamOptions
 from bascule.client.subscription import Subscription
-from bascule.client.sync import Client
-from bascule.client.types import Ack, Partition, Receipt, Record, Start, Stop, Stream
+from bascule.client.types import Ack, Receipt, Record, Start, Stop
 from bascule.errors import BrokerError
 
 __all__ = ["AsyncClient", "AsyncProducer", "AsyncSubscription"]
 
-T = TypeVar("T")
 
-CALLS: Final = 8
-"""Calls of one client that may wait at the same time; further ones queue."""
-
-
-class AsyncClient:
+class AsyncClient(AsyncAdministration, AsyncPositions):
     """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
-
-    def __init__(self, client: Client) -> None:
-        """Use `bascule.connect_async`."""
-        self._client: Final = client
-        self._threads: Final = ThreadPoolExecutor(CALLS, "bascule-client")
 
     async def __aenter__(self) -> Self:
         try:
@@ -65,46 +55,6 @@ class AsyncClient:
         """As `Client.close`."""
         self._client.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def create_stream(
-        self,
-        name: str,
-        subject: str | None = None,
-        *,
-        options: StreamOptions | None = None,
-        exist_ok: bool = False,
-        timeout: float | None = None,
-    ) -> None:
-        """As `Client.create_stream`."""
-        client = self._client
-        await self._call(client.create_stream, name, subject, options=options, exist_ok=exist_ok, timeout=timeout)
-
-    async def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
-        """As `Client.delete_stream`."""
-        await self._call(self._client.delete_stream, name, missing_ok=missing_ok, timeout=timeout)
-
-    async def trim_partition(
-        self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
-    ) -> tuple[int, int]:
-        """As `Client.trim_partition`."""
-        trim = self._client.trim_partition
-        return await self._call(trim, stream, partition, before, dry_run=dry_run, timeout=timeout)
-
-    async def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
-        """As `Client.purge_stream`."""
-        return await self._call(self._client.purge_stream, name, dry_run=dry_run, timeout=timeout)
-
-    async def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
-        """As `Client.list_streams`."""
-        return await self._call(self._client.list_streams, timeout=timeout)
-
-    async def get_stream(self, name: str, *, timeout: float | None = None) -> Stream:
-        """As `Client.get_stream`."""
-        return await self._call(self._client.get_stream, name, timeout=timeout)
-
-    async def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
-        """As `Client.get_partition`."""
-        return await self._call(self._client.get_partition, stream, partition, timeout=timeout)
 
     async def publish(
         self,
@@ -174,18 +124,26 @@ class AsyncClient:
         partition: int = 0,
         start: Start = "earliest",
         stop: Stop = None,
+        reverse: bool = False,
+        cursor: str | None = None,
         resume: bool = False,
+        from_replica: bool = False,
         batch_records: int = 8192,
     ) -> "AsyncSubscription":
         """As `Client.subscribe`."""
         return AsyncSubscription(
             self._client.subscribe(
-                stream, partition=partition, start=start, stop=stop, resume=resume, batch_records=batch_records
+                stream,
+                partition=partition,
+                start=start,
+                stop=stop,
+                reverse=reverse,
+                cursor=cursor,
+                resume=resume,
+                from_replica=from_replica,
+                batch_records=batch_records,
             )
         )
-
-    async def _call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        return await asyncio.wrap_future(self._threads.submit(function, *arguments, **named))
 
 
 class AsyncProducer:
@@ -296,6 +254,10 @@ class AsyncSubscription:
             raise
         self._waiting = None
         return batch
+
+    async def commit(self, timeout: float | None = None) -> int | None:
+        """As `Subscription.commit`."""
+        return await asyncio.wrap_future(self._thread.submit(self._subscription.commit, timeout))
 
     async def close(self) -> None:
         """As `Subscription.close`."""

@@ -1,17 +1,21 @@
-"""The connection behind a client: connects to one of the addresses, tries again what may be tried again.
+"""The connections behind a client: one to each broker it had to talk to, and what may be tried again is tried again.
 
 What the client can mend, it mends and counts: a broker that went away or does not lead (`reconnects`), and one that is
-busy. A write whose outcome is unknown is never sent twice.
+busy. Between tries it waits, twice as long each time, up to a second, and up to half of that more or less, so that
+many clients of one broker do not come back in step.
 """
 
 import json
+import random
 import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from bascule import engine
+from bascule._liftbridge_pb import message
 from bascule.client.deadline import Deadline
+from bascule.client.routes import Place, Routes
 from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Link"]
@@ -22,14 +26,17 @@ MOST_CONNECT_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.02
 _MOST_PAUSE: Final = 1.0
 _RECONNECT: Final = frozenset({"unavailable", "not_leader"})
+_LOST: Final = frozenset({"outcome_unknown"})
 _AGAIN: Final = frozenset({"unavailable", "not_leader", "busy"})
+_MISSING: Final = frozenset({"stream_not_found", "partition_not_found", "not_found"})
+_ALL_STREAMS: Final = message("FetchMetadataRequest")().SerializeToString()
 
 
 Connector = Callable[[str, bytes], engine.Client]
 
 
 class Link:
-    """One connection at a time to one of several addresses. Safe to share between threads."""
+    """Connections to brokers, one to an address. Safe to share between threads."""
 
     def __init__(self, addresses: Sequence[str], options: dict[str, Any], connector: Connector = engine.Client) -> None:
         """Connects on first use.
@@ -43,69 +50,122 @@ class Link:
         self._options: Final = options
         self._connector: Final = connector
         self._lock: Final = threading.Lock()
-        self._native: engine.Client | None = None
+        self._natives: Final[dict[str, engine.Client]] = {}
+        self._routes = Routes()
         self._turn = 0
-        self._closed = False
+        self._ended: Final = threading.Event()
         self.reconnects = 0
 
     @property
     def address(self) -> str:
-        """The address in use, or the next one to be tried."""
+        """The address in use for what any broker can answer, or the next one to be tried."""
         return self._addresses[self._turn % len(self._addresses)]
 
-    def run(self, deadline: Deadline, attempt: Callable[[engine.Client, int], T]) -> T:
+    def run(
+        self,
+        deadline: Deadline,
+        attempt: Callable[[engine.Client, int], T],
+        place: Place = None,
+        *,
+        repeatable: bool = False,
+    ) -> T:
         """Call `attempt` with the native client and the milliseconds left until it succeeds.
+
+        Args:
+            deadline: of everything together.
+            attempt: what to do; called again after what may be tried again.
+            place: what it is about, for the choice of the broker.
+            repeatable: whether doing it twice is the same as once: then an answer that was lost is asked for again.
 
         Raises:
             BrokerError: what the last attempt failed with: one that must not be tried again, or the deadline came.
         """
         pause = _FIRST_PAUSE
+        last: BrokerError | None = None
         while True:
             native: engine.Client | None = None
+            address = self._routes.find(place) or self.address
             try:
                 with engine.native_errors():
-                    native = self._connected(deadline)
+                    native = self._connected(address, deadline)
                     return attempt(native, deadline.left_ms())
             except BrokerError as failure:
-                if failure.code not in _AGAIN or _is_partly_done(failure) or deadline.left <= pause:
+                if failure.code == "deadline_exceeded" and last is not None:
+                    raise last from failure  # why it was still trying says more
+                last = failure
+                if failure.code in _MISSING:
+                    self._routes = Routes()  # should it come again, it may be elsewhere
+                wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 (spreads clients, guards nothing)
+                if not _may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
                     raise
-                if native is not None and failure.code in _RECONNECT:
-                    self._forget(native)
-            time.sleep(pause)  # back-off: the broker needs time, and there is no event that says it is back
+                if failure.code == "not_leader" and self._has_route(place, address, deadline):
+                    continue
+                if native is not None and failure.code in _RECONNECT | _LOST:
+                    self._forget(address, native)
+            if self._ended.wait(wait):  # back-off: there is no event that says that the broker is back
+                raise UsageError("closed", "the client is closed")
             pause = min(2 * pause, _MOST_PAUSE)
 
     def close(self) -> None:
-        """Let go of the connection. Idempotent; every later call raises `closed`."""
+        """Let go of the connections. Idempotent; every later call raises `closed`."""
         with self._lock:
-            native, self._native, self._closed = self._native, None, True
-        if native is not None:
+            natives = list(self._natives.values())
+            self._natives.clear()
+            self._ended.set()
+        for native in natives:
             native.close()
 
-    def _connected(self, deadline: Deadline) -> engine.Client:
+    def _connected(self, address: str, deadline: Deadline) -> engine.Client:
         with self._lock:
-            if self._closed:
-                raise UsageError("closed", "the client is closed")
-            if self._native is None:
-                seconds = min(MOST_CONNECT_SECONDS, deadline.left_ms() / 1000)
-                options = {**self._options, "connect_timeout_ms": max(1, round(seconds * 1000))}
-                try:
-                    self._native = self._connector(self.address, json.dumps(options).encode())
-                except BaseException:
-                    self._turn += 1
-                    raise
-            return self._native
+            known = self._natives.get(address)
+        if self._ended.is_set():
+            raise UsageError("closed", "the client is closed")
+        if known is not None:
+            return known
+        seconds = min(MOST_CONNECT_SECONDS, deadline.left_ms() / 1000)
+        options = {**self._options, "connect_timeout_ms": max(1, round(seconds * 1000))}
+        try:
+            made = self._connector(address, json.dumps(options).encode())
+        except BaseException:
+            with self._lock:
+                self._skip(address)
+            raise
+        with self._lock:
+            # another thread may have been quicker, and the client may have been closed meanwhile
+            native = made if self._ended.is_set() else self._natives.setdefault(address, made)
+        if native is not made or self._ended.is_set():
+            made.close()
+        return native
 
-    def _forget(self, broken: engine.Client) -> None:
+    def _has_route(self, place: Place, address: str, deadline: Deadline) -> bool:
+        """Look at the metadata again; true when it names another broker than `address` for `place`."""
+        if place is None:
+            return False
+        # a failure to look is not the caller's: the call itself is tried again, and says what is wrong
+        with suppress(BrokerError), engine.native_errors():
+            native = self._connected(self.address, deadline)
+            self._routes = Routes.read(native.call("FetchMetadata", _ALL_STREAMS, deadline.left_ms()))
+        return self._routes.find(place) not in (None, address)
+
+    def _forget(self, address: str, broken: engine.Client) -> None:
         """Drop the connection, unless another thread has already replaced it; the next address takes its turn."""
         with self._lock:
-            if self._native is not broken:
+            if self._natives.get(address) is not broken:
                 return
-            self._native = None
-            self._turn += 1
+            del self._natives[address]
+            self._skip(address)
             self.reconnects += 1
         broken.close()
 
+    def _skip(self, address: str) -> None:
+        """Who was there is no longer known; ask the next one."""
+        self._routes = Routes()
+        if address == self.address:
+            self._turn += 1
 
-def _is_partly_done(failure: BrokerError) -> bool:
-    """Some records of a batch are stored: sending it again would store them twice."""
-    return bool(failure.details.get("acknowledged"))
+
+def _may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:
+    """What was not done; but of a batch that is partly stored, sending it again would store that part twice."""
+    if repeatable:
+        return failure.code in _AGAIN | _LOST
+    return failure.code in _AGAIN and not failure.details.get("acknowledged")

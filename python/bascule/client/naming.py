@@ -1,46 +1,73 @@
-"""Refusals that name what was asked for: fixed texts of the Liftbridge protocol say neither name nor value."""
+"""Refusals that name what was asked for, in one way whatever the call: fixed texts of the Liftbridge protocol say
+neither name nor value, and some say that a partition is missing where the stream is.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
+from bascule.client import requests
+from bascule.client.deadline import Deadline
+from bascule.client.link import Link
 from bascule.errors import BrokerError, error
 
 __all__ = ["naming"]
 
+LOOK_SECONDS: Final = 2.0
+"""Most time for finding out what exactly is missing."""
 _BAD_SUBJECT: Final = "Subject is invalid"
+_MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 
 
 @contextmanager
-def naming(stream: str, *, partition: int | None = None, subject: str | None = None) -> Generator[None]:
+def naming(link: Link, stream: str, *, partition: int | None = None, subject: str | None = None) -> Generator[None]:
     """Raise what the body raises, with the stream, the partition or the subject in the sentence.
 
     Args:
-        stream: name of the stream that the body is about.
+        link: to ask what exactly is missing.
+        stream: name of the stream that the body is about; empty = about none.
         partition: the partition, when it is about one.
         subject: the subject, when it is about one.
     """
     try:
         yield
     except BrokerError as failure:
-        sentence = _sentence(failure, stream, partition, subject)
-        if not sentence:
+        better = _better(link, failure, stream, partition, subject) if stream else None
+        if better is None:
             raise
-        raise error(failure.code, sentence, failure.details) from failure
+        raise better from failure
 
 
-def _sentence(failure: BrokerError, stream: str, partition: int | None, subject: str | None) -> str:
-    """The better sentence; empty when the broker's own is good enough."""
-    match failure.code:
-        case "partition_not_found" if partition is not None:
-            return f'stream "{stream}" has no partition {partition}, or does not exist: see bascule stream list'
-        case "stream_not_found" if stream not in str(failure):
-            return f'stream "{stream}" does not exist: see bascule stream list'
-        case "stream_exists":
-            return f'stream "{stream}" already exists: delete it first or take another name'
-        case "invalid_argument" if str(failure) == _BAD_SUBJECT and subject is not None:
-            return (
-                f"subject {subject[:200]!r} is invalid: tokens joined by dots, without white space, `>` only at the end"
-            )
-        case _:
-            return ""
+def _better(
+    link: Link, failure: BrokerError, stream: str, partition: int | None, subject: str | None
+) -> BrokerError | None:
+    """The refusal with a better sentence; `None` when the broker's own is good enough."""
+    if failure.code in _MISSING:
+        return _missing(link, failure, stream, partition)
+    if failure.code == "stream_exists":
+        text = f'stream "{stream}" already exists: delete it first or take another name'
+        return error(failure.code, text, {**failure.details, "stream": stream})
+    if failure.code == "invalid_argument" and str(failure) == _BAD_SUBJECT and subject is not None:
+        text = f"subject {subject[:200]!r} is invalid: tokens joined by dots, without white space, `>` only at the end"
+        return error(failure.code, text, failure.details)
+    return None
+
+
+def _missing(link: Link, failure: BrokerError, stream: str, partition: int | None) -> BrokerError:
+    details = {**failure.details, "stream": stream}
+    if failure.code == "stream_not_found" or partition is None:
+        return error("stream_not_found", requests.no_stream(stream), details)
+    details["partition"] = partition
+    request = requests.metadata([stream])
+    try:
+        answer = link.run(Deadline(LOOK_SECONDS), lambda native, left: native.call("FetchMetadata", request, left))
+        found = requests.read_streams(answer)
+    except BrokerError as second:
+        if second.code == "stream_not_found":
+            return error(second.code, str(second), details)
+        found = []
+    if not found:
+        return error(failure.code, f'stream "{stream}" has no partition {partition}, or does not exist', details)
+    last = len(found[0].partitions) - 1
+    text = f'stream "{stream}" has no partition {partition}: its partitions are numbered 0 to {last}'
+    return error(failure.code, text, details)

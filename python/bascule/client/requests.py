@@ -1,36 +1,70 @@
 """Requests and answers of the Liftbridge protocol, from and to the client's own types. No I/O."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
-from bascule._liftbridge_pb import message, number
-from bascule.client.types import Ack, Partition, Start, Stop, Stream
-from bascule.errors import StateError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from bascule._liftbridge_pb import message
+from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stream, SubjectReceipt
+from bascule.errors import StateError, UsageError, error
 
 __all__ = [
     "StreamOptions",
     "ack_policy",
+    "check_id",
+    "check_offset",
+    "check_partition",
     "create_stream",
     "delete_stream",
-    "is_empty_range",
+    "fetch_cursor",
+    "group_metadata",
+    "leave_group",
     "metadata",
     "nanoseconds",
+    "no_stream",
     "partition_metadata",
+    "pause_stream",
+    "publish_to_subject",
+    "purge_stream",
+    "read_brokers",
+    "read_cursor",
+    "read_group",
     "read_partition",
     "read_streams",
-    "subscribe",
+    "read_subject_ack",
+    "set_cursor",
+    "set_readonly",
+    "trim_partition",
 ]
+
+_Bound = TypeVar("_Bound", int, timedelta)
 
 _ACKS: Final = {"leader": 0, "all": 1, "none": 2}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STARTS: Final = {"earliest": "EARLIEST", "latest": "LATEST", "new": "NEW_ONLY"}
 _UNKNOWN_STREAM: Final = 1
+_UNKNOWN_GROUP: Final = 1
+_ACK_ERRORS: Final = {
+    2: ("incorrect_offset", "it checks offsets, and only its first record can come by subject"),
+    3: ("too_large", "it is larger than the stream takes"),
+    4: ("encryption_unavailable", "it cannot be encrypted"),
+}
+_INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
+_WIDE: Final = frozenset({"retention_max_bytes", "retention_max_messages", "segment_max_bytes"})
+_COUNTS: Final = (
+    *sorted(_WIDE),
+    "retention_max_age",
+    "cleaner_interval",
+    "segment_max_age",
+    "compact_parallelism",
+    "auto_pause_time",
+    "min_isr",
+)
+MOST_ID_BYTES: Final = {"cursor": 1024, "stream": 1024, "group": 255, "consumer": 255}
+"""Longest ids that a broker of ours takes, UTF-8 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +82,38 @@ class StreamOptions:
     cleaner_interval: timedelta | None = None
     segment_max_bytes: int | None = None
     segment_max_age: timedelta | None = None
+    """0 = a segment is never closed for its age."""
+    compact_enabled: bool | None = None
+    """Whether only the last record of each key is kept."""
+    compact_parallelism: int | None = None
+    """Threads that look for old records, 0 or more; 0 = 10."""
+    auto_pause_time: timedelta | None = None
+    """Idle time after which a partition is paused; 0 = never."""
+    auto_pause_disable_if_subscribers: bool | None = None
+    """Whether a partition that somebody reads is not paused."""
+    min_isr: int | None = None
+    """In-sync replicas that a commit needs, 0 or more."""
     concurrency_control: bool | None = None
     """Whether expected offsets are checked."""
     encryption: bool | None = None
     """Whether it is encrypted at rest; the broker needs a master key."""
+    partition_by_subject: bool | None = None
+    """Whether the NATS subject of a message chooses its partition."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked here.
+
+        Raises:
+            UsageError: code `invalid_argument`, naming the option, its value and the bound.
+        """
+        _check_bounds("partitions", self.partitions, 0, _INT32_MAX)
+        _check_bounds("replication_factor", self.replication_factor, -1, _INT32_MAX)
+        for option in _COUNTS:
+            value: int | timedelta | None = getattr(self, option)
+            if isinstance(value, timedelta):
+                _check_bounds(option, value, timedelta(0), timedelta.max)
+            elif value is not None:
+                _check_bounds(option, value, 0, _INT64_MAX if option in _WIDE else _INT32_MAX)
 
 
 def ack_policy(ack: Ack) -> int:
@@ -81,8 +143,14 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         "cleanerInterval": options.cleaner_interval,
         "segmentMaxBytes": options.segment_max_bytes,
         "segmentMaxAge": options.segment_max_age,
+        "compactEnabled": options.compact_enabled,
+        "compactMaxGoroutines": options.compact_parallelism,
+        "autoPauseTime": options.auto_pause_time,
+        "autoPauseDisableIfSubscribers": options.auto_pause_disable_if_subscribers,
+        "minIsr": options.min_isr,
         "optimisticConcurrencyControl": options.concurrency_control,
         "encryption": options.encryption,
+        "partitionBySubject": options.partition_by_subject,
     }
     for field, value in limits.items():
         if value is not None:
@@ -96,6 +164,18 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
 def delete_stream(name: str) -> bytes:
     """A DeleteStreamRequest."""
     return message("DeleteStreamRequest")(name=name).SerializeToString()
+
+
+def pause_stream(name: str, partitions: Sequence[int], *, resume_all: bool) -> bytes:
+    """A PauseStreamRequest."""
+    chosen = [check_partition(partition) for partition in partitions]
+    return message("PauseStreamRequest")(name=name, partitions=chosen, resumeAll=resume_all).SerializeToString()
+
+
+def set_readonly(name: str, partitions: Sequence[int], *, readonly: bool) -> bytes:
+    """A SetStreamReadonlyRequest."""
+    chosen = [check_partition(partition) for partition in partitions]
+    return message("SetStreamReadonlyRequest")(name=name, partitions=chosen, readonly=readonly).SerializeToString()
 
 
 def trim_partition(name: str, partition: int, before: int, *, dry_run: bool) -> bytes:
@@ -122,11 +202,147 @@ def read_streams(answer: bytes) -> list[Stream]:
     streams: list[Stream] = []
     for found in message("FetchMetadataResponse").FromString(answer).streamMetadata:
         if found.error == _UNKNOWN_STREAM:
-            raise StateError("stream_not_found", f"stream {found.name} does not exist", {"stream": found.name})
+            raise StateError("stream_not_found", no_stream(found.name), {"stream": found.name})
         created = _EPOCH + timedelta(microseconds=found.creationTimestamp // 1000)
         partitions = tuple(_partition(found.partitions[key]) for key in sorted(found.partitions))
         streams.append(Stream(found.name, found.subject, created, partitions))
     return streams
+
+
+def no_stream(name: str) -> str:
+    """The one sentence about a stream that is not there."""
+    return f'stream "{name}" does not exist: create it, or see bascule stream list'
+
+
+def read_brokers(answer: bytes) -> list[Broker]:
+    """The brokers of a FetchMetadataResponse, in its order: the one that answered first."""
+    return [
+        Broker(found.id, found.host, found.port, found.partitionCount, found.leaderCount)
+        for found in message("FetchMetadataResponse").FromString(answer).brokers
+    ]
+
+
+def group_metadata(group: str) -> bytes:
+    """A FetchMetadataRequest for a group. It names a stream too, since no stream means all of them."""
+    return message("FetchMetadataRequest")(streams=["__cursors"], groups=[check_id("group", group)]).SerializeToString()
+
+
+def read_group(answer: bytes) -> Group:
+    """The group of a FetchMetadataResponse.
+
+    Raises:
+        StateError: code `not_found`: there is none.
+    """
+    (found,) = message("FetchMetadataResponse").FromString(answer).groupMetadata
+    if found.error == _UNKNOWN_GROUP:
+        text = f'consumer group "{found.groupId}" does not exist: it has no members'
+        raise StateError("not_found", text, {"group": found.groupId})
+    return Group(found.groupId, found.coordinator, found.epoch)
+
+
+def leave_group(group: str, consumer: str) -> bytes:
+    """A LeaveConsumerGroupRequest."""
+    ids = {"groupId": check_id("group", group), "consumerId": check_id("consumer", consumer)}
+    return message("LeaveConsumerGroupRequest")(**ids).SerializeToString()
+
+
+def set_cursor(cursor: str, stream: str, partition: int, offset: int | None) -> bytes:
+    """A SetCursorRequest; without an offset the cursor is as if it had never been set.
+
+    Raises:
+        UsageError: code `invalid_argument`: an id or the offset.
+    """
+    stored = -1 if offset is None else check_offset("offset", offset)
+    return message("SetCursorRequest")(
+        stream=check_id("stream", stream),
+        partition=check_partition(partition),
+        cursorId=check_id("cursor", cursor),
+        offset=stored,
+    ).SerializeToString()
+
+
+def fetch_cursor(cursor: str, stream: str, partition: int) -> bytes:
+    """A FetchCursorRequest.
+
+    Raises:
+        UsageError: code `invalid_argument`: an id.
+    """
+    return message("FetchCursorRequest")(
+        stream=check_id("stream", stream), partition=check_partition(partition), cursorId=check_id("cursor", cursor)
+    ).SerializeToString()
+
+
+def read_cursor(answer: bytes) -> int | None:
+    """The offset of a FetchCursorResponse; `None` when there is none."""
+    offset: int = message("FetchCursorResponse").FromString(answer).offset
+    return None if offset < 0 else offset
+
+
+def publish_to_subject(
+    subject: str, value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, ack: Ack
+) -> bytes:
+    """A PublishToSubjectRequest."""
+    request = message("PublishToSubjectRequest")(subject=subject, value=value, ackPolicy=ack_policy(ack))
+    if key:
+        request.key = key
+    for name, content in (headers or {}).items():
+        request.headers[name] = content
+    return request.SerializeToString()
+
+
+def read_subject_ack(answer: bytes) -> SubjectReceipt | None:
+    """The acknowledgement of a PublishToSubjectResponse; `None` when none was asked for.
+
+    Raises:
+        BrokerError: the stream that answered first refused the record.
+    """
+    response = message("PublishToSubjectResponse").FromString(answer)
+    if not response.HasField("ack"):
+        return None
+    ack = response.ack
+    if ack.ackError:
+        code, reason = _ACK_ERRORS.get(ack.ackError, ("internal", f"error {ack.ackError}"))
+        text = f'stream "{ack.stream}" refused the record on subject "{ack.msgSubject}": {reason}'
+        raise error(code, text, {"stream": ack.stream})
+    return SubjectReceipt(ack.stream, ack.offset, ack.receptionTimestamp)
+
+
+def check_id(name: str, value: str) -> str:
+    """`value`, which is not empty and not too long.
+
+    Raises:
+        UsageError: code `invalid_argument`.
+    """
+    most, size = MOST_ID_BYTES[name], len(value.encode())
+    if not 1 <= size <= most:
+        shown = f"{value[:40]!r}… has {size} bytes" if size else "is empty"
+        raise UsageError("invalid_argument", f"{name} {shown}: give it 1 to {most} bytes", {name: value[:200]})
+    return value
+
+
+def check_partition(partition: int) -> int:
+    """`partition`, which is a number from 0.
+
+    Raises:
+        UsageError: code `invalid_argument`.
+    """
+    _check_bounds("partition", partition, 0, _INT32_MAX)
+    return partition
+
+
+def check_offset(name: str, value: int) -> int:
+    """`value`, which is an offset.
+
+    Raises:
+        UsageError: code `invalid_argument`.
+    """
+    _check_bounds(name, value, 0, _INT64_MAX)
+    return value
+
+
+def _check_bounds(name: str, value: _Bound, least: _Bound, most: _Bound) -> None:
+    if not least <= value <= most:
+        raise UsageError("invalid_argument", f"{name} is {value}: it is to be from {least} to {most}", {name: value})
 
 
 def partition_metadata(stream: str, partition: int) -> bytes:
@@ -150,52 +366,18 @@ def _partition(found: Any) -> Partition:
         log_end_offset=found.newestOffset + 1,
         paused=found.paused,
         readonly=found.readonly,
+        received_times=_times(found.messagesReceivedTimestamps),
+        pause_times=_times(found.pauseTimestamps),
+        readonly_times=_times(found.readonlyTimestamps),
     )
 
 
-def is_empty_range(start: Start, stop: Stop) -> bool:
-    """Whether nothing can lie between: the protocol has no word for an empty range."""
-    if isinstance(stop, int):
-        return stop <= 0 or (isinstance(start, int) and start >= stop)
-    return isinstance(stop, datetime) and isinstance(start, datetime) and start >= stop
+def _times(found: Any) -> EventTimes:
+    return EventTimes(_time(found.firstTimestamp), _time(found.latestTimestamp))
 
 
-def subscribe(stream: str, partition: int, start: Start, stop: Stop, *, resume: bool = False) -> bytes:
-    """A SubscribeRequest. Stops are exclusive here and inclusive on the wire.
-
-    Raises:
-        UsageError: code `invalid_argument`: a start or stop that means nothing.
-    """
-    request = message("SubscribeRequest")(stream=stream, partition=partition, resume=resume)
-    if isinstance(start, datetime):
-        request.startPosition = number("StartPosition", "TIMESTAMP")
-        request.startTimestamp = nanoseconds(start)
-    elif isinstance(start, int):
-        request.startPosition = number("StartPosition", "OFFSET")
-        request.startOffset = _offset("start", start)
-    elif start in _STARTS:
-        request.startPosition = number("StartPosition", _STARTS[start])
-    else:
-        raise UsageError(
-            "invalid_argument", f'start is "earliest", "latest", "new", an offset or a datetime, not {start!r}'
-        )
-    if isinstance(stop, datetime):
-        request.stopPosition = number("StopPosition", "STOP_TIMESTAMP")
-        request.stopTimestamp = nanoseconds(stop) - 1
-    elif isinstance(stop, int):
-        request.stopPosition = number("StopPosition", "STOP_OFFSET")
-        request.stopOffset = _offset("stop", stop) - 1
-    elif stop == "latest":
-        request.stopPosition = number("StopPosition", "STOP_LATEST")
-    elif stop is not None:
-        raise UsageError("invalid_argument", f'stop is "latest", an offset, a datetime or None, not {stop!r}')
-    return request.SerializeToString()
-
-
-def _offset(name: str, value: int) -> int:
-    if not 0 <= value <= _INT64_MAX:
-        raise UsageError("invalid_argument", f"{name} is an offset from 0 to {_INT64_MAX}, not {value}")
-    return value
+def _time(timestamp_ns: int) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=timestamp_ns // 1000) if timestamp_ns else None
 
 
 def nanoseconds(time: datetime) -> int:

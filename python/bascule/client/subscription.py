@@ -4,19 +4,19 @@ States: not open, open, ended. Opening resolves "stop at what is stored now" to 
 lost connection keeps the same end.
 """
 
-# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
-
 import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
 from bascule import engine
-from bascule.client import requests
+from bascule.client import cursors, requests
 from bascule.client.batch import Batch
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
 from bascule.client.naming import naming
+from bascule.client.reading import Reading, is_empty_range, subscribe
+from bascule.client.routes import CursorPlace, PartitionPlace
 from bascule.client.types import Record, Start, Stop
 from bascule.errors import BrokerError, UsageError
 
@@ -24,7 +24,12 @@ __all__ = ["Subscription"]
 
 WAIT_MS: Final = 500
 """Longest single wait in the native core."""
-_EMPTY: Final = ("Stop offset is before start offset", "Failed to lookup offset for timestamp")
+_EMPTY: Final = (
+    "Stop offset is before start offset",
+    "Stop offset is after start offset",
+    "Failed to lookup offset for timestamp",
+    "Failed to create stream reader: segment not found",
+)
 """How the broker says that a range holds nothing."""
 
 
@@ -33,29 +38,18 @@ class Subscription:
     the stop position; without one it waits for new records for ever. For one thread.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        stream: str,
-        *,
-        partition: int,
-        start: Start,
-        stop: Stop,
-        resume: bool,
-        batch_records: int,
-        patience: tuple[float, float],
-    ) -> None:
+    def __init__(self, link: Link, reading: Reading, *, timeout: float, reconnect: float) -> None:
         """Use `Client.subscribe`."""
         self._link: Final = link
-        self._stream: Final = stream
-        self._partition: Final = partition
-        self._start: Start = start
-        self._stop: Stop = stop
-        self._resume: Final = resume
-        self._batch_records: Final = batch_records
-        self._timeout, self._reconnect = patience
+        self._reading: Final = reading
+        self._start: Start = reading.start
+        self._stop: Stop = reading.stop
+        self._timeout: Final = timeout
+        self._reconnect: Final = reconnect
         self._lock: Final = threading.Lock()
         self._native: engine.Subscription | None = None
+        self._looked_up = reading.cursor is None
+        self._last: int | None = None
         self._ended = False
         self._closed = False
         self.reconnects = 0
@@ -78,7 +72,9 @@ class Subscription:
 
     @property
     def position(self) -> Start:
-        """Where reading goes on: the offset behind the last record given, or the start before there was any."""
+        """Where reading goes on: behind the last record given, or the start before there was any. A cursor is looked up
+        when the subscription opens.
+        """
         return self._start
 
     @property
@@ -125,15 +121,41 @@ class Subscription:
             return None
         try:
             with engine.native_errors():
-                found = native.next_batch(self._batch_records, WAIT_MS if timeout is None else round(timeout * 1000))
+                found = native.next_batch(
+                    self._reading.batch_records, WAIT_MS if timeout is None else round(timeout * 1000)
+                )
         except BrokerError as failure:
             self._recover(failure)
             return None
         if found is None:
             return None
-        batch = Batch(found, self._stream, self._partition)
-        self._start = batch.offsets[-1] + 1
+        batch = Batch(found, self._reading.stream, self._reading.partition)
+        self._advance(batch.offsets[-1])
         return batch
+
+    def commit(self, timeout: float | None = None) -> int | None:
+        """Store the last record given as the position of the subscription's cursor; returns when it is committed.
+
+        Args:
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            Offset of the last record given, which was stored; `None`, and nothing is stored, before there was any.
+
+        Raises:
+            UsageError: code `invalid_argument`: the subscription has no cursor.
+            StateError: code `failed_precondition`: the broker keeps no cursors.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        reading = self._reading
+        if reading.cursor is None:
+            raise UsageError("invalid_argument", "the subscription has no cursor: subscribe with cursor=…")
+        if self._last is not None:
+            deadline = Deadline(self._timeout if timeout is None else timeout)
+            place = CursorPlace(reading.cursor, reading.stream, reading.partition)
+            cursors.store(self._link, deadline, place, self._last)
+        return self._last
 
     def close(self) -> None:
         """End it. Idempotent; a wait in another thread ends with `closed`."""
@@ -153,6 +175,15 @@ class Subscription:
         else:
             raise failure
 
+    def _advance(self, last: int) -> None:
+        self._last = last
+        if not self._reading.reverse:
+            self._start = last + 1
+        elif last > 0:
+            self._start = last - 1
+        else:
+            self._finish()
+
     def _finish(self) -> None:
         self._ended = True
         with self._lock:
@@ -161,21 +192,25 @@ class Subscription:
             native.close()
 
     def _open(self, seconds: float) -> None:
-        with naming(self._stream, partition=self._partition):
-            self._open_unnamed(seconds)
+        with naming(self._link, self._reading.stream, partition=self._reading.partition):
+            self._open_unnamed(Deadline(seconds))
 
-    def _open_unnamed(self, seconds: float) -> None:
-        deadline = Deadline(seconds)
+    def _open_unnamed(self, deadline: Deadline) -> None:
+        reading = self._reading
+        place = PartitionPlace(reading.stream, reading.partition)
+        self._look_up_cursor(deadline)
         if self._stop == "latest":
-            request = requests.partition_metadata(self._stream, self._partition)
-            answer = self._link.run(deadline, lambda native, left: native.call("FetchPartitionMetadata", request, left))
+            request = requests.partition_metadata(reading.stream, reading.partition)
+            answer = self._link.run(
+                deadline, lambda native, left: native.call("FetchPartitionMetadata", request, left), place
+            )
             self._stop = requests.read_partition(answer).high_watermark
-        if requests.is_empty_range(self._start, self._stop):
+        if is_empty_range(self._start, self._stop, reverse=reading.reverse):
             self._finish()
             return
-        wanted = requests.subscribe(self._stream, self._partition, self._start, self._stop, resume=self._resume)
+        wanted = subscribe(reading, self._start, self._stop)
         try:
-            native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted))
+            native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted), place)
         except BrokerError as failure:
             if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
                 self._finish()
@@ -187,3 +222,12 @@ class Subscription:
                 return
         native.close()
         raise UsageError("closed", "the subscription is closed")
+
+    def _look_up_cursor(self, deadline: Deadline) -> None:
+        reading = self._reading
+        if self._looked_up or reading.cursor is None:
+            return
+        found = cursors.find(self._link, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
+        if found is not None:
+            self._start = found + 1
+        self._looked_up = True

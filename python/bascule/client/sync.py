@@ -2,20 +2,21 @@
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
-import json
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from bascule.client import requests
+from bascule.client.administration import Administration
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
 from bascule.client.naming import naming
+from bascule.client.positions import Positions
 from bascule.client.producer import Producer
-from bascule.client.requests import StreamOptions
+from bascule.client.reading import Reading
+from bascule.client.routes import PartitionPlace
 from bascule.client.subscription import Subscription
-from bascule.client.types import Ack, Partition, Receipt, Start, Stop, Stream
-from bascule.errors import BrokerError, StateError, UsageError
+from bascule.client.types import Ack, Receipt, Start, Stop
+from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Client", "Producer", "Subscription"]
 
@@ -23,14 +24,8 @@ MOST_RECORDS: Final = 50_000
 """Records of one call into the native core; longer batches go in parts."""
 
 
-class Client:
+class Client(Administration, Positions):
     """A connection to a broker, made by `bascule.connect`. Safe to share between threads."""
-
-    def __init__(self, link: Link, *, timeout: float, reconnect: float) -> None:
-        """Use `bascule.connect`."""
-        self._link: Final = link
-        self._timeout: Final = timeout
-        self._reconnect: Final = reconnect
 
     def __enter__(self) -> Self:
         return self
@@ -56,137 +51,6 @@ class Client:
     def close(self) -> None:
         """Let go of the connection. Idempotent; later calls raise `closed`. Producers are to be closed before."""
         self._link.close()
-
-    def create_stream(
-        self,
-        name: str,
-        subject: str | None = None,
-        *,
-        options: StreamOptions | None = None,
-        exist_ok: bool = False,
-        timeout: float | None = None,
-    ) -> None:
-        """Create a stream; when this returns, it can be published to.
-
-        Args:
-            name: unique in the cluster; at most 255 bytes, without spaces, slashes and wildcards.
-            subject: NATS subject whose messages it stores, wildcards allowed; `None` = the name.
-            options: partitions, retention and the like; `None` = one partition, the broker's defaults.
-            exist_ok: whether a stream of that name that is there already is fine.
-            timeout: seconds; `None` = the client's.
-
-        Raises:
-            StateError: code `stream_exists`.
-            UsageError: code `invalid_argument`: the name, the subject or an option.
-            OutcomeUnknownError: it was sent and not answered.
-            UnavailableError: no broker answered in time.
-        """
-        subject = name if subject is None else subject
-        request = requests.create_stream(name, subject, options or StreamOptions())
-        try:
-            with naming(name, subject=subject):
-                self._call("CreateStream", request, timeout)
-        except StateError as failure:
-            if not (exist_ok and failure.code == "stream_exists"):
-                raise
-
-    def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
-        """Delete a stream and all its records.
-
-        Args:
-            name: of the stream.
-            missing_ok: whether it is fine when there is none.
-            timeout: seconds; `None` = the client's.
-
-        Raises:
-            StateError: code `stream_not_found`.
-            OutcomeUnknownError: it was sent and not answered.
-            UnavailableError: no broker answered in time.
-        """
-        try:
-            with naming(name):
-                self._call("DeleteStream", requests.delete_stream(name), timeout)
-        except StateError as failure:
-            if not (missing_ok and failure.code == "stream_not_found"):
-                raise
-
-    def trim_partition(
-        self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
-    ) -> tuple[int, int]:
-        """Remove everything below offset `before` of a partition, for good. Offsets of what stays do not change.
-
-        Args:
-            stream: name of the stream.
-            partition: its number.
-            before: first offset that stays; from 0 to the high watermark, inclusive.
-            dry_run: only ask what would happen.
-            timeout: seconds; `None` = the client's.
-
-        Returns:
-            The log start offset as it was, and as it is (or would be).
-
-        Raises:
-            UsageError: `before` is out of range.
-            StateError: code `stream_not_found` or `partition_not_found`.
-            OutcomeUnknownError: it was sent and not answered.
-            UnavailableError: no broker answered in time.
-        """
-        request = requests.trim_partition(stream, partition, before, dry_run=dry_run)
-        with naming(stream, partition=partition):
-            answer = json.loads(self._call("TrimPartition", request, timeout))
-        return answer["log_start_before"], answer["log_start"]
-
-    def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
-        """Remove all records of a stream, for good. The stream stays; its partitions begin again at offset 0, and no
-        stored position points into what was there.
-
-        Args:
-            name: of the stream.
-            dry_run: only ask what would happen.
-            timeout: seconds; `None` = the client's.
-
-        Returns:
-            Records that are (or would be) removed, about.
-
-        Raises:
-            StateError: code `stream_not_found`.
-            OutcomeUnknownError: it was sent and not answered.
-            UnavailableError: no broker answered in time.
-        """
-        with naming(name):
-            answer = json.loads(self._call("PurgeStream", requests.purge_stream(name, dry_run=dry_run), timeout))
-        return answer["records"]
-
-    def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
-        """Every stream, by name.
-
-        Raises:
-            UnavailableError: no broker answered in time.
-        """
-        return sorted(
-            requests.read_streams(self._call("FetchMetadata", requests.metadata([]), timeout)),
-            key=lambda stream: stream.name,
-        )
-
-    def get_stream(self, name: str, *, timeout: float | None = None) -> Stream:
-        """One stream.
-
-        Raises:
-            StateError: code `stream_not_found`.
-            UnavailableError: no broker answered in time.
-        """
-        return requests.read_streams(self._call("FetchMetadata", requests.metadata([name]), timeout))[0]
-
-    def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
-        """One partition as its leader knows it.
-
-        Raises:
-            StateError: code `partition_not_found` or `stream_not_found`.
-            UnavailableError: its leader did not answer in time.
-        """
-        request = requests.partition_metadata(stream, partition)
-        with naming(stream, partition=partition):
-            return requests.read_partition(self._call("FetchPartitionMetadata", request, timeout))
 
     def publish(
         self,
@@ -260,12 +124,13 @@ class Client:
             some_keys, some_headers = keys and keys[part], headers and headers[part]
             some_values = values[part]
             try:
-                with naming(stream, partition=partition):
+                with naming(self._link, stream, partition=partition):
                     stored = self._link.run(
                         deadline,
                         lambda native, left, k=some_keys, v=some_values, h=some_headers: native.publish(
                             stream, partition, k, v, h, policy, left
                         ),
+                        PartitionPlace(stream, partition),
                     )
             except BrokerError as failure:
                 failure.details["index"] = begin + failure.details.get("index", 0)
@@ -302,7 +167,10 @@ class Client:
         partition: int = 0,
         start: Start = "earliest",
         stop: Stop = None,
+        reverse: bool = False,
+        cursor: str | None = None,
         resume: bool = False,
+        from_replica: bool = False,
         batch_records: int = 8192,
     ) -> Subscription:
         """Read one partition: `for batch in client.subscribe("orders", stop="latest")`.
@@ -316,31 +184,29 @@ class Client:
             start: "earliest", "latest", "new", an offset (inclusive), or a time (inclusive). An offset below the log
                 start means the log start, one behind the end means the next record.
             stop: "latest" = what is stored when it opens; an offset or a time (both exclusive); `None` = never.
+            reverse: read towards lower offsets, from `start` down to the first record or to `stop`, an offset that is
+                not given any more. Nothing is waited for.
+            cursor: id of a cursor: reading goes on behind it; `start` counts only when it was never set. What was read
+                is stored there by `Subscription.commit`, not by itself.
             resume: whether a paused partition is to be resumed.
+            from_replica: whether any in-sync replica may answer, not only the leader.
             batch_records: most records of one batch, 1 or more.
 
         Raises:
             UsageError: code `invalid_argument`: a start or stop that means nothing.
         """
-        if batch_records < 1:
-            raise UsageError("invalid_argument", f"batch_records is 1 or more, not {batch_records}")
-        requests.subscribe(stream, partition, start, stop)
-        return Subscription(
-            self._link,
-            stream,
+        reading = Reading(
+            stream=stream,
             partition=partition,
             start=start,
             stop=stop,
+            reverse=reverse,
+            cursor=cursor,
             resume=resume,
+            from_replica=from_replica,
             batch_records=batch_records,
-            patience=(self._timeout, self._reconnect),
         )
-
-    def _call(self, method: str, request: bytes, timeout: float | None) -> bytes:
-        return self._link.run(self._deadline(timeout), lambda native, left: native.call(method, request, left))
-
-    def _deadline(self, timeout: float | None) -> Deadline:
-        return Deadline(self._timeout if timeout is None else timeout)
+        return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect)
 
 
 def _same_length(name: str, column: Sequence[object] | None, values: Sequence[bytes]) -> None:

@@ -4,7 +4,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Ack", "Partition", "Receipt", "Record", "Start", "Stop", "Stream"]
+__all__ = [
+    "Ack",
+    "Broker",
+    "EventTimes",
+    "Group",
+    "Partition",
+    "Receipt",
+    "Record",
+    "Start",
+    "Stop",
+    "Stream",
+    "SubjectReceipt",
+]
 
 Ack: TypeAlias = Literal["leader", "all", "none"]
 """When a publish counts as done: stored by the leader, stored by every in-sync replica, or sent."""
@@ -27,6 +39,15 @@ class Receipt(NamedTuple):
     """When the broker received it, nanoseconds since 1970; 0 when no acknowledgement was asked for."""
 
 
+class SubjectReceipt(NamedTuple):
+    """What the first stream that stored a record published on a subject said."""
+
+    stream: str
+    offset: int
+    timestamp_ns: int
+    """When the broker received it, nanoseconds since 1970."""
+
+
 class Record(NamedTuple):
     """One stored record."""
 
@@ -37,6 +58,41 @@ class Record(NamedTuple):
     subject: str
     """The NATS subject it arrived on."""
     headers: dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A running server as the broker that answered knows it."""
+
+    id: str
+    host: str
+    port: int
+    partitions: int
+    """Partitions that it has a replica of, paused ones left out."""
+    leaders: int
+    """Partitions that it leads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group."""
+
+    id: str
+    coordinator: str
+    """Id of the broker that its members send their signs of life to."""
+    epoch: int
+    """Rises with every change of its members, coordinator or streams; 0 for a new group."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimes:
+    """When something happened, in this life of the broker; `None` = never."""
+
+    first: datetime | None
+    latest: datetime | None
+
+
+_NEVER = EventTimes(None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +109,12 @@ class Partition:
     """Offset that the next record gets."""
     paused: bool
     readonly: bool
+    received_times: EventTimes = _NEVER
+    """When records arrived. All three are kept in memory by the leader: never, after it started anew."""
+    pause_times: EventTimes = _NEVER
+    """When it was paused or resumed."""
+    readonly_times: EventTimes = _NEVER
+    """When it was made read-only or writable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,16 @@ from typing import Any, cast
 
 import pytest
 from bascule import Client
-from bascule.testing import TestBroker
+from bascule.testing import TestBroker, broker
 
 from tests.integration.sdk.blocking import Blocking
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[TestBroker]:
+    """A standalone broker with cursors that all share; each test has a stream of its own."""
+    with broker(settings={"cursors.partitions": 3}) as started:
+        yield started
 
 
 @pytest.fixture(params=["sync", "async"])

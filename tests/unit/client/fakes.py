@@ -16,28 +16,28 @@ class FakeBatch:
     """n records whose values are their offsets."""
 
     def __init__(self, first: int, count: int) -> None:
-        self._offsets = list(range(first, first + count))
+        self.numbers = list(range(first, first + count))
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self.numbers)
 
     def offsets(self) -> list[int]:
-        return self._offsets
+        return self.numbers
 
     def timestamps(self) -> list[int]:
-        return [1000 * offset for offset in self._offsets]
+        return [1000 * offset for offset in self.numbers]
 
     def keys(self) -> list[bytes | None]:
-        return [None for _ in self._offsets]
+        return [None for _ in self.numbers]
 
     def values(self) -> list[bytes]:
-        return [b"%d" % offset for offset in self._offsets]
+        return [b"%d" % offset for offset in self.numbers]
 
     def subjects(self) -> list[str]:
-        return ["s" for _ in self._offsets]
+        return ["s" for _ in self.numbers]
 
     def headers(self) -> list[dict[str, bytes]]:
-        return [{} for _ in self._offsets]
+        return [{} for _ in self.numbers]
 
 
 Step = FakeBatch | Exception | None

@@ -18,7 +18,8 @@ ONLY_SYNC = {(client.Producer, "take")}
 
 
 def public(cls: type[Any]) -> dict[str, Any]:
-    return {name: member for name, member in vars(cls).items() if not name.startswith("_")}
+    members = {name: member for base in reversed(cls.__mro__[:-1]) for name, member in vars(base).items()}
+    return {name: member for name, member in members.items() if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("sync", "asynchronous"), PAIRS)

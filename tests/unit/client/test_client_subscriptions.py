@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from bascule._liftbridge_pb import message
-from bascule.client import Start, Stop, requests
+from bascule.client import Start, Stop
+from bascule.client.reading import Reading, subscribe
 from bascule.errors import StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeBatch, FakeNative, FakeSubscription, client_of, failure
@@ -38,7 +39,7 @@ def high_watermark(next_offset: int) -> bytes:
 )
 def test_starts_on_the_wire(start: Start, fields: dict[str, int]) -> None:
     expected = message("SubscribeRequest")(stream="s", partition=1, **fields)
-    assert requests.subscribe("s", 1, start, None) == expected.SerializeToString()
+    assert subscribe(Reading(stream="s", partition=1), start, None) == expected.SerializeToString()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_starts_on_the_wire(start: Start, fields: dict[str, int]) -> None:
 )
 def test_stops_are_exclusive_here_and_inclusive_on_the_wire(stop: Stop, fields: dict[str, int]) -> None:
     expected = message("SubscribeRequest")(stream="s", startPosition=2, **fields)
-    assert requests.subscribe("s", 0, "earliest", stop) == expected.SerializeToString()
+    assert subscribe(Reading(stream="s"), "earliest", stop) == expected.SerializeToString()
 
 
 @pytest.mark.parametrize(("start", "stop"), [("sometime", None), (-1, None), (2**63, None), ("new", "never"), (0, -1)])
@@ -163,3 +164,91 @@ def test_nothing_in_time_is_none_and_not_the_end() -> None:
     batch = subscription.next_batch(timeout=0.01)
     assert batch is not None
     assert len(batch) == 1
+
+
+def cursor_at(offset: int) -> bytes:
+    return message("FetchCursorResponse")(offset=offset).SerializeToString()
+
+
+@pytest.mark.parametrize(("stored", "position", "start"), [(-1, 2, 0), (0, 1, 1), (41, 1, 42)])
+def test_a_cursor_says_where_reading_goes_on_and_start_counts_without_one(
+    stored: int, position: int, start: int
+) -> None:
+    native = FakeNative()
+    native.answers = [cursor_at(stored)]
+    native.subscriptions = [FakeSubscription([FakeBatch(start, 1)])]
+    subscription = client_of(native).subscribe("s", partition=3, cursor="reader")
+    assert subscription.next_batch() is not None
+    ((_, body), _) = native.requests
+    asked = message("FetchCursorRequest").FromString(body)
+    assert (asked.cursorId, asked.stream, asked.partition) == ("reader", "s", 3)
+    (request,) = sent(native)
+    assert (request.startPosition, request.startOffset) == (position, start)
+
+
+def test_a_cursor_is_looked_up_once_and_stores_what_was_given() -> None:
+    native = FakeNative()
+    native.answers = [cursor_at(9)]
+    native.subscriptions = [
+        FakeSubscription([FakeBatch(10, 3), failure("unavailable")]),
+        FakeSubscription([FakeBatch(13, 1)]),
+    ]
+    subscription = client_of(native).subscribe("s", cursor="reader")
+    subscription.open()
+    assert subscription.commit() is None
+    batches = list(subscription)
+    assert [len(batch) for batch in batches] == [3, 1]
+    assert subscription.commit() == 13
+    methods = [method for method, _ in native.requests]
+    assert methods == ["FetchCursor", "Subscribe", "Subscribe", "SetCursor"]
+    stored = message("SetCursorRequest").FromString(native.requests[-1][1])
+    assert (stored.cursorId, stored.stream, stored.offset) == ("reader", "s", 13)
+
+
+def test_without_a_cursor_there_is_nothing_to_commit() -> None:
+    with pytest.raises(UsageError, match="the subscription has no cursor"):
+        client_of(FakeNative()).subscribe("s").commit()
+
+
+def test_reverse_goes_down_and_comes_back_below_what_it_gave() -> None:
+    native = FakeNative()
+    down = FakeBatch(0, 0)
+    down.numbers = [9, 8, 7]
+    native.subscriptions = [
+        FakeSubscription([down, failure("unavailable")]),
+        FakeSubscription([failure("end_of_stream")]),
+    ]
+    subscription = client_of(native).subscribe("s", start=9, stop=4, reverse=True)
+    assert [batch.offsets for batch in subscription] == [[9, 8, 7]]
+    first, second = sent(native)
+    assert (first.reverse, first.startOffset, first.stopOffset) == (True, 9, 5)
+    assert (second.reverse, second.startOffset, second.stopOffset) == (True, 6, 5)
+
+
+def test_reverse_ends_below_the_first_record_without_asking_again() -> None:
+    native = FakeNative()
+    down = FakeBatch(0, 0)
+    down.numbers = [1, 0]
+    native.subscriptions = [FakeSubscription([down, failure("unavailable")])]
+    assert [batch.offsets for batch in client_of(native).subscribe("s", start="latest", reverse=True)] == [[1, 0]]
+    assert len(sent(native)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"reverse": True, "start": "new"}, "nothing new lies backwards"),
+        ({"reverse": True, "stop": "latest"}, "stop is an offset or None when reading in reverse"),
+        ({"reverse": True, "cursor": "c"}, "a cursor moves forward"),
+        ({"cursor": ""}, "cursor is empty: give it 1 to 1024 bytes"),
+        ({"cursor": "x" * 1025}, "has 1025 bytes: give it 1 to 1024 bytes"),
+        ({"partition": -1}, "partition is -1: it is to be from 0 to 2147483647"),
+        ({"batch_records": 0}, "batch_records is 1 or more, not 0"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_anything_is_sent(wrong: dict[str, Any], reason: str) -> None:
+    native = FakeNative()
+    with pytest.raises(UsageError, match=reason) as raised:
+        client_of(native).subscribe("s", **wrong)
+    assert raised.value.code == "invalid_argument"
+    assert native.requests == []

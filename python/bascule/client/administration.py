@@ -1,0 +1,241 @@
+"""What the synchronous client does about streams, partitions and brokers."""
+
+# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
+
+import json
+from collections.abc import Sequence
+
+from bascule.client import requests
+from bascule.client.calls import Calls
+from bascule.client.requests import StreamOptions
+from bascule.client.routes import PartitionPlace
+from bascule.client.types import Ack, Broker, Partition, Stream, SubjectReceipt
+from bascule.errors import StateError
+
+__all__ = ["Administration"]
+
+
+class Administration(Calls):
+    """Streams, partitions, brokers."""
+
+    def create_stream(
+        self,
+        name: str,
+        subject: str | None = None,
+        *,
+        options: StreamOptions | None = None,
+        exist_ok: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Create a stream; when this returns, it can be published to.
+
+        Args:
+            name: unique in the cluster; at most 255 bytes, without spaces, slashes and wildcards.
+            subject: NATS subject whose messages it stores, wildcards allowed; `None` = the name.
+            options: partitions, retention and the like; `None` = one partition, the broker's defaults.
+            exist_ok: whether a stream of that name that is there already is fine.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            StateError: code `stream_exists`.
+            UsageError: code `invalid_argument`: the name, the subject or an option.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        subject = name if subject is None else subject
+        request = requests.create_stream(name, subject, options or StreamOptions())
+        try:
+            self._call("CreateStream", request, timeout, stream=name, subject=subject)
+        except StateError as failure:
+            if not (exist_ok and failure.code == "stream_exists"):
+                raise
+
+    def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
+        """Delete a stream and all its records.
+
+        Args:
+            name: of the stream.
+            missing_ok: whether it is fine when there is none.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        try:
+            self._call("DeleteStream", requests.delete_stream(name), timeout, stream=name)
+        except StateError as failure:
+            if not (missing_ok and failure.code == "stream_not_found"):
+                raise
+
+    def pause_stream(
+        self,
+        name: str,
+        *,
+        partitions: Sequence[int] = (),
+        resume_all: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Pause partitions: their logs are closed, subscriptions end, what comes on their NATS subject is not stored.
+        A publish resumes one, and so does a subscription with `resume`. Pausing again changes nothing.
+
+        Args:
+            name: of the stream.
+            partitions: numbers, from 0; none = all of them.
+            resume_all: whether a publish to one of them is to resume all of the stream.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            StateError: code `stream_not_found` or `partition_not_found`.
+            UsageError: code `invalid_argument`: a number below 0.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.pause_stream(name, partitions, resume_all=resume_all)
+        partition = max(partitions, default=None)
+        self._call("PauseStream", request, timeout, stream=name, partition=partition, repeatable=True)
+
+    def set_readonly(
+        self,
+        name: str,
+        readonly: bool = True,
+        *,
+        partitions: Sequence[int] = (),
+        timeout: float | None = None,
+    ) -> None:
+        """Make partitions refuse publishes, or take them again. Reading one that is read-only ends at its end.
+
+        Args:
+            name: of the stream.
+            readonly: whether publishes are refused.
+            partitions: numbers, from 0; none = all of them.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            StateError: code `stream_not_found` or `partition_not_found`.
+            UsageError: code `invalid_argument`: a number below 0.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.set_readonly(name, partitions, readonly=readonly)
+        partition = max(partitions, default=None)
+        self._call("SetStreamReadonly", request, timeout, stream=name, partition=partition, repeatable=True)
+
+    def trim_partition(
+        self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
+    ) -> tuple[int, int]:
+        """Remove everything below offset `before` of a partition, for good. Offsets of what stays do not change.
+
+        Args:
+            stream: name of the stream.
+            partition: its number.
+            before: first offset that stays; from 0 to the high watermark, inclusive.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            The log start offset as it was, and as it is (or would be).
+
+        Raises:
+            UsageError: `before` is out of range.
+            StateError: code `stream_not_found` or `partition_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.trim_partition(stream, partition, before, dry_run=dry_run)
+        answer = json.loads(self._call("TrimPartition", request, timeout, stream=stream, partition=partition))
+        return answer["log_start_before"], answer["log_start"]
+
+    def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
+        """Remove all records of a stream, for good. The stream stays; its partitions begin again at offset 0, and no
+        stored position points into what was there.
+
+        Args:
+            name: of the stream.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            Records that are (or would be) removed, about.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = requests.purge_stream(name, dry_run=dry_run)
+        answer = json.loads(self._call("PurgeStream", request, timeout, stream=name))
+        return answer["records"]
+
+    def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
+        """Every stream, by name.
+
+        Raises:
+            UnavailableError: no broker answered in time.
+        """
+        return sorted(
+            requests.read_streams(self._call("FetchMetadata", requests.metadata([]), timeout)),
+            key=lambda stream: stream.name,
+        )
+
+    def get_stream(self, name: str, *, timeout: float | None = None) -> Stream:
+        """One stream.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            UnavailableError: no broker answered in time.
+        """
+        return requests.read_streams(self._call("FetchMetadata", requests.metadata([name]), timeout))[0]
+
+    def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
+        """One partition as its leader knows it.
+
+        Raises:
+            StateError: code `partition_not_found` or `stream_not_found`.
+            UnavailableError: its leader did not answer in time.
+        """
+        request = requests.partition_metadata(stream, requests.check_partition(partition))
+        place = PartitionPlace(stream, partition)
+        answer = self._call("FetchPartitionMetadata", request, timeout, stream=stream, partition=partition, place=place)
+        return requests.read_partition(answer)
+
+    def list_brokers(self, *, timeout: float | None = None) -> list[Broker]:
+        """The brokers of the cluster; the one that answers comes first.
+
+        Raises:
+            UnavailableError: no broker answered in time.
+        """
+        return requests.read_brokers(self._call("FetchMetadata", requests.metadata(["__cursors"]), timeout))
+
+    def publish_to_subject(
+        self,
+        subject: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: dict[str, bytes] | None = None,
+        ack: Ack = "leader",
+        timeout: float | None = None,
+    ) -> SubjectReceipt | None:
+        """Publish one record on a NATS subject through the broker, whichever streams listen there; not sent twice.
+
+        Args:
+            subject: without wildcards.
+            value: any bytes.
+            key: any bytes; empty is the same as `None`.
+            headers: names to bytes; `subject` and `reply` are the broker's.
+            ack: what counts as done. With `none` nobody needs to listen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            What the first stream that stored it said; others may have stored it too. `None` with ack `none`.
+
+        Raises:
+            UsageError: code `invalid_argument`: the subject; `too_large`.
+            StateError: code `incorrect_offset`: the stream checks offsets and is not empty.
+            OutcomeUnknownError: nobody acknowledged it in time: no stream listens there, or the ack was lost.
+            UnavailableError: it could not be sent in time.
+        """
+        request = requests.publish_to_subject(subject, value, key, headers, ack)
+        return requests.read_subject_ack(self._call("PublishToSubject", request, timeout))

@@ -1,0 +1,43 @@
+"""One unary call: deadline, route, retries, and a refusal that names what was asked for."""
+
+# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
+
+from typing import Final
+
+from bascule.client.deadline import Deadline
+from bascule.client.link import Link
+from bascule.client.naming import naming
+from bascule.client.routes import Place
+
+__all__ = ["Calls"]
+
+
+class Calls:
+    """What every part of a client has."""
+
+    def __init__(self, link: Link, *, timeout: float, reconnect: float) -> None:
+        """Use `bascule.connect`."""
+        self._link: Final = link
+        self._timeout: Final = timeout
+        self._reconnect: Final = reconnect
+
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        *,
+        stream: str = "",
+        partition: int | None = None,
+        subject: str | None = None,
+        place: Place = None,
+        repeatable: bool = False,
+    ) -> bytes:
+        deadline = self._deadline(timeout)
+        with naming(self._link, stream, partition=partition, subject=subject):
+            return self._link.run(
+                deadline, lambda native, left: native.call(method, request, left), place, repeatable=repeatable
+            )
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(self._timeout if timeout is None else timeout)

@@ -1,0 +1,54 @@
+"""Storing and finding positions; both are safe to repeat, so an answer that was lost is asked for again."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from bascule.client import requests
+from bascule.client.deadline import Deadline
+from bascule.client.link import Link
+from bascule.client.routes import CursorPlace
+from bascule.errors import BrokerError, error
+
+__all__ = ["find", "store"]
+
+_OFF: Final = "Cursors stream does not exist"
+
+
+def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None) -> None:
+    """Store the offset of the last record processed; `None` = none.
+
+    Raises:
+        UsageError: code `invalid_argument`: an id, the partition or the offset.
+        StateError: code `failed_precondition`: the broker keeps no cursors.
+        OutcomeUnknownError: it was sent and not answered.
+        UnavailableError: no broker answered in time.
+    """
+    request = requests.set_cursor(place.cursor, place.stream, place.partition, offset)
+    with _explaining():
+        link.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
+
+
+def find(link: Link, deadline: Deadline, place: CursorPlace) -> int | None:
+    """The offset stored last; `None` when there is none.
+
+    Raises:
+        UsageError: code `invalid_argument`: an id or the partition.
+        StateError: code `failed_precondition`: the broker keeps no cursors.
+        UnavailableError: no broker answered in time.
+    """
+    request = requests.fetch_cursor(place.cursor, place.stream, place.partition)
+    with _explaining():
+        answer = link.run(deadline, lambda native, left: native.call("FetchCursor", request, left), place)
+    return requests.read_cursor(answer)
+
+
+@contextmanager
+def _explaining() -> Generator[None]:
+    try:
+        yield
+    except BrokerError as failure:
+        if str(failure) != _OFF:
+            raise
+        text = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
+        raise error("failed_precondition", text, failure.details) from failure

@@ -1,0 +1,86 @@
+"""What the synchronous client does about stored positions and consumer groups."""
+
+from bascule.client import cursors, requests
+from bascule.client.calls import Calls
+from bascule.client.routes import CursorPlace
+from bascule.client.types import Group
+
+__all__ = ["GROUP_CURSOR_PREFIX", "Positions", "group_cursor"]
+
+GROUP_CURSOR_PREFIX = "__group:"
+
+
+def group_cursor(group: str) -> str:
+    """The id of the cursor that the members of `group` store their positions under."""
+    return GROUP_CURSOR_PREFIX + requests.check_id("group", group)
+
+
+class Positions(Calls):
+    """Cursors and groups."""
+
+    def set_cursor(
+        self, cursor: str, stream: str, offset: int | None, *, partition: int = 0, timeout: float | None = None
+    ) -> None:
+        """Store a position; returns when it is committed. The last one stored counts. Safe to repeat.
+
+        Args:
+            cursor: its id, 1 to 1,024 bytes of UTF-8; each id has a position of its own in each partition. Ids that
+                begin with `__group:` belong to consumer groups.
+            stream: name of the stream. Whether it exists is not checked.
+            offset: of the last record that was processed, 0 or more; reading goes on behind it. `None` = forget it.
+            partition: number, from 0.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            UsageError: code `invalid_argument`: an id, the partition or the offset.
+            StateError: code `failed_precondition`: the broker keeps no cursors.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        cursors.store(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition), offset)
+
+    def fetch_cursor(self, cursor: str, stream: str, *, partition: int = 0, timeout: float | None = None) -> int | None:
+        """A stored position.
+
+        Args:
+            cursor: its id.
+            stream: name of the stream.
+            partition: number, from 0.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            Offset of the last record that was processed. `None` when none was stored, and when the stream was deleted
+            or purged since.
+
+        Raises:
+            UsageError: code `invalid_argument`: an id or the partition.
+            StateError: code `failed_precondition`: the broker keeps no cursors.
+            UnavailableError: no broker answered in time.
+        """
+        return cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition))
+
+    def get_group(self, group: str, *, timeout: float | None = None) -> Group:
+        """A consumer group.
+
+        Raises:
+            StateError: code `not_found`: it has no members.
+            UsageError: code `invalid_argument`: the id.
+            UnavailableError: no broker answered in time.
+        """
+        return requests.read_group(self._call("FetchMetadata", requests.group_metadata(group), timeout))
+
+    def leave_group(self, group: str, consumer: str, *, timeout: float | None = None) -> None:
+        """End the membership of a consumer, e.g. of one that died, before its time has passed. Its positions stay.
+
+        Args:
+            group: id of the group, 1 to 255 bytes.
+            consumer: id of the member, 1 to 255 bytes.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            StateError: code `not_found`: there is no such group; `failed_precondition`: it is no member.
+            UsageError: code `invalid_argument`: an id.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        self._call("LeaveConsumerGroup", requests.leave_group(group, consumer), timeout)

@@ -1,0 +1,111 @@
+"""What a subscription is to read, and its request. No I/O."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bascule._liftbridge_pb import message, number
+from bascule.client import requests
+from bascule.client.types import Start, Stop
+from bascule.errors import UsageError
+
+__all__ = ["Member", "Reading", "is_empty_range", "subscribe"]
+
+_STARTS: Final = {"earliest": "EARLIEST", "latest": "LATEST", "new": "NEW_ONLY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """For which member of which group it is read."""
+
+    group: str
+    consumer: str
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """One partition and how to read it."""
+
+    stream: str
+    partition: int = 0
+    start: Start = "earliest"
+    stop: Stop = None
+    reverse: bool = False
+    resume: bool = False
+    from_replica: bool = False
+    cursor: str | None = None
+    batch_records: int = 8192
+    member: Member | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked here.
+
+        Raises:
+            UsageError: code `invalid_argument`.
+        """
+        requests.check_partition(self.partition)
+        if self.batch_records < 1:
+            raise UsageError("invalid_argument", f"batch_records is 1 or more, not {self.batch_records}")
+        if self.cursor is not None:
+            requests.check_id("cursor", self.cursor)
+            if self.reverse:
+                raise UsageError("invalid_argument", "a cursor moves forward: leave out reverse or cursor")
+        if self.reverse and self.start == "new":
+            raise UsageError("invalid_argument", 'nothing new lies backwards: start is "latest", an offset or a time')
+        if self.reverse and not (self.stop is None or isinstance(self.stop, int)):
+            raise UsageError(
+                "invalid_argument", f"stop is an offset or None when reading in reverse, not {self.stop!r}"
+            )
+        subscribe(self, self.start, self.stop)
+
+
+def is_empty_range(start: Start, stop: Stop, *, reverse: bool = False) -> bool:
+    """Whether nothing can lie between: the protocol has no word for an empty range."""
+    if reverse:
+        return isinstance(stop, int) and isinstance(start, int) and start <= stop
+    if isinstance(stop, int):
+        return stop <= 0 or (isinstance(start, int) and start >= stop)
+    return isinstance(stop, datetime) and isinstance(start, datetime) and start >= stop
+
+
+def subscribe(reading: Reading, start: Start, stop: Stop) -> bytes:
+    """A SubscribeRequest. Stops are exclusive here and inclusive on the wire.
+
+    Raises:
+        UsageError: code `invalid_argument`: a start or stop that means nothing.
+    """
+    request = message("SubscribeRequest")(
+        stream=reading.stream,
+        partition=reading.partition,
+        resume=reading.resume,
+        readISRReplica=reading.from_replica,
+        reverse=reading.reverse,
+    )
+    if reading.member is not None:
+        member = reading.member
+        request.consumer.groupId, request.consumer.consumerId = member.group, member.consumer
+        request.consumer.groupEpoch = member.epoch
+    if isinstance(start, datetime):
+        request.startPosition = number("StartPosition", "TIMESTAMP")
+        request.startTimestamp = requests.nanoseconds(start)
+    elif isinstance(start, int):
+        request.startPosition = number("StartPosition", "OFFSET")
+        request.startOffset = requests.check_offset("start", start)
+    elif start in _STARTS:
+        request.startPosition = number("StartPosition", _STARTS[start])
+    else:
+        text = f'start is "earliest", "latest", "new", an offset or a datetime, not {start!r}'
+        raise UsageError("invalid_argument", text)
+    if isinstance(stop, datetime):
+        request.stopPosition = number("StopPosition", "STOP_TIMESTAMP")
+        request.stopTimestamp = requests.nanoseconds(stop) - 1
+    elif isinstance(stop, int):
+        request.stopPosition = number("StopPosition", "STOP_OFFSET")
+        stop = requests.check_offset("stop", stop)
+        request.stopOffset = min(stop + 1, 2**63 - 1) if reading.reverse else stop - 1
+    elif stop == "latest":
+        request.stopPosition = number("StopPosition", "STOP_LATEST")
+    elif stop is not None:
+        raise UsageError("invalid_argument", f'stop is "latest", an offset, a datetime or None, not {stop!r}')
+    return request.SerializeToString()

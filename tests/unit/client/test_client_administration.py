@@ -1,0 +1,253 @@
+"""Streams, brokers, cursors and groups over a fake native core."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bascule import StreamOptions, group_cursor
+from bascule._liftbridge_pb import message
+from bascule.client import EventTimes, Group
+from bascule.errors import BrokerError, OutcomeUnknownError, StateError, UsageError
+
+from tests.unit.client.fakes import FakeNative, client_of, failure
+
+
+def sent(native: FakeNative, method: str) -> Any:
+    ((found, body),) = native.requests
+    assert found == method
+    return message(f"{method}Request").FromString(body)
+
+
+def metadata(name: str, partitions: int) -> bytes:
+    response = message("FetchMetadataResponse")()
+    stream = response.streamMetadata.add(name=name)
+    for number in range(partitions):
+        stream.partitions[number].id = number
+    return response.SerializeToString()
+
+
+def test_every_option_of_a_stream_is_sent() -> None:
+    native = FakeNative()
+    options = StreamOptions(
+        group="g",
+        partitions=2,
+        replication_factor=-1,
+        retention_max_bytes=1,
+        retention_max_messages=2,
+        retention_max_age=timedelta(seconds=3),
+        cleaner_interval=timedelta(seconds=4),
+        segment_max_bytes=5,
+        segment_max_age=timedelta(seconds=6),
+        compact_enabled=False,
+        compact_parallelism=7,
+        auto_pause_time=timedelta(seconds=8),
+        auto_pause_disable_if_subscribers=True,
+        min_isr=9,
+        concurrency_control=True,
+        encryption=False,
+        partition_by_subject=True,
+    )
+    client_of(native).create_stream("s", "a.*", options=options)
+    request = sent(native, "CreateStream")
+    wrappers = {
+        field.name: getattr(request, field.name).value
+        for field, _ in request.ListFields()
+        if field.message_type is not None
+    }
+    assert wrappers == {
+        "retentionMaxBytes": 1,
+        "retentionMaxMessages": 2,
+        "retentionMaxAge": 3000,
+        "cleanerInterval": 4000,
+        "segmentMaxBytes": 5,
+        "segmentMaxAge": 6000,
+        "compactEnabled": False,
+        "compactMaxGoroutines": 7,
+        "autoPauseTime": 8000,
+        "autoPauseDisableIfSubscribers": True,
+        "minIsr": 9,
+        "optimisticConcurrencyControl": True,
+        "encryption": False,
+        "partitionBySubject": True,
+    }
+    assert (request.group, request.partitions, request.replicationFactor) == ("g", 2, -1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"partitions": -1}, "partitions is -1: it is to be from 0"),
+        ({"replication_factor": -2}, "replication_factor is -2: it is to be from -1"),
+        ({"retention_max_bytes": -1}, "retention_max_bytes is -1: it is to be from 0"),
+        ({"retention_max_bytes": 2**63}, "retention_max_bytes is 9223372036854775808: it is to be from 0"),
+        ({"min_isr": 2**31}, "min_isr is 2147483648: it is to be from 0 to 2147483647"),
+        ({"segment_max_age": timedelta(seconds=-1)}, "segment_max_age is -1 day, 23:59:59: it is to be from 0:00:00"),
+    ],
+)
+def test_options_out_of_range_are_refused_with_the_bound(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        StreamOptions(**wrong)
+    assert reason in str(raised.value)
+
+
+def test_pausing_and_readonly_say_which_partitions() -> None:
+    native = FakeNative()
+    client_of(native).pause_stream("s", partitions=[0, 2], resume_all=True)
+    request = sent(native, "PauseStream")
+    assert (request.name, list(request.partitions), request.resumeAll) == ("s", [0, 2], True)
+    native.requests.clear()
+    client_of(native).set_readonly("s")
+    assert sent(native, "SetStreamReadonly").readonly
+    native.requests.clear()
+    client_of(native).set_readonly("s", False, partitions=[1])
+    request = sent(native, "SetStreamReadonly")
+    assert (request.readonly, list(request.partitions)) == (False, [1])
+    with pytest.raises(UsageError, match="partition is -1"):
+        client_of(native).pause_stream("s", partitions=[-1])
+
+
+def test_a_lost_answer_is_asked_for_again_where_twice_is_once() -> None:
+    native = FakeNative()
+    native.answers = [failure("outcome_unknown"), b"", failure("outcome_unknown"), b""]
+    client = client_of(native)
+    client.set_cursor("c", "s", 4)
+    client.pause_stream("s")
+    assert [method for method, _ in native.requests] == ["SetCursor", "SetCursor", "PauseStream", "PauseStream"]
+    native.answers = [failure("outcome_unknown")]
+    with pytest.raises(OutcomeUnknownError):
+        client.delete_stream("s")
+
+
+def test_cursors_hold_an_offset_or_nothing() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    client.set_cursor("c", "s", 7, partition=2)
+    request = sent(native, "SetCursor")
+    assert (request.cursorId, request.stream, request.partition, request.offset) == ("c", "s", 2, 7)
+    native.requests.clear()
+    client.set_cursor("c", "s", None)
+    assert sent(native, "SetCursor").offset == -1
+    native.answers = [message("FetchCursorResponse")(offset=value).SerializeToString() for value in (-1, 0, 8)]
+    assert [client.fetch_cursor("c", "s") for _ in range(3)] == [None, 0, 8]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("", "s", 1), "cursor is empty: give it 1 to 1024 bytes"),
+        (("c", "", 1), "stream is empty: give it 1 to 1024 bytes"),
+        (("c", "s", -1), "offset is -1: it is to be from 0 to 9223372036854775807"),
+        (("c", "s", 2**63), "offset is 9223372036854775808"),
+    ],
+)
+def test_cursors_that_cannot_be_are_refused_before_anything_is_sent(arguments: Any, reason: str) -> None:
+    native = FakeNative()
+    with pytest.raises(UsageError, match=reason):
+        client_of(native).set_cursor(*arguments)
+    assert native.requests == []
+
+
+def test_a_group_has_a_coordinator_and_an_epoch() -> None:
+    native = FakeNative()
+    response = message("FetchMetadataResponse")()
+    response.groupMetadata.add(groupId="g", coordinator="b", epoch=5)
+    missing = message("FetchMetadataResponse")()
+    missing.groupMetadata.add(groupId="h", error=1)
+    native.answers = [response.SerializeToString(), missing.SerializeToString()]
+    client = client_of(native)
+    assert client.get_group("g") == Group("g", "b", 5)
+    with pytest.raises(StateError, match='consumer group "h" does not exist') as raised:
+        client.get_group("h")
+    assert raised.value.code == "not_found"
+    assert group_cursor("g") == "__group:g"
+    with pytest.raises(UsageError, match="group is empty"):
+        group_cursor("")
+
+
+def test_leaving_names_the_group_and_the_member() -> None:
+    native = FakeNative()
+    client_of(native).leave_group("g", "a")
+    request = sent(native, "LeaveConsumerGroup")
+    assert (request.groupId, request.consumerId) == ("g", "a")
+    with pytest.raises(UsageError, match="has 256 bytes: give it 1 to 255 bytes"):
+        client_of(native).leave_group("g" * 256, "a")
+
+
+def test_a_partition_says_when_things_happened() -> None:
+    native = FakeNative()
+    response = message("FetchPartitionMetadataResponse")()
+    response.metadata.messagesReceivedTimestamps.firstTimestamp = 1_000_000_000
+    response.metadata.messagesReceivedTimestamps.latestTimestamp = 2_000_000_000
+    native.answers = [response.SerializeToString()]
+    partition = client_of(native).get_partition("s")
+    first, latest = (datetime(1970, 1, 1, 0, 0, second, tzinfo=UTC) for second in (1, 2))
+    assert partition.received_times == EventTimes(first, latest)
+    assert partition.pause_times == EventTimes(None, None)
+
+
+def test_brokers_are_listed() -> None:
+    native = FakeNative()
+    response = message("FetchMetadataResponse")()
+    response.brokers.add(id="b", host="h", port=1, partitionCount=2, leaderCount=3)
+    native.answers = [response.SerializeToString()]
+    (broker,) = client_of(native).list_brokers()
+    assert (broker.id, broker.host, broker.port, broker.partitions, broker.leaders) == ("b", "h", 1, 2, 3)
+
+
+def test_a_record_for_a_subject_comes_back_with_the_stream_that_took_it() -> None:
+    native = FakeNative()
+    response = message("PublishToSubjectResponse")()
+    response.ack.stream, response.ack.offset, response.ack.receptionTimestamp = "s", 3, 9
+    refused = message("PublishToSubjectResponse")()
+    refused.ack.stream, refused.ack.msgSubject, refused.ack.ackError = "s", "a.b", 2
+    native.answers = [response.SerializeToString(), b"", refused.SerializeToString()]
+    client = client_of(native)
+    receipt = client.publish_to_subject("a.b", b"v", key=b"k", headers={"h": b"1"}, ack="all")
+    assert receipt == ("s", 3, 9)
+    request = sent(native, "PublishToSubject")
+    assert (request.subject, request.key, request.value, request.ackPolicy) == ("a.b", b"k", b"v", 1)
+    assert dict(request.headers) == {"h": b"1"}
+    assert client.publish_to_subject("a.b", b"v", ack="none") is None
+    with pytest.raises(StateError, match=r'stream "s" refused the record on subject "a\.b"') as raised:
+        client.publish_to_subject("a.b", b"v")
+    assert raised.value.code == "incorrect_offset"
+
+
+@pytest.mark.parametrize("code", ["stream_not_found", "partition_not_found"])
+def test_what_is_missing_is_said_in_one_way(code: str) -> None:
+    calls: list[Any] = [
+        lambda client: client.publish("s", b"", partition=5),
+        lambda client: client.get_partition("s", 5),
+        lambda client: client.trim_partition("s", 5, 0),
+        lambda client: client.pause_stream("s", partitions=[5]),
+        lambda client: client.subscribe("s", partition=5).open(),
+    ]
+    sentences: set[str] = set()
+    for call in calls:
+        native = FakeNative()
+        native.acks = [failure(code)]
+        native.subscriptions = [failure(code)]
+        native.answers = [failure(code), metadata("s", 3)]
+        if call in (calls[0], calls[-1]):
+            native.answers.pop(0)
+        with pytest.raises(StateError) as raised:
+            call(client_of(native))
+        assert raised.value.code == code
+        assert raised.value.details["stream"] == "s"
+        sentences.add(str(raised.value))
+    assert sentences == {
+        'stream "s" does not exist: create it, or see bascule stream list'
+        if code == "stream_not_found"
+        else 'stream "s" has no partition 5: its partitions are numbered 0 to 2'
+    }
+
+
+def test_a_partition_that_is_missing_with_its_stream_is_a_stream_that_is_missing() -> None:
+    native = FakeNative()
+    unknown = message("FetchMetadataResponse")()
+    unknown.streamMetadata.add(name="s", error=1)
+    native.answers = [unknown.SerializeToString()]
+    native.subscriptions = [failure("partition_not_found", "No such partition")]
+    with pytest.raises(BrokerError, match='stream "s" does not exist') as raised:
+        client_of(native).subscribe("s").open()
+    assert raised.value.code == "stream_not_found"

@@ -1,0 +1,105 @@
+"""Which broker a call goes to."""
+
+import zlib
+from typing import Any, cast
+
+import pytest
+from bascule._liftbridge_pb import message
+from bascule.client import Client
+from bascule.client.link import Link
+from bascule.client.routes import BrokerPlace, CursorPlace, PartitionPlace, Routes
+from bascule.errors import BrokerError
+
+from tests.unit.client.fakes import FakeNative, FakeSubscription, failure
+
+
+def cluster(leaders: dict[tuple[str, int], str], brokers: str = "ab") -> bytes:
+    response = message("FetchMetadataResponse")()
+    for broker in brokers:
+        response.brokers.add(id=broker, host=f"host-{broker}", port=9292)
+    streams: dict[str, Any] = {}
+    for (name, number), leader in leaders.items():
+        stream = streams.get(name) or streams.setdefault(name, response.streamMetadata.add(name=name))
+        stream.partitions[number].leader = leader
+    return response.SerializeToString()
+
+
+class Brokers:
+    """A native core for each address."""
+
+    def __init__(self, *names: str) -> None:
+        self.natives = {name: FakeNative() for name in names}
+
+    def connect(self, address: str, options: bytes) -> FakeNative:
+        return self.natives[address].connect(address, options)
+
+    def client(self) -> Client:
+        link = Link(["first:1"], {}, cast("Any", self.connect))
+        return Client(link, timeout=30, reconnect=30)
+
+
+def test_every_place_has_its_broker() -> None:
+    leaders = {("s", 0): "a", ("s", 1): "b", **{("__cursors", number): "ab"[number % 2] for number in range(10)}}
+    routes = Routes.read(cluster(leaders))
+    assert routes.find(PartitionPlace("s", 0)) == "host-a:9292"
+    assert routes.find(PartitionPlace("s", 1)) == "host-b:9292"
+    assert routes.find(PartitionPlace("s", 2)) is None
+    assert routes.find(BrokerPlace("b")) == "host-b:9292"
+    assert routes.find(None) is None
+    assert zlib.crc32(b"cursor-1,orders,0") % 10 == 6, "the worked example of the specification"
+    assert routes.find(CursorPlace("cursor-1", "orders", 0)) == "host-a:9292"
+
+
+def test_a_broker_alone_is_reached_by_the_address_that_was_given() -> None:
+    routes = Routes.read(cluster({("s", 0): "a"}, brokers="a"))
+    assert routes.find(PartitionPlace("s", 0)) is None
+    assert routes.find(BrokerPlace("a")) is None
+
+
+def test_ipv6_hosts_stand_in_brackets() -> None:
+    response = message("FetchMetadataResponse")()
+    response.brokers.add(id="a", host="::1", port=1)
+    response.brokers.add(id="b", host="b", port=2)
+    assert Routes.read(response.SerializeToString()).find(BrokerPlace("a")) == "[::1]:1"
+
+
+def test_who_does_not_lead_makes_the_client_look_and_go_to_who_does() -> None:
+    brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
+    first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
+    first.subscriptions = [failure("not_leader")]
+    first.answers = [cluster({("s", 0): "b"})]
+    leader.subscriptions = [FakeSubscription([])]
+    client = brokers.client()
+    assert list(client.subscribe("s")) == []
+    client.publish("s", b"")
+    assert leader.published == [[b""]], "what is known is gone to directly"
+    assert client.reconnects == 0
+    client.close()
+    assert (first.closed, leader.closed) == (1, 1)
+
+
+def test_what_is_gone_is_forgotten_and_looked_for_anew() -> None:
+    brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
+    first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
+    client = brokers.client()
+    first.acks = [failure("not_leader")]
+    first.answers = [cluster({("s", 0): "b"})]
+    client.publish("s", b"1")
+    leader.acks = [failure("stream_not_found")]
+    with pytest.raises(BrokerError):
+        client.publish("s", b"2")
+    client.publish("s", b"3")
+    assert (first.published, leader.published) == ([[b"3"]], [[b"1"]])
+
+
+def test_a_leader_that_dies_is_left_for_whoever_answers() -> None:
+    brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
+    first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
+    client = brokers.client()
+    first.acks = [failure("not_leader")]
+    first.answers = [cluster({("s", 0): "b"})]
+    client.publish("s", b"1")
+    leader.acks = [failure("unavailable")]
+    client.publish("s", b"2")
+    assert (first.published, leader.published) == ([[b"2"]], [[b"1"]])
+    assert client.reconnects == 1
