@@ -1,7 +1,7 @@
 """The Liftbridge API by its messages, without a client library: every call, with codes and texts as they come."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -74,12 +74,19 @@ class Api:
 
     def publish_async(self, requests: Iterable[dict[str, Any]]) -> list[Any]:
         """All answers to requests on one PublishAsync stream."""
+        return list(self.publishing(requests, TIMEOUT_S))
+
+    def publishing(self, requests: Iterable[dict[str, Any]], timeout: float | None) -> Iterator[Any]:
+        """The answers to requests on one PublishAsync stream as they come; raises `Failed`."""
         call = self._channel.stream_stream(
             "/proto.API/PublishAsync",
             request_serializer=_bytes,
             response_deserializer=message("PublishResponse").FromString,
         )
-        return list(call((message("PublishRequest")(**item) for item in requests), timeout=TIMEOUT_S))
+        try:
+            yield from call((message("PublishRequest")(**item) for item in requests), timeout=timeout)
+        except grpc.RpcError as failure:
+            raise _failed(failure) from None
 
     def subscribe(self, stream: str, timeout: float | None = TIMEOUT_S, **fields: Any) -> "Reading":
         """A subscription, after its handshake; raises `Failed`. From the earliest unless told otherwise."""
