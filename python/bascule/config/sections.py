@@ -1,64 +1,38 @@
-"""Settings of a broker: one model, from flag, then environment, then file, then default.
+"""The sections of a broker's settings. Each field has a default, a range and a description; all are immutable."""
 
-Sources, strongest first: keyword arguments (flags), environment variables (`BASCULE_…`, `__` between levels), a YAML
-file, defaults. Unknown keys are refused with the nearest known one. Files speak human units ("30s", "64MiB"); code gets
-integers with unit suffixes. The resolved document is immutable.
-"""
-
-import difflib
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self, cast
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from bascule._units import parse_bytes, parse_duration_ms
-from bascule.errors import UsageError
 
 __all__ = [
     "ENVIRONMENT_KEY",
     "ENVIRONMENT_KEY_ID",
+    "SECRETS",
+    "ActivitySettings",
     "BrokerSettings",
+    "CursorSettings",
     "EncryptionSettings",
-    "Layer",
+    "GroupSettings",
     "LimitSettings",
     "LogSettings",
     "NatsSettings",
-    "Resolved",
     "ScrubSettings",
     "Settings",
     "StreamDefaults",
-    "combine",
-    "known_keys",
-    "load",
-    "resolve",
 ]
 
-ENVIRONMENT_PREFIX: Final = "BASCULE_"
 ENVIRONMENT_KEY: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 """Variable that holds a master key, 16 or 32 raw bytes, as in Liftbridge. The data plane reads it."""
 
 ENVIRONMENT_KEY_ID: Final = "liftbridge"
 """Id of that master key."""
 
-NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
-"""Variables of that prefix that belong to clients, not to the broker."""
 NATS_SCHEMES: Final = ("nats", "tls")
-_DEEPEST: Final = 8
-"""Most sections around a setting."""
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
 
@@ -319,195 +293,3 @@ class Settings(_Section):
         if self.nats.password is not None and self.nats.password_file is not None:
             raise ValueError("nats.password and nats.password_file are both set: keep the file")
         return self
-
-
-class Resolved(NamedTuple):
-    """Settings and where each of them came from."""
-
-    settings: Settings
-    origins: Mapping[str, str]
-    """Dotted key to origin, of those that are not defaults."""
-
-
-class Layer(NamedTuple):
-    """One source of settings: dotted or nested keys, and what to call it in errors."""
-
-    origin: str
-    values: Mapping[str, object]
-
-
-def load(
-    file: Path | None = None,
-    flags: Mapping[str, object] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Settings:
-    """The settings alone; see `resolve`."""
-    return resolve(file, flags, environment).settings
-
-
-def resolve(
-    file: Path | None = None,
-    flags: Mapping[str, object] | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Resolved:
-    """Resolve settings from the usual sources.
-
-    Args:
-        file: YAML file; `None` = none.
-        flags: dotted keys to values, e.g. {"broker.port": 9292}; the strongest source. `None` values are left out.
-        environment: variables; `None` = those of the process.
-
-    Raises:
-        UsageError: code `configuration_invalid`; names the key, the value, what is allowed, and where it came from.
-    """
-    environment = os.environ if environment is None else environment
-    layers: list[Layer] = []
-    if file is not None:
-        layers.append(Layer(str(file), read_yaml(file)))
-    for name, value in environment.items():
-        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_SETTINGS:
-            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            layers.append(Layer(f"environment variable {name}", {key: scalar(value)}))
-    layers.append(Layer("flag", {key: value for key, value in (flags or {}).items() if value is not None}))
-    return combine(layers)
-
-
-def combine(layers: Iterable[Layer]) -> Resolved:
-    """Resolve settings from layers, the weakest first.
-
-    Raises:
-        UsageError: as `resolve`.
-    """
-    merged: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        _merge(merged, origins, expand(layer.values), layer.origin)
-    try:
-        return Resolved(Settings.model_validate(merged), origins)
-    except ValidationError as invalid:
-        raise _refusal(invalid, origins) from None
-
-
-def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError:
-    """The first thing that is wrong, in one sentence."""
-    first = invalid.errors(include_url=False)[0]
-    path = ".".join(str(part) for part in first["loc"])
-    origin = next((origins[key] for key in (path, path.rpartition(".")[0]) if key in origins), "default")
-    if first["type"] == "extra_forbidden":
-        message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
-    else:
-        reason = first["msg"].removeprefix("Value error, ")
-        given = "…" if path in SECRETS or _has_password(path, first["input"]) else repr(first["input"])
-        shown = "" if not path else f"{path} = {given} ({origin}): "
-        message = f"{shown}{reason[:1].lower()}{reason[1:]}"
-    return UsageError("configuration_invalid", message, {"key": path})
-
-
-def _has_password(path: str, value: object) -> bool:
-    return path.startswith("nats.servers") and "@" in str(value)
-
-
-def nearest(key: str, known: Sequence[str]) -> str:
-    """`; did you mean "…"?` when a known key is near, else nothing."""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    return f'; did you mean "{near[0]}"?' if near else ""
-
-
-def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
-    """Every leaf key of the model, dotted, in order of declaration."""
-    keys: list[str] = []
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys += known_keys(kind, f"{prefix}{name}.")
-        else:
-            keys.append(f"{prefix}{name}")
-    return keys
-
-
-def read_yaml(file: Path) -> dict[str, object]:
-    """The mapping that a YAML file holds; an empty file is an empty mapping.
-
-    Raises:
-        UsageError: code `configuration_invalid`: unreadable, not YAML, not a mapping.
-    """
-    try:
-        document: object = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as failure:
-        message = f"cannot read the configuration file {file}: {failure.strerror}"
-        raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
-        # Besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise.
-        message = f"{file} is not valid YAML: {' '.join(str(failure).split())}"
-        raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        message = f"{file} must hold a mapping of settings, not {type(document).__name__}"
-        raise UsageError("configuration_invalid", message, {"file": str(file)})
-    return _named(cast("Mapping[object, object]", document))
-
-
-def _named(document: Mapping[object, object]) -> dict[str, object]:
-    """The same with keys as text: YAML allows others."""
-    return {str(key): value for key, value in document.items()}
-
-
-def expand(document: Mapping[str, object]) -> dict[str, object]:
-    """Dotted keys become nesting; both may be mixed.
-
-    Raises:
-        UsageError: code `configuration_invalid`: a key is both a value and a section.
-    """
-    result: dict[str, object] = {}
-    for key, value in document.items():
-        *parents, leaf = key.split(".")
-        if len(parents) > _DEEPEST:
-            message = f'unknown setting "{key[:80]}…": no key has more than {_DEEPEST} sections'
-            raise UsageError("configuration_invalid", message, {"key": key[:80]})
-        level = result
-        for parent in parents:
-            below = level.setdefault(parent, {})
-            if not isinstance(below, dict):
-                raise UsageError("configuration_invalid", f'"{key}" is both a value and a section', {"key": key})
-            level = cast("dict[str, object]", below)
-        if isinstance(value, Mapping):
-            _join(level, leaf, expand(_named(cast("Mapping[object, object]", value))))
-        else:
-            level[leaf] = value
-    return result
-
-
-def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> None:
-    """Put a section where another part of it may be already."""
-    there = level.get(leaf)
-    if isinstance(there, dict):
-        there = cast("dict[str, object]", there)
-        for key, value in nested.items():
-            if isinstance(value, dict):
-                _join(there, key, cast("dict[str, object]", value))
-            else:
-                there[key] = value
-    else:
-        level[leaf] = nested
-
-
-def _merge(
-    into: dict[str, Any], origins: dict[str, str], layer: Mapping[str, object], origin: str, prefix: str = ""
-) -> None:
-    for key, value in layer.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
-            into.setdefault(key, {})
-            _merge(into[key], origins, cast("dict[str, object]", value), origin, f"{path}.")
-        else:
-            into[key] = value
-            origins[path] = origin
-
-
-def scalar(text: str) -> object:
-    """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        return text

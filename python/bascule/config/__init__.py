@@ -1,0 +1,52 @@
+"""Settings of a broker: one model, from flag, then environment, then file, then default.
+
+Sources, strongest first: keyword arguments (flags), environment variables (`BASCULE_…`, `__` between levels), a YAML
+file, defaults. Unknown keys are refused with the nearest known one. Files speak human units ("30s", "64MiB"); code gets
+integers with unit suffixes. The resolved document is immutable.
+"""
+
+from bascule.config.keys import expand, known_keys, nearest
+from bascule.config.sections import (
+    ENVIRONMENT_KEY,
+    ENVIRONMENT_KEY_ID,
+    SECRETS,
+    ActivitySettings,
+    BrokerSettings,
+    CursorSettings,
+    EncryptionSettings,
+    GroupSettings,
+    LimitSettings,
+    LogSettings,
+    NatsSettings,
+    ScrubSettings,
+    Settings,
+    StreamDefaults,
+)
+from bascule.config.sources import Layer, Resolved, combine, load, read_yaml, resolve, scalar
+
+__all__ = [
+    "ENVIRONMENT_KEY",
+    "ENVIRONMENT_KEY_ID",
+    "SECRETS",
+    "ActivitySettings",
+    "BrokerSettings",
+    "CursorSettings",
+    "EncryptionSettings",
+    "GroupSettings",
+    "Layer",
+    "LimitSettings",
+    "LogSettings",
+    "NatsSettings",
+    "Resolved",
+    "ScrubSettings",
+    "Settings",
+    "StreamDefaults",
+    "combine",
+    "expand",
+    "known_keys",
+    "load",
+    "nearest",
+    "read_yaml",
+    "resolve",
+    "scalar",
+]

@@ -1,0 +1,77 @@
+"""Keys of settings: dotted, nested or both; which are known, and which is near one that is not."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from pydantic import BaseModel
+
+from bascule.config.sections import Settings
+from bascule.errors import UsageError
+
+__all__ = ["expand", "known_keys", "named", "nearest"]
+
+_DEEPEST: Final = 8
+"""Most sections around a setting."""
+
+
+def nearest(key: str, known: Sequence[str]) -> str:
+    """`; did you mean "…"?` when a known key is near, else nothing."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
+    """Every leaf key of the model, dotted, in order of declaration."""
+    keys: list[str] = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            keys += known_keys(kind, f"{prefix}{name}.")
+        else:
+            keys.append(f"{prefix}{name}")
+    return keys
+
+
+def named(document: Mapping[object, object]) -> dict[str, object]:
+    """The same with keys as text: YAML allows others."""
+    return {str(key): value for key, value in document.items()}
+
+
+def expand(document: Mapping[str, object]) -> dict[str, object]:
+    """Dotted keys become nesting; both may be mixed.
+
+    Raises:
+        UsageError: code `configuration_invalid`: a key is both a value and a section.
+    """
+    result: dict[str, object] = {}
+    for key, value in document.items():
+        *parents, leaf = key.split(".")
+        if len(parents) > _DEEPEST:
+            message = f'unknown setting "{key[:80]}…": no key has more than {_DEEPEST} sections'
+            raise UsageError("configuration_invalid", message, {"key": key[:80]})
+        level = result
+        for parent in parents:
+            below = level.setdefault(parent, {})
+            if not isinstance(below, dict):
+                raise UsageError("configuration_invalid", f'"{key}" is both a value and a section', {"key": key})
+            level = cast("dict[str, object]", below)
+        if isinstance(value, Mapping):
+            _join(level, leaf, expand(named(cast("Mapping[object, object]", value))))
+        else:
+            level[leaf] = value
+    return result
+
+
+def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> None:
+    """Put a section where another part of it may be already."""
+    there = level.get(leaf)
+    if isinstance(there, dict):
+        there = cast("dict[str, object]", there)
+        for key, value in nested.items():
+            if isinstance(value, dict):
+                _join(there, key, cast("dict[str, object]", value))
+            else:
+                there[key] = value
+    else:
+        level[leaf] = nested

@@ -1,0 +1,149 @@
+"""Where settings come from: layers of dotted or nested keys, the strongest last, into one checked document."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import yaml
+from pydantic import ValidationError
+
+from bascule.config.keys import expand, known_keys, named, nearest
+from bascule.config.sections import SECRETS, Settings
+from bascule.errors import UsageError
+
+__all__ = ["Layer", "Resolved", "combine", "load", "read_yaml", "resolve", "scalar"]
+
+ENVIRONMENT_PREFIX: Final = "BASCULE_"
+NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
+"""Variables of that prefix that belong to clients, not to the broker."""
+
+
+class Resolved(NamedTuple):
+    """Settings and where each of them came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    """Dotted key to origin, of those that are not defaults."""
+
+
+class Layer(NamedTuple):
+    """One source of settings: dotted or nested keys, and what to call it in errors."""
+
+    origin: str
+    values: Mapping[str, object]
+
+
+def load(
+    file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """The settings alone; see `resolve`."""
+    return resolve(file, flags, environment).settings
+
+
+def resolve(
+    file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Resolved:
+    """Resolve settings from the usual sources.
+
+    Args:
+        file: YAML file; `None` = none.
+        flags: dotted keys to values, e.g. {"broker.port": 9292}; the strongest source. `None` values are left out.
+        environment: variables; `None` = those of the process.
+
+    Raises:
+        UsageError: code `configuration_invalid`; names the key, the value, what is allowed, and where it came from.
+    """
+    environment = os.environ if environment is None else environment
+    layers: list[Layer] = []
+    if file is not None:
+        layers.append(Layer(str(file), read_yaml(file)))
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_SETTINGS:
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            layers.append(Layer(f"environment variable {name}", {key: scalar(value)}))
+    layers.append(Layer("flag", {key: value for key, value in (flags or {}).items() if value is not None}))
+    return combine(layers)
+
+
+def combine(layers: Iterable[Layer]) -> Resolved:
+    """Resolve settings from layers, the weakest first.
+
+    Raises:
+        UsageError: as `resolve`.
+    """
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        _merge(merged, origins, expand(layer.values), layer.origin)
+    try:
+        return Resolved(Settings.model_validate(merged), origins)
+    except ValidationError as invalid:
+        raise _refusal(invalid, origins) from None
+
+
+def _merge(
+    into: dict[str, Any], origins: dict[str, str], layer: Mapping[str, object], origin: str, prefix: str = ""
+) -> None:
+    for key, value in layer.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            into.setdefault(key, {})
+            _merge(into[key], origins, cast("dict[str, object]", value), origin, f"{path}.")
+        else:
+            into[key] = value
+            origins[path] = origin
+
+
+def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError:
+    """The first thing that is wrong, in one sentence."""
+    first = invalid.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    origin = next((origins[key] for key in (path, path.rpartition(".")[0]) if key in origins), "default")
+    if first["type"] == "extra_forbidden":
+        message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
+    else:
+        reason = first["msg"].removeprefix("Value error, ")
+        given = "…" if path in SECRETS or _has_password(path, first["input"]) else repr(first["input"])
+        shown = "" if not path else f"{path} = {given} ({origin}): "
+        message = f"{shown}{reason[:1].lower()}{reason[1:]}"
+    return UsageError("configuration_invalid", message, {"key": path})
+
+
+def _has_password(path: str, value: object) -> bool:
+    return path.startswith("nats.servers") and "@" in str(value)
+
+
+def read_yaml(file: Path) -> dict[str, object]:
+    """The mapping that a YAML file holds; an empty file is an empty mapping.
+
+    Raises:
+        UsageError: code `configuration_invalid`: unreadable, not YAML, not a mapping.
+    """
+    try:
+        document: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as failure:
+        message = f"cannot read the configuration file {file}: {failure.strerror}"
+        raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
+        # Besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise.
+        message = f"{file} is not valid YAML: {' '.join(str(failure).split())}"
+        raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        message = f"{file} must hold a mapping of settings, not {type(document).__name__}"
+        raise UsageError("configuration_invalid", message, {"file": str(file)})
+    return named(cast("Mapping[object, object]", document))
+
+
+def scalar(text: str) -> object:
+    """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        return text
