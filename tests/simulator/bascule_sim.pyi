@@ -64,8 +64,9 @@ class Disk:
 class Store:
     """One life of one process; everything it does happens in `step` and in the calls of its logs."""
 
-    def __init__(self, disk: Disk, journal: tuple[int, int, int] | None = None) -> None:
-        """`journal`: dirty segments from which on it is used, bytes of one of its files, files."""
+    def __init__(self, disk: Disk, journal: tuple[int, int, int, int] | None = None) -> None:
+        """`journal`: dirty segments from which on it is used, bytes of one of its files, files, rounds until segments
+        are synced."""
     def create(
         self,
         path: str,

@@ -55,7 +55,7 @@ class Model:
     number: int
     incarnation: int
     settings: Settings
-    journal: tuple[int, int, int] | None = None
+    journal: tuple[int, int, int, int] | None = None
     entries: list[Entry] = field(default_factory=list[Entry])
     ends: list[int] = field(default_factory=lambda: [0])
     """Offsets between two batches, ascending."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from tests.simulator.streams import Stream
@@ -43,8 +43,8 @@ class Plan:
     """The circumstances of one seed."""
 
     partitions: list[Settings]
-    journal: tuple[int, int, int] | None
-    """Dirty segments from which on the journal is used, bytes of one file, files; none: no journal."""
+    journal: tuple[int, int, int, int] | None
+    """Dirty segments from which on the journal is used, bytes of one file, files, rounds until segments are synced."""
     lives: int
     steps: int
     """At most so many in one life."""
@@ -83,14 +83,14 @@ def draw(stream: Stream) -> Plan:
     rot = stream.maybe(0.3) and faults
 
     journal = (stream.choice([1, 1, 2]), stream.choice([1_024, 8_192, 65_536]), stream.choice([2, 3, 4]))
-    journal = journal if stream.maybe(0.4) else None
+    journaled = stream.maybe(0.4)
 
     def sometimes(probability: float, most: float) -> float:
         return rare * stream.uniform(0, most) if stream.maybe(probability) else 0.0
 
-    return Plan(
+    plan = Plan(
         partitions=partitions,
-        journal=journal,
+        journal=None,
         lives=stream.randint(2, 6),
         steps=stream.randint(5, 60),
         # A slot of the checkpoint that cannot be read is as if it were absent; together with damage that costs a tail.
@@ -106,3 +106,6 @@ def draw(stream: Stream) -> Plan:
         maintenance=stream.maybe(0.5),
         faults=faults,
     )
+    # Drawn last: what came later into a plan leaves the rest of it as it was.
+    lazy_rounds = stream.choice([1, 3, 16, 1_000])
+    return replace(plan, journal=(*journal, lazy_rounds) if journaled else None)

@@ -229,6 +229,9 @@ impl Coordinator {
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.rounds.close();
+        if self.is_stepped() {
+            self.rounds.forget_waiting();
+        }
         join(self.committer.get_mut().take());
     }
 }

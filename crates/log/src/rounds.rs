@@ -137,6 +137,12 @@ impl Rounds {
         self.wake.notify_one();
     }
 
+    /// Drops what waits unanswered, as the end of a process does: a request may hold what holds these rounds.
+    pub fn forget_waiting(&self) {
+        let unanswered = std::mem::take(&mut self.queue.lock().requests);
+        drop(unanswered);
+    }
+
     /// Runs one round for what waits, on this thread. Returns whether there was anything.
     pub fn run_once(&self) -> bool {
         let mut requests = std::mem::take(&mut self.queue.lock().requests);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod recording;
 
-use bascule_log::{Coordinator, Identity, Log, LogOptions, Retention};
+use bascule_log::{Coordinator, Identity, JournalOptions, Log, LogOptions, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use recording::Recording;
 use std::path::Path;
@@ -87,4 +87,34 @@ fn the_same_calls_do_the_same_to_the_storage() {
     let (one, two) = (life(&home.path().join("a")), life(&home.path().join("b")));
     assert!(one.len() > 100, "{}", one.len());
     assert_eq!(one, two);
+}
+
+#[test]
+fn nothing_outlives_a_coordinator_that_ends_with_work_undone() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = Recording::new(home.path());
+    let seen = Arc::downgrade(&storage);
+    let options = LogOptions {
+        segment_bytes: 1 << 10,
+        ..LogOptions::default()
+    };
+    let journal = JournalOptions {
+        from_dirty_files: 1,
+        file_bytes: 1 << 10,
+        ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
+    };
+    let coordinator = Coordinator::stepped_journaled(storage, journal).unwrap();
+    let directory = home.path().join("1");
+    let mut log = Log::create(&directory, IDENTITY, options, &coordinator).unwrap();
+    for i in 0..200 {
+        log.append(batch(), 1, 0).unwrap();
+        log.commit(Box::new(|_| {}));
+        if i < 100 && i % 7 == 0 {
+            coordinator.step();
+        }
+    }
+    // Since the last step: rolls, commits and their checkpoints that nobody does any more.
+    drop(log);
+    drop(coordinator);
+    assert_eq!(seen.strong_count(), 0);
 }

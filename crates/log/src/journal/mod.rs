@@ -40,8 +40,6 @@ pub(crate) use replay::Replay;
 /// Segments are synced when so many journal bytes hang on them, or when the oldest has waited so long.
 const LAZY_BYTES: u64 = 64 << 20;
 const LAZY_TIME: Duration = Duration::from_secs(5);
-/// Without threads there is no time: so many rounds stand for it.
-const LAZY_ROUNDS: u32 = 16;
 
 /// Where the journal is and when it is used.
 #[derive(Clone, Debug)]
@@ -56,6 +54,8 @@ pub struct JournalOptions {
     pub file_bytes: u64,
     /// Files at most; when all are full, rounds sync directly until segments are synced. At least 2.
     pub files: usize,
+    /// Only of a stepped coordinator, which has no time: so many rounds stand for the 5 s after which segments are synced.
+    pub lazy_rounds: u32,
 }
 
 impl JournalOptions {
@@ -67,6 +67,7 @@ impl JournalOptions {
             from_dirty_files: 4,
             file_bytes: 64 << 20,
             files: 4,
+            lazy_rounds: 16,
         }
     }
 }
@@ -93,10 +94,28 @@ struct Lazy {
     end: u64,
 }
 
+/// Distinct segments in the order in which they came, so that the same rounds sync the same files one after the other.
+#[derive(Default)]
+struct LazySegments {
+    entries: Vec<Lazy>,
+    /// Place of an entry by the address of its file, which the entry keeps alive.
+    places: HashMap<usize, usize>,
+}
+
+impl LazySegments {
+    fn add(&mut self, new: Lazy) {
+        let key = Arc::as_ptr(&new.file) as usize;
+        let place = *self.places.entry(key).or_insert(self.entries.len());
+        match self.entries.get_mut(place) {
+            Some(known) => known.end = known.end.max(new.end),
+            None => self.entries.push(new),
+        }
+    }
+}
+
 struct State {
     ring: Ring,
-    /// By the address of the file, which its entry keeps in place.
-    lazy: HashMap<usize, Lazy>,
+    lazy: LazySegments,
     lazy_bytes: u64,
     lazy_since: Option<Instant>,
     lazy_rounds: u32,
@@ -139,7 +158,7 @@ impl Journal {
         let next_sequence = sources.iter().map(|source| source.sequence + 1).max();
         let mut state = State {
             ring: Ring::new(sources, next_sequence.unwrap_or(1)),
-            lazy: HashMap::new(),
+            lazy: LazySegments::default(),
             lazy_bytes: 0,
             lazy_since: None,
             lazy_rounds: 0,
@@ -234,15 +253,11 @@ impl Journal {
     /// The segments of these ranges are to be synced later.
     fn note(self: &Arc<Self>, state: &mut State, ranges: &[&Range], written: u64) {
         for range in ranges {
-            let lazy = state
-                .lazy
-                .entry(Arc::as_ptr(&range.file) as usize)
-                .or_insert_with(|| Lazy {
-                    file: Arc::clone(&range.file),
-                    shared: Arc::clone(&range.shared),
-                    end: 0,
-                });
-            lazy.end = lazy.end.max(range.end);
+            state.lazy.add(Lazy {
+                file: Arc::clone(&range.file),
+                shared: Arc::clone(&range.shared),
+                end: range.end,
+            });
         }
         state.lazy_bytes += written;
         state.lazy_rounds += 1;
@@ -267,9 +282,9 @@ impl Journal {
         let late = state
             .lazy_since
             .is_some_and(|since| since.elapsed() >= LAZY_TIME);
-        let often = !self.threads && state.lazy_rounds >= LAZY_ROUNDS;
+        let often = !self.threads && state.lazy_rounds >= self.options.lazy_rounds;
         let much = state.lazy_bytes >= LAZY_BYTES || state.ring.is_short();
-        if state.settling || state.lazy.is_empty() || !(late || often || much) {
+        if state.settling || state.lazy.entries.is_empty() || !(late || often || much) {
             return;
         }
         state.settling = true;
@@ -279,7 +294,7 @@ impl Journal {
         drop(state);
         let journal = Arc::clone(self);
         self.preparer.submit(Box::new(move || {
-            let outcome = journal.sync_segments(&lazy);
+            let outcome = journal.sync_segments(&lazy.entries);
             failpoint::pass("journal.segments_synced");
             let mut state = journal.state.lock();
             state.settling = false;
@@ -288,10 +303,9 @@ impl Journal {
                 Err(error) => {
                     // Nothing was lost by a lack of descriptors: all of it is tried again with the next.
                     state.ring.keep_full(retired);
-                    for (key, old) in lazy {
-                        let end = old.end;
-                        let again = state.lazy.entry(key).or_insert(old);
-                        again.end = again.end.max(end);
+                    let since = std::mem::replace(&mut state.lazy, lazy);
+                    for new in since.entries {
+                        state.lazy.add(new);
                     }
                     state.lazy_since = journal.threads.then(Instant::now);
                     drop(state);
@@ -303,8 +317,8 @@ impl Journal {
 
     /// Syncs by descriptors of its own: the kernel tells a failed write-back once per descriptor, and on the one that acks
     /// are synced by it would be taken away from them.
-    fn sync_segments(&self, lazy: &HashMap<usize, Lazy>) -> Result<(), Error> {
-        for Lazy { file, shared, end } in lazy.values() {
+    fn sync_segments(&self, lazy: &[Lazy]) -> Result<(), Error> {
+        for Lazy { file, shared, end } in lazy {
             let own = match SyncFile::open(self.files.storage(), &file.path, OpenMode::ReadWrite) {
                 Ok(own) => own,
                 // Removed, with its log or by retention.

@@ -51,18 +51,19 @@ pub(crate) fn options(
 
 #[pymethods]
 impl Store {
-    /// `journal`: dirty segments from which on it is used, bytes of one file, files.
+    /// `journal`: dirty segments from which on it is used, bytes of one file, files, rounds until segments are synced.
     #[new]
     #[pyo3(signature = (disk, journal=None))]
-    fn new(disk: &Disk, journal: Option<(usize, u64, usize)>) -> PyResult<Self> {
+    fn new(disk: &Disk, journal: Option<(usize, u64, usize, u32)>) -> PyResult<Self> {
         let storage = Arc::new(disk.storage());
         let coordinator = match journal {
             None => Coordinator::stepped(storage),
-            Some((from_dirty_files, file_bytes, files)) => {
+            Some((from_dirty_files, file_bytes, files, lazy_rounds)) => {
                 let options = JournalOptions {
                     from_dirty_files,
                     file_bytes,
                     files,
+                    lazy_rounds,
                     ..JournalOptions::new("/journal".into(), "/partitions".into())
                 };
                 Coordinator::stepped_journaled(storage, options).map_err(|error| raise(&error))?
