@@ -21,8 +21,11 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 /// All header fields of one request, decoded, bytes.
 const HEADER_BYTES: u32 = 16 << 10;
-/// Streams that were reset before they were served, and errors of the peer's, before a connection is closed.
+/// Streams that were reset by the peer before they were served, before a connection is closed.
 const RESETS: usize = 64;
+/// Streams that this side reset for a fault in them, in a connection's whole life, before it is closed. What a peer still
+/// sends on a call that was refused early counts too, so an honest client reaches dozens.
+const FAULTS: usize = 1024;
 
 /// A running server.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ pub(super) fn serve(
         .max_concurrent_streams(limits.streams_per_connection)
         .http2_max_header_list_size(HEADER_BYTES)
         .http2_max_pending_accept_reset_streams(Some(RESETS))
-        .http2_max_local_error_reset_streams(Some(RESETS))
+        .http2_max_local_error_reset_streams(Some(FAULTS))
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
         .layer(CallLayer::new(shared))
