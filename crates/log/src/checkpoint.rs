@@ -1,9 +1,12 @@
-//! The `checkpoint` file: high watermark, log start, durable point, in two slots written in turn.
+//! The `checkpoint` file: high watermark, log start, durable point, in two slots.
 //!
 //! Slot 0 lies at position 0, slot 1 at 4,096, so that no single block holds both. The valid slot with the higher
 //! sequence number counts; an unreadable slot is as if it were absent. All values are lower bounds: a checkpoint that
 //! is behind costs a longer scan, nothing else. It is written to the page cache; the log start is also synced before
 //! files vanish.
+//!
+//! The slot that was synced last is never the one that is written: whatever a power cut tears, that one is left. So the
+//! slots change only after a sync. An open syncs the file before it reads it: what it finds is what the disk holds.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -31,6 +34,8 @@ const MAGIC: [u8; 4] = *b"BSCC";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
 const SLOT_DISTANCE: u64 = 4096;
+/// The slot of the first checkpoint ever.
+const FIRST_SLOT: u64 = 1;
 const CLEAN: u32 = 1;
 
 /// What a checkpoint records.
@@ -53,12 +58,16 @@ pub(crate) struct CheckpointFile {
     identity: Identity,
     sequence: u64,
     last: Option<Checkpoint>,
+    /// Where `last` lies.
+    slot: u64,
+    /// The slot that a power cut leaves; `None` before the first sync of a new file.
+    synced: Option<u64>,
     /// A slot does not check.
     is_doubtful: bool,
 }
 
 impl CheckpointFile {
-    /// Opens or creates `<directory>/checkpoint` and reads the newer valid slot, if any.
+    /// Opens or creates `<directory>/checkpoint`, syncs it and reads the newer valid slot, if any.
     pub fn open(
         storage: &dyn Storage,
         directory: &Path,
@@ -72,15 +81,15 @@ impl CheckpointFile {
             let path = &path;
             move |source| Error::io(operation, path, source)
         };
-        let mut slots = Slots::read(file, identity).map_err(failed("read"))?;
-        if !slots.last.is_some_and(|last| last.clean) {
-            // An earlier life may have ended after a failed sync: then the page cache shows what the disk does not have.
-            file.forget_cached(0).map_err(failed("sync"))?;
-            slots = Slots::read(file, identity).map_err(failed("read"))?;
-        }
+        // An earlier life may have been killed before its sync, or have ended after a failed one: then the page cache shows
+        // what the disk does not have.
+        file.forget_cached(0).map_err(failed("sync"))?;
+        let slots = Slots::read(file, identity).map_err(failed("read"))?;
         Ok(Self {
             identity,
             sequence: slots.sequence,
+            slot: slots.newest.unwrap_or_default(),
+            synced: slots.newest,
             last: slots.last,
             is_doubtful: slots.is_damaged,
             target,
@@ -100,19 +109,22 @@ impl CheckpointFile {
         self.last
     }
 
-    /// The file, to be synced.
-    pub fn target(&self) -> &Arc<SyncFile> {
-        &self.target
+    /// Syncs what was written.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.target.sync()?;
+        self.synced = self.last.map(|_| self.slot);
+        Ok(())
     }
 
-    /// Writes the older slot, to the page cache. Nothing is written when nothing changed.
+    /// Writes the slot that was not synced last, to the page cache. Nothing is written when nothing changed.
     pub fn write(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
         if self.last == Some(checkpoint) {
             return Ok(());
         }
         let sequence = self.sequence + 1;
         let bytes = to_bytes(sequence, self.identity, checkpoint);
-        let position = (sequence % 2) * SLOT_DISTANCE;
+        let slot = self.synced.map_or(FIRST_SLOT, |synced| 1 - synced);
+        let position = slot * SLOT_DISTANCE;
         #[cfg(feature = "failpoints")]
         {
             let half = bytes.get(..SLOT_BYTES / 2).unwrap_or_default();
@@ -127,6 +139,7 @@ impl CheckpointFile {
             .write_all_at(&bytes, position)
             .map_err(|source| Error::io("write", &self.target.path, source))?;
         self.sequence = sequence;
+        self.slot = slot;
         self.last = Some(checkpoint);
         Ok(())
     }
@@ -140,6 +153,8 @@ pub(crate) struct Slots {
     pub is_damaged: bool,
     /// Sequence number of the newer valid one, 0 = none.
     sequence: u64,
+    /// Which one that is, 0 or 1.
+    newest: Option<u64>,
 }
 
 impl Slots {
@@ -154,8 +169,9 @@ impl Slots {
     fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Self> {
         let bytes = [read_slot(file, 0)?, read_slot(file, SLOT_DISTANCE)?];
         let slots = bytes.map(|bytes| parse_slot(&bytes, identity));
-        let newest = slots.iter().flatten().max_by_key(|(sequence, _)| *sequence);
-        let sequence = newest.map_or(0, |(sequence, _)| *sequence);
+        let valid_slots = (0..).zip(slots).filter_map(|(slot, it)| Some((slot, it?)));
+        let newest = valid_slots.max_by_key(|(_, (sequence, _))| *sequence);
+        let sequence = newest.map_or(0, |(_, (sequence, _))| sequence);
         let valid = slots.iter().flatten().count();
         let [first, second] = bytes.map(|bytes| bytes.iter().all(|byte| *byte == 0));
         // The first checkpoint ever stands alone; all others have the one before beside them.
@@ -165,7 +181,8 @@ impl Slots {
             _ => !first || !second,
         };
         Ok(Self {
-            last: newest.map(|(_, checkpoint)| *checkpoint),
+            last: newest.map(|(_, (_, checkpoint))| checkpoint),
+            newest: newest.map(|(slot, _)| slot),
             is_damaged,
             sequence,
         })

@@ -92,6 +92,7 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
     assert_eq!(file.last(), None);
     for state in [states[0], states[1], third, third] {
         file.write(state).unwrap();
+        file.sync().unwrap();
     }
     let written = fs::read(&path).unwrap();
     assert_eq!(hex(&written[4096..4160]), CHECKPOINT);
@@ -121,6 +122,44 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
     assert_eq!(read(), None);
     fs::write(&path, &written[..4100]).unwrap();
     assert_eq!(read(), Some(states[1]));
+}
+
+#[test]
+fn the_checkpoint_slot_synced_last_is_never_written() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("checkpoint");
+    let at = |durable| Checkpoint {
+        durable,
+        ..Checkpoint::default()
+    };
+    let open = || CheckpointFile::open(&OsStorage, home.path(), IDENTITY).unwrap();
+    let slots = || {
+        let bytes = fs::read(&path).unwrap();
+        [bytes[..64].to_vec(), bytes[4096..4160].to_vec()]
+    };
+    let mut file = open();
+    file.write(at(1)).unwrap();
+    file.sync().unwrap();
+    for (synced, first) in [(1, 2), (0, 10), (1, 20)] {
+        let before = slots()[synced].clone();
+        for durable in first..first + 3 {
+            file.write(at(durable)).unwrap();
+            assert_eq!(slots()[synced], before, "{durable}");
+        }
+        if synced == 0 {
+            // Another life: what it finds is synced, and it goes on in the other slot.
+            file = open();
+            assert_eq!(file.last(), Some(at(12)));
+        } else {
+            file.sync().unwrap();
+        }
+    }
+    // What does not check was never the synced one.
+    let mut torn = fs::read(&path).unwrap();
+    file.write(at(30)).unwrap();
+    torn[4096 + 8..4096 + 32].fill(7);
+    fs::write(&path, &torn).unwrap();
+    assert_eq!(open().last(), Some(at(22)));
 }
 
 #[test]

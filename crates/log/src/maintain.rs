@@ -260,7 +260,7 @@ impl Log {
         let mut checkpoint = self.checkpoint.lock();
         failpoint::pass("checkpoint.before_clean");
         checkpoint.write(current(&self.shared, true))?;
-        checkpoint.target().sync()
+        checkpoint.sync()
     }
 
     /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`Log::sweep_deleted`].

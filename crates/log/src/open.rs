@@ -63,7 +63,7 @@ impl Log {
         }
         let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
         checkpoint.write(Checkpoint::default())?;
-        checkpoint.target().sync()?;
+        checkpoint.sync()?;
         let (segment, file) = create_segment(
             coordinator.files(),
             directory,
@@ -218,7 +218,7 @@ impl Log {
         checkpoint.write(current(&shared, false))?;
         if last.is_none() {
             // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
-            checkpoint.target().sync()?;
+            checkpoint.sync()?;
         }
         shared.quarantine.attach(
             &directory,

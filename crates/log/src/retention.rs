@@ -79,7 +79,7 @@ impl Log {
                     failpoint::pass("retention.decided");
                     let mut checkpoint = checkpoint.lock();
                     checkpoint.write(current(&shared, false))?;
-                    checkpoint.target().sync()?;
+                    checkpoint.sync()?;
                     drop(checkpoint);
                 }
                 let mut names = shared.names.lock();

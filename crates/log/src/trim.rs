@@ -47,7 +47,7 @@ impl Log {
         let mut checkpoint = self.checkpoint.lock();
         checkpoint
             .write(current(&self.shared, false))
-            .and_then(|()| checkpoint.target().sync())
+            .and_then(|()| checkpoint.sync())
             .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
     }
 

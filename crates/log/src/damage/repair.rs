@@ -274,8 +274,8 @@ impl Repair<'_> {
                 durable: last.durable.min(offset),
                 clean,
             })?;
+            file.sync()?;
         }
-        file.target().sync()?;
         disk::sync_directory(self.storage, self.directory)
     }
 
