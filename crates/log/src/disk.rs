@@ -121,25 +121,54 @@ pub(crate) fn sync_directory(storage: &dyn Storage, path: &Path) -> Result<(), E
 /// Makes the names in a directory durable, and the directory's own.
 pub(crate) fn sync_directory_and_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     sync_directory(storage, path)?;
-    path.parent()
-        .map_or(Ok(()), |parent| sync_directory(storage, parent))
+    sync_name(storage, path)
 }
 
-/// Makes a directory and those above it, as far as they are not there, and syncs the names of those it made but the
-/// last one's.
+/// Makes a directory and those above it, as far as they are not there. When it returns, the names of all above it that
+/// were ever made so are durable; the directory's own is not.
+///
+/// A name is made in a directory only once that directory's own name is synced, also when it was found: whoever made it
+/// may have been killed before.
 pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
-    let failed = |source| Error::io("create", path, source);
-    match storage.create_directory(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) else {
-                return Err(failed(error));
-            };
-            create_directories(storage, parent)?;
-            sync_directory_and_name(storage, parent)?;
-            storage.create_directory(path).map_err(failed)
+    if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
+        match open_directory(storage, parent) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                create_directories(storage, parent)?;
+                sync_name(storage, parent)?;
+            }
+            found => {
+                drop(found?);
+                sync_found_name(storage, parent)?;
+            }
         }
-        result => result.map_err(failed),
+    }
+    match storage.create_directory(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::io("create", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the name of a directory durable.
+fn sync_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        None => Ok(()),
+        // A relative name with one part.
+        Some(parent) if parent == Path::new("") => sync_directory(storage, Path::new(".")),
+        Some(parent) => sync_directory(storage, parent),
+    }
+}
+
+/// The same of one that was there. Where its parent may not be read, the name is none that was made by us.
+fn sync_found_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match sync_name(storage, path) {
+        Err(Error::Io {
+            operation: "open",
+            source,
+            ..
+        }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
     }
 }
 

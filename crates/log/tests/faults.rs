@@ -104,7 +104,7 @@ impl<'a> Life<'a> {
 
     fn note(&self, error: &Error) {
         let text = error.to_string();
-        let home = self.directory.ancestors().nth(2).unwrap();
+        let home = self.directory.ancestors().nth(3).unwrap();
         assert!(
             text.contains(home.to_str().unwrap()),
             "names no path: {text}"
@@ -237,7 +237,9 @@ impl<'a> Life<'a> {
 /// Runs a life with the fault and says at how many calls it could have happened.
 fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
     let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("partitions").join("1");
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let directory = data.join("partitions").join("1");
     let storage = Faulty::disarmed(fault, calls, failures);
     let mut life = Life::new(&directory, &storage, journaled);
     storage.arm();
@@ -331,7 +333,9 @@ fn errors_that_go_on_with_a_journal_are_survived() {
 #[test]
 fn a_coordinator_that_is_dropped_keeps_no_file_open() {
     let home = tempfile::tempdir().unwrap();
-    let directory = home.path().join("partitions").join("1");
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let directory = data.join("partitions").join("1");
     let storage = Faulty::disarmed(Fault::ALL[0], u64::MAX, 0);
     Life::new(&directory, &storage, true).run();
     let open: Vec<_> = std::fs::read_dir("/proc/self/fd")

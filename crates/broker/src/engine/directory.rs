@@ -75,13 +75,12 @@ fn created(data: &Path) -> PathBuf {
     data.join("created")
 }
 
-/// Makes a directory and those above it that are missing, and makes their names durable.
+/// Makes a directory and those above it that are missing, and makes their names durable; also its own when it was there:
+/// whoever made it may have been killed before.
 fn create_durably(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
-            return Ok(());
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_durably(path.parent().ok_or(error)?)?;
             fs::create_dir(path)?;

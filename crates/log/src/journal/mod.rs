@@ -20,7 +20,7 @@ mod ring;
 mod tests;
 
 use crate::coordinator::Rounds;
-use crate::disk::{SyncFile, is_passing, read_up_to};
+use crate::disk::{self, SyncFile, is_passing, read_up_to};
 use crate::failpoint;
 use crate::files::Files;
 use crate::shared::Shared;
@@ -144,10 +144,11 @@ impl std::fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// Looks at what the last life left in the journal. Nothing is written.
+    /// Looks at what the last life left in the journal, and syncs its files and their names: that life may have been killed
+    /// before it did, and the files will bear acks again.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be read; [`Error::NewerFormat`].
+    /// [`Error::Io`] when it cannot be read or synced; [`Error::NewerFormat`].
     pub fn open(
         options: JournalOptions,
         files: &Arc<Files>,
@@ -155,6 +156,10 @@ impl Journal {
         threads: bool,
     ) -> Result<Arc<Self>, Error> {
         let (pending, sources) = replay::look(files.storage(), &options)?;
+        if !sources.is_empty() {
+            sources.iter().try_for_each(|source| source.file.sync())?;
+            disk::sync_directory_and_name(files.storage(), &options.directory)?;
+        }
         let next_sequence = sources.iter().map(|source| source.sequence + 1).max();
         let mut state = State {
             ring: Ring::new(sources, next_sequence.unwrap_or(1)),

@@ -1,0 +1,193 @@
+//! What a killed process leaves unsynced, the next one takes over: nothing that is acked may lean on it before it is
+//! synced. A process is killed at each of its calls; the next goes on, acks and loses its power; the third must find
+//! every ack.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on fails
+mod support;
+mod volatile;
+
+use bascule_log::{
+    Coordinator, Error, Identity, JournalOptions, Log, LogOptions, Retention, Storage,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use support::{batch, read_from};
+use volatile::{Cut, Volatile};
+
+const LOGS: u64 = 2;
+const ROUNDS: u64 = 12;
+
+/// What is known of a log from outside.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// Values by offset, as they were sent or found.
+    sent: Vec<u64>,
+    /// Everything below was acked.
+    acked: u64,
+    /// The log start once it was told to be durable.
+    trimmed: u64,
+}
+
+struct Life {
+    coordinator: Arc<Coordinator>,
+    logs: Vec<Log>,
+}
+
+fn home() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+fn start(storage: &Volatile, journaled: bool) -> Result<Arc<Coordinator>, Error> {
+    let storage = Arc::new(storage.clone());
+    if !journaled {
+        return Ok(Coordinator::stepped(storage));
+    }
+    let options = JournalOptions {
+        from_dirty_files: LOGS as usize,
+        file_bytes: 2 << 10,
+        files: 2,
+        ..JournalOptions::new(home().join("journal"), home().join("partitions"))
+    };
+    Coordinator::stepped_journaled(storage, options)
+}
+
+fn open(coordinator: &Arc<Coordinator>, incarnation: u64) -> Result<Log, Error> {
+    let directory = home().join("partitions").join(incarnation.to_string());
+    let identity = Identity {
+        incarnation,
+        partition: 0,
+    };
+    let options = LogOptions {
+        segment_bytes: 1 << 10,
+        preallocate_bytes: 512,
+        ..LogOptions::default()
+    };
+    match Log::open(&directory, identity, options.clone(), coordinator) {
+        Ok((log, found)) => {
+            assert_eq!(found.damaged, Vec::new(), "{incarnation}");
+            Ok(log)
+        }
+        Err(Error::Absent { .. }) => Log::create(&directory, identity, options, coordinator),
+        Err(error) => Err(error),
+    }
+}
+
+impl Life {
+    /// Recovers and holds what is found against what was told.
+    fn begin(storage: &Volatile, journaled: bool, told: &mut [Told]) -> Result<Self, Error> {
+        let coordinator = start(storage, journaled)?;
+        let mut logs = Vec::new();
+        for (incarnation, told) in (1..).zip(told) {
+            let log = open(&coordinator, incarnation)?;
+            log.set_high_watermark(log.reader().log_end());
+            let (first, end) = (log.reader().log_start(), log.reader().log_end());
+            assert!(end >= told.acked, "{incarnation}: ends at {end}, {told:?}");
+            assert!(
+                first >= told.trimmed,
+                "{incarnation}: begins at {first}, {told:?}"
+            );
+            let found: Vec<u64> = read_from(&log.reader(), first)
+                .unwrap()
+                .into_iter()
+                .map(|(_, value)| u64::from_le_bytes(value.try_into().unwrap()))
+                .collect();
+            assert_eq!(
+                found,
+                told.sent[first as usize..end as usize],
+                "{incarnation}"
+            );
+            told.sent.truncate(end as usize);
+            told.acked = end;
+            logs.push(log);
+        }
+        Ok(Self { coordinator, logs })
+    }
+
+    /// Appends, commits in rounds, writes checkpoints, removes; until the process is killed. The logs are left as they are.
+    fn work(mut self, told: &mut [Told], life: u64) -> Result<(), Error> {
+        for round in 0..ROUNDS {
+            let acked: Vec<Arc<AtomicU64>> = told.iter().map(|_| Arc::default()).collect();
+            for ((log, told), acked) in self.logs.iter_mut().zip(&mut *told).zip(&acked) {
+                let value = life * 1_000 + round;
+                told.sent.push(value);
+                log.append(batch(&value.to_le_bytes(), 0), 1, 0)?;
+                let acked = Arc::clone(acked);
+                log.commit(Box::new(move |outcome| {
+                    acked.store(outcome.unwrap_or(0), Ordering::Relaxed);
+                }));
+            }
+            while self.coordinator.step() {}
+            for ((log, told), acked) in self.logs.iter_mut().zip(&mut *told).zip(&acked) {
+                told.acked = told.acked.max(acked.load(Ordering::Relaxed));
+                log.set_high_watermark(told.acked);
+            }
+            self.maintain(told, round)?;
+        }
+        Ok(())
+    }
+
+    fn maintain(&mut self, told: &mut [Told], round: u64) -> Result<(), Error> {
+        for (log, told) in self.logs.iter_mut().zip(told) {
+            log.checkpoint()?;
+            if round == 8 {
+                let start = log.trim(told.acked.saturating_sub(3), 0)?;
+                while self.coordinator.step() {}
+                if self.coordinator.failure().is_none() {
+                    told.trimmed = start;
+                }
+            }
+            if round == 5 {
+                let least = Retention {
+                    bytes: 1,
+                    ..Retention::default()
+                };
+                log.maintain(&least, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the first life was killed.
+fn killed_at(call: u64, journaled: bool, cut: Cut) -> bool {
+    let storage = Volatile::new();
+    storage.create_directory(&home()).unwrap();
+    sync_root(&storage);
+    let mut told = vec![Told::default(); LOGS as usize];
+    storage.kill_after(call);
+    let _ = Life::begin(&storage, journaled, &mut told).and_then(|life| life.work(&mut told, 1));
+    let killed = storage.restart();
+    let life = Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
+    life.work(&mut told, 2).expect("nothing fails in this life");
+    storage.cut(cut);
+    Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
+    killed
+}
+
+fn sync_root(storage: &Volatile) {
+    let root = storage.open(Path::new("/"), bascule_log::OpenMode::Directory);
+    root.unwrap().sync_all().unwrap();
+}
+
+fn killed_at_every_call(journaled: bool, cut: Cut) {
+    let mut call = 0;
+    while killed_at(call, journaled, cut) {
+        call += 1;
+    }
+    assert!(call > 100, "{call}");
+}
+
+#[test]
+fn acks_by_the_journal_survive_a_power_cut_wherever_the_life_before_was_killed() {
+    killed_at_every_call(true, Cut::Loses);
+}
+
+#[test]
+fn acks_by_the_segments_do_too() {
+    killed_at_every_call(false, Cut::Loses);
+}
+
+#[test]
+fn torn_writes_take_nothing_that_was_told() {
+    killed_at_every_call(true, Cut::Tears);
+}
