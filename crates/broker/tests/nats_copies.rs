@@ -8,9 +8,11 @@ use bascule_wire::envelope::{Recognised, recognise};
 use bascule_wire::liftbridge::publish::PublishFields;
 use bytes::Bytes;
 use nats_support::{
-    NatsServer, Stream, TestBroker, TestPartition, envelope, fields, listen, next, nothing,
+    LIMIT, NatsServer, Stream, TestBroker, TestPartition, envelope, fields, listen, next, nothing,
     round_trip, until, values,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 fn record(value: &'static str) -> IncomingRecord {
     IncomingRecord {
@@ -178,42 +180,21 @@ async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_unti
     };
     let broker = TestBroker::connected("b1", &server).await;
     let own = broker.partition(&Stream::new("own", "foo", 1)).await;
-    let statistics = &broker.shared.statistics;
     let client = server.client().await;
-    let mut base = 0;
+    let offered = Offered::new(&broker, &own);
     for round in 0..5 {
         // Nobody listens: one copy of each wave is published, nobody receives it, the others are skipped.
-        let before = statistics.nats_copies_skipped.get();
-        for _ in 0..50 {
-            copy(&broker, &own, NatsCopy::Envelope, base, &["unheard"; 100]);
-            base += 100;
-        }
-        until("skipped", || {
-            statistics.nats_copies_skipped.get() > before + 4000
-        })
-        .await;
+        offered.until_skipped(4000, 100).await;
 
         // From here on everything must arrive, in order.
         let mut heard = listen(&client, "foo").await;
-        let first = base;
+        let first = offered.count();
         for _ in 0..50 {
-            copy(&broker, &own, NatsCopy::Envelope, base, &["heard"; 10]);
-            base += 10;
+            offered.copy(10);
         }
         let mut wanted = first;
-        while wanted < base {
-            let message = next(&mut heard).await;
-            let offset: u64 = message
-                .headers
-                .unwrap()
-                .get("Bascule-Origin")
-                .unwrap()
-                .as_str()
-                .rsplit('/')
-                .next()
-                .unwrap()
-                .parse()
-                .unwrap();
+        while wanted < offered.count() {
+            let offset = offset(&next(&mut heard).await);
             // Copies of before may come too: those that still waited when the subscriber came.
             if offset >= first {
                 assert_eq!(offset, wanted, "round {round}");
@@ -223,16 +204,69 @@ async fn whoever_subscribed_before_a_publish_gets_it_though_nobody_listened_unti
         heard.unsubscribe().await.unwrap();
         round_trip(&client).await;
         // While somebody was heard, a probe takes 1,000 copies and a while to find out that nobody is left.
-        until("silence is noticed", || {
-            copy(&broker, &own, NatsCopy::Envelope, base, &["ping"; 500]);
-            let before = statistics.nats_copies_skipped.get();
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            statistics.nats_copies_skipped.get() > before
-        })
-        .await;
-        base += 1_000_000;
+        offered.until_skipped(1, 500).await;
     }
-    assert_eq!(statistics.nats_copies_dropped.get(), 0);
+    assert_eq!(broker.shared.statistics.nats_copies_dropped.get(), 0);
+}
+
+/// The offset that a copy's origin tells.
+fn offset(message: &async_nats::Message) -> u64 {
+    let origin = message.headers.as_ref().unwrap().get("Bascule-Origin");
+    let origin = origin.unwrap().as_str();
+    origin.rsplit('/').next().unwrap().parse().unwrap()
+}
+
+/// Offers copies of one partition, with offsets that go on, and counts them.
+struct Offered<'a> {
+    broker: &'a TestBroker,
+    partition: &'a TestPartition,
+    count: AtomicU64,
+}
+
+impl<'a> Offered<'a> {
+    fn new(broker: &'a TestBroker, partition: &'a TestPartition) -> Self {
+        Self {
+            broker,
+            partition,
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// So many so far: the offset of the next.
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn copy(&self, records: u64) {
+        let base = self.count.fetch_add(records, Ordering::Relaxed);
+        let values = vec!["v"; records as usize];
+        copy(
+            self.broker,
+            self.partition,
+            NatsCopy::Envelope,
+            base,
+            &values,
+        );
+    }
+
+    /// Offers appends of `records` until `wanted` more were found to be wanted by nobody. A server that does not say so
+    /// within 50 ms is taken for a listener, so it takes as many appends as it takes.
+    async fn until_skipped(&self, wanted: u64, records: u64) {
+        let statistics = &self.broker.shared.statistics;
+        let before = statistics.nats_copies_skipped.get();
+        let start = Instant::now();
+        while statistics.nats_copies_skipped.get() < before + wanted {
+            assert!(start.elapsed() < LIMIT, "nothing is skipped");
+            for _ in 0..10 {
+                self.copy(records);
+            }
+            until("each copy is published or skipped", || {
+                let skipped = statistics.nats_copies_skipped.get();
+                statistics.nats_copies_sent.get() + skipped == self.count()
+            })
+            .await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -257,12 +291,20 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
     own.holds(3_000).await;
 
     let nats = &broker.shared.nats;
-    nats.try_copy_stored(&own.0, NatsCopy::Envelope, 0, 2_000);
     let statistics = &broker.shared.statistics;
-    until("nobody wants them", || {
-        statistics.nats_copies_skipped.get() == 1_999
-    })
-    .await;
+    let start = Instant::now();
+    let mut offered = 0;
+    // Nobody wants them; a server that does not say so within 50 ms is taken for a listener, and asked again.
+    while statistics.nats_copies_skipped.get() == 0 {
+        assert!(start.elapsed() < LIMIT, "nothing is skipped");
+        nats.try_copy_stored(&own.0, NatsCopy::Envelope, 0, 2_000);
+        offered += 2_000;
+        until("each copy is published or skipped", || {
+            statistics.nats_copies_sent.get() + statistics.nats_copies_skipped.get() == offered
+        })
+        .await;
+    }
+    assert_eq!(statistics.nats_copies_skipped.get(), 1_999);
 
     let beside = broker.partition(&Stream::new("beside", "foo", 2)).await;
     let mut plain = listen(&client, "foo").await;

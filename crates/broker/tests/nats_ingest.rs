@@ -215,8 +215,14 @@ async fn ingest_resumes_after_nats_was_away() {
     let before = broker.partition(&Stream::new("before", "x", 1)).await;
     server.kill();
     until("the loss is noticed", || !broker.shared.nats.is_connected()).await;
-    let refused = broker.shared.nats.publish("x", None, "lost".into()).await;
-    assert_eq!(refused, Err("nats: server is disconnected".to_owned()));
+    // That is one of two connections; what is published while the other's loss is not yet known is on its way to nobody.
+    let start = std::time::Instant::now();
+    let mut published = Ok(());
+    while published.is_ok() && start.elapsed() < nats_support::LIMIT {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        published = broker.shared.nats.publish("x", None, "lost".into()).await;
+    }
+    assert_eq!(published, Err("nats: server is disconnected".to_owned()));
     let during = broker.partition(&Stream::new("during", "x.y", 2)).await;
 
     server.restart();
@@ -233,16 +239,29 @@ async fn ingest_resumes_after_nats_was_away() {
         client.publish("x.y", "again".into()).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    let names = broker.event_names();
+    // An event follows what it tells of.
+    let names = || {
+        let mut names = broker.event_names();
+        // Attempts that failed while the server was away.
+        names.retain(|name| name != "error");
+        names
+    };
+    until("told", || {
+        names().len() >= 3 && names().last().is_some_and(|name| name == "connected")
+    })
+    .await;
+    // Connected, disconnected, connected; twice when one connection is back before the loss of the other is noticed.
+    for (i, name) in names().iter().enumerate() {
+        let expected = if i % 2 == 0 {
+            "connected"
+        } else {
+            "disconnected"
+        };
+        assert_eq!(name, expected, "{:?}", names());
+    }
     assert_eq!(
-        names.iter().filter(|name| *name == "connected").count(),
-        2,
-        "{names:?}"
-    );
-    assert_eq!(
-        names.iter().filter(|name| *name == "disconnected").count(),
-        1,
-        "{names:?}"
+        broker.shared.statistics.nats_gaps.get() as usize,
+        names().len() / 2
     );
 }
 
@@ -258,12 +277,11 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
         .nats
         .connect(&broker.shared, server.settings());
     let partition = broker.partition(&Stream::new("s", "x", 1)).await;
+    until("told", || !broker.event_names().is_empty()).await;
+    // Two more attempts of each connection.
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     let names = broker.event_names();
-    assert!(
-        !names.is_empty() && names.iter().all(|name| name == "error"),
-        "{names:?}"
-    );
+    assert!(names.iter().all(|name| name == "error"), "{names:?}");
     assert!(
         names.len() <= 2,
         "one per connection, not one per attempt: {names:?}"
@@ -272,14 +290,16 @@ async fn a_server_that_is_not_there_is_reported_and_tried_again() {
     server.restart();
     until("connected", || broker.shared.nats.is_connected()).await;
     let client = server.client().await;
+    let start = std::time::Instant::now();
     while partition.count() == 0 {
+        assert!(start.elapsed() < nats_support::LIMIT, "nothing is stored");
         client.publish("x", "hello".into()).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    assert_eq!(
-        broker.event_names().last().map(String::as_str),
-        Some("connected")
-    );
+    until("told", || {
+        broker.event_names().last().map(String::as_str) == Some("connected")
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -297,6 +317,7 @@ async fn what_does_not_fit_is_dropped_counted_and_told() {
     let partition = broker.partition(&Stream::new("s", "burst", 1)).await;
     let client = server.client().await;
     let statistics = &broker.shared.statistics;
+    let start = std::time::Instant::now();
     // Nothing can be appended for a while, and 1,127 messages of 10 and 256 bytes may wait.
     let room = broker.shared.inflight.available_permits() as u32;
     let taken = broker.shared.inflight.acquire_many(room).await.unwrap();
@@ -326,9 +347,10 @@ async fn what_does_not_fit_is_dropped_counted_and_told() {
     assert!(stored.is_sorted(), "order is kept");
     let names = broker.event_names();
     let told = names.iter().filter(|name| *name == "slow_consumer").count();
+    let at_most = 2 + start.elapsed().as_secs() as usize;
     assert!(
-        (1..=2).contains(&told),
-        "once at first, the others together: {names:?}"
+        (1..=at_most).contains(&told),
+        "once at first, the others of each second together: {names:?}"
     );
 
     client.publish("burst", "later".into()).await.unwrap();

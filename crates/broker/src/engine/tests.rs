@@ -61,13 +61,13 @@ fn append(engine: &Engine) -> Committed {
     };
     partition.try_append(append).unwrap();
     outcome
-        .recv_timeout(Duration::from_secs(10))
+        .recv_timeout(Duration::from_mins(1))
         .unwrap()
         .unwrap()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(10);
+    let limit = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < limit, "{what}");
         std::thread::sleep(Duration::from_millis(5));

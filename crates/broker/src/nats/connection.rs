@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 /// Wait between two attempts to connect, for ever.
 const RETRY: Duration = Duration::from_millis(250);
 /// How long [`Connection::sync`] waits for the round trip.
-const SYNC_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const SYNC_LIMIT: Duration = Duration::from_secs(5);
 /// A server that does not answer is given up after two to three of these.
 const PING: Duration = Duration::from_secs(10);
 /// Messages that the library holds per subscription before it drops: more than it can read in one turn, even of the
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Waits until the server has handled everything sent before, by a round trip on this connection: `subject` is
-    /// answered by our other connection, or by the server when nobody listens. False when no answer came within a second.
+    /// answered by our other connection, or by the server when nobody listens. False when no answer came within [`SYNC_LIMIT`].
     pub(super) async fn sync(&self, subject: String) -> bool {
         let Some(client) = self.client() else {
             return true;

@@ -3,7 +3,7 @@
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
 //! share one. Locks: `subscribing` (held across awaits), then `routes`, then a route's `task`.
-use super::connection::Role;
+use super::connection::{Role, SYNC_LIMIT};
 use super::feed::Feed;
 use super::ingest;
 use super::origin::{is_same_stream, stream_of};
@@ -257,7 +257,7 @@ impl Router {
         if !session.connection(role).sync(session.sync_subject()).await {
             session.reporter.error(
                 role.name(),
-                "NATS did not confirm a subscription within a second".to_owned(),
+                format!("NATS did not confirm a subscription within {SYNC_LIMIT:?}"),
             );
         }
     }

@@ -22,8 +22,7 @@ use bascule_wire::liftbridge::publish::{PublishFields, put_envelope_publish};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use prost::Message as _;
-use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -31,7 +30,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a condition may take to become true.
-pub const LIMIT: Duration = Duration::from_secs(10);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// Path of the nats-server, or `None` after saying that the test is skipped.
 pub fn nats_server_path() -> Option<PathBuf> {
@@ -53,7 +52,7 @@ pub fn nats_server_path() -> Option<PathBuf> {
     found
 }
 
-/// A nats-server on a free port; killed on drop.
+/// A nats-server on a free port of its own choice; killed on drop.
 pub struct NatsServer {
     path: PathBuf,
     pub port: u16,
@@ -63,12 +62,7 @@ pub struct NatsServer {
 impl NatsServer {
     pub fn start() -> Option<Self> {
         let path = nats_server_path()?;
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let child = spawn(&path, port);
+        let (child, port) = spawn(&path, -1).expect("nats-server did not start");
         Some(Self { path, port, child })
     }
 
@@ -85,9 +79,15 @@ impl NatsServer {
         self.child.wait().unwrap();
     }
 
-    /// On the same port.
+    /// On the same port, as soon as nobody else has it.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.path, self.port);
+        let start = Instant::now();
+        self.child = loop {
+            if let Some((child, _)) = spawn(&self.path, self.port.into()) {
+                break child;
+            }
+            assert!(start.elapsed() < LIMIT, "nats-server did not start again");
+        };
     }
 
     pub async fn client(&self) -> async_nats::Client {
@@ -109,19 +109,44 @@ impl Drop for NatsServer {
     }
 }
 
-fn spawn(path: &PathBuf, port: u16) -> Child {
-    let child = Command::new(path)
-        .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+/// Starts a server on a port, -1 = a free one, and gives the port; `None` when it ended, as it does when the port is taken.
+fn spawn(path: &PathBuf, port: i32) -> Option<(Child, u16)> {
+    let told = tempfile::tempdir().unwrap();
+    let mut child = Command::new(path)
+        .args([
+            "-a",
+            "127.0.0.1",
+            "-p",
+            &port.to_string(),
+            "--ports_file_dir",
+        ])
+        .arg(told.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let file = told
+        .path()
+        .join(format!("nats-server_{}.ports", child.id()));
     let start = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(start.elapsed() < LIMIT, "nats-server did not start");
+    loop {
+        if let Some(port) = told_port(&file) {
+            return Some((child, port));
+        }
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        assert!(start.elapsed() < LIMIT, "nats-server tells no port");
         std::thread::sleep(Duration::from_millis(5));
     }
-    child
+}
+
+/// The port in the file that a server writes once it listens; `None` while it is not there or half written.
+fn told_port(file: &Path) -> Option<u16> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let url = ports.pointer("/nats/0")?.as_str()?;
+    url.rsplit(':').next()?.parse().ok()
 }
 
 /// What the NATS side needs of a broker.

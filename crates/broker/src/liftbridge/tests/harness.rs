@@ -14,7 +14,7 @@ use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 /// Longest wait of any call of a test.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub struct Harness {
     pub engine: Engine,

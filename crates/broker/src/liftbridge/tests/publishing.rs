@@ -4,7 +4,7 @@ use bascule_wire::liftbridge::messages::{
     FetchMetadataRequest, FetchMetadataResponse, PublishRequest, PublishResponse,
 };
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tonic::Code;
 
 fn with(change: impl FnOnce(&mut PublishRequest)) -> PublishRequest {
@@ -339,13 +339,11 @@ async fn an_idle_call_ends_unavailable_when_the_broker_stops_serving() {
     let (_requests, stream) = sender();
     let mut responses = client.open_publish_async(stream).await.unwrap();
     harness.engine.set_serving(false);
-    let before = Instant::now();
     let status = tokio::time::timeout(PATIENCE, responses.message())
         .await
         .unwrap()
         .unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(before.elapsed() < Duration::from_secs(3));
     let status = client.publish(with(|_| ())).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "new calls are refused");
 }
@@ -361,20 +359,27 @@ async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
     let call = client.unary::<_, FetchMetadataResponse>(
         "proto.API/FetchMetadata",
         request,
-        Some(Duration::from_millis(300)),
+        Some(PATIENCE),
     );
-    assert!(call.await.is_err(), "nobody answers here");
-    let events = harness.engine.shared().events.poll(100);
-    let event = events
-        .iter()
-        .find(|event| event.kind == "request")
-        .expect("a request event");
+    let asked = async {
+        loop {
+            let events = harness.engine.shared().events.poll(100);
+            if let Some(event) = events.into_iter().find(|event| event.kind == "request") {
+                return event;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let event = tokio::select! {
+        _ = call => panic!("nobody answers here"),
+        event = asked => event,
+    };
     assert_eq!(
         (event.name.as_str(), &event.body[..]),
         ("liftbridge/FetchMetadata", &b"\x0a\x01a"[..])
     );
     assert!(event.text.starts_with("127.0.0.1:"), "{}", event.text);
-    assert!((1..=300).contains(&event.number), "{}", event.number);
+    assert!((1..=60_000).contains(&event.number), "{}", event.number);
     let unknown = client.unary::<_, FetchMetadataResponse>(
         "proto.API/Nothing",
         FetchMetadataRequest::default(),

@@ -1,5 +1,5 @@
 //! The service called without a transport: bodies that no generated client would send, and deadlines.
-use super::harness::{Harness, to};
+use super::harness::{Harness, PATIENCE, to};
 use crate::liftbridge::frames::{FrameReader, frame};
 use crate::liftbridge::{health, service};
 use bascule_wire::liftbridge::messages::{PublishResponse, SubscribeRequest};
@@ -8,7 +8,6 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use serde_json::json;
-use std::time::Duration;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::Service;
@@ -229,7 +228,7 @@ async fn watching_health_tells_each_change() {
         .unwrap()
         .into_body();
     let mut next = async || {
-        let frame = tokio::time::timeout(Duration::from_secs(5), watch.frame())
+        let frame = tokio::time::timeout(PATIENCE, watch.frame())
             .await
             .unwrap()
             .unwrap();

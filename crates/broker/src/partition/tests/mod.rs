@@ -138,7 +138,7 @@ fn sealed(sequence: u32, values: &[&str]) -> SealedBatch {
 async fn put(partition: &Partition, payload: Payload) -> Outcome {
     let (append, outcome) = append(payload);
     partition.append(append).await;
-    tokio::time::timeout(Duration::from_secs(10), outcome)
+    tokio::time::timeout(Duration::from_mins(1), outcome)
         .await
         .expect("an answer")
         .expect("done was called")
