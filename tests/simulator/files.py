@@ -42,11 +42,11 @@ def batches(content: bytes) -> list[BatchPlace]:
 
 
 def checkpoint(content: bytes) -> tuple[int, int, int] | None:
-    """High watermark, log start and durable point of the newer slot that looks like one."""
+    """High watermark, log start and durable point of the newer slot that checks."""
     slots: list[tuple[int, tuple[int, int, int]]] = []
     for at in SLOTS:
         slot = content[at : at + 64]
-        if slot[:4] == b"BSCC" and len(slot) == 64:
+        if slot[:4] == b"BSCC" and len(slot) == 64 and struct.pack("<I", crc32c(slot[:60])) == slot[60:]:
             (sequence,) = struct.unpack_from("<Q", slot, 8)
             slots.append((sequence, struct.unpack_from("<QQQ", slot, 32)))
     return max(slots)[1] if slots else None

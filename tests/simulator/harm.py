@@ -56,6 +56,7 @@ def raise_ghost(disk: Disk, model: Model, stream: Stream, reached: Reached) -> s
     if not ghosts:
         return ""
     disk.damage(path, last.end, stream.choice(ghosts).stored)
+    model.haunted = True
     reached.sometimes("a cut batch was laid behind the end and refused")
     return f"a batch of an earlier life behind the end of {path}"
 
@@ -117,8 +118,8 @@ def _harm_derived(disk: Disk, model: Model, kind: str, stream: Stream, reached: 
 def _harm_segment(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
     """Flip a bit of a batch, or lose a page of batches, below the durable point that the disk knows of."""
     known = files.checkpoint(disk.read(f"{model.path}/checkpoint", durable=True)) if model.created else None
-    if known is None or model.without_checkpoint or model.weak:
-        return ""
+    if known is None or model.without_checkpoint or model.weak or model.haunted:
+        return ""  # no second damage that takes away what shows the first
     durable = known[2]
     found: list[tuple[str, files.BatchPlace]] = []
     for _, path in files.segments(disk.paths(), model.path):

@@ -28,6 +28,8 @@ class Entry:
     value: bytes | None
     epoch: int
     timestamp: int
+    appended: int = 0
+    """Time that never goes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Model:
     """A write went astray: records may be refused or cut, never be wrong."""
     without_checkpoint: bool = False
     """The checkpoint was damaged: never-acked records before the last segment count as damage."""
+    haunted: bool = False
+    """A batch of an earlier life was laid behind the last one since the last recovery."""
     ghosts: list[Ghost] = field(default_factory=list[Ghost])
     """Batches that were never acked, as they stood in the files."""
     sent: list[Sent] = field(default_factory=list[Sent])

@@ -20,6 +20,23 @@ def test_the_first_seeds_show_no_violation() -> None:
     assert [str(outcome.violation) for outcome in map(run_seed, range(200)) if outcome.violation] == []
 
 
+EARLY = (18370, 19887, 29759, 36376, 114820, 120072, 123053, 124390, 132099, 137471)
+"""Retention took records before their time."""
+BACK = (20636, 114569, 142073)
+"""A timestamp went back after a reopening."""
+STRAYS = (44046, 104386, 123449, 132488, 140643)
+"""Copies from other places and batches of earlier lives were taken for the log."""
+LOST = (35599, 40684, 115074, 115874, 120961, 141369)
+"""Acked records were lost, or refused, behind damage."""
+OTHERS = (33547, 102129, 114294, 127684)
+"""A sole segment vanished; a directory was taken from its owner."""
+
+
+@pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *OTHERS])
+def test_a_seed_that_once_showed_a_violation_shows_none(seed: int) -> None:
+    assert run_seed(seed).violation == ""
+
+
 def digests(first: int) -> str:
     """What fresh processes say of some seeds."""
     command = [sys.executable, "-m", "tests.simulator", "--seeds", "10", "--first", str(first), "--digests"]

@@ -57,7 +57,7 @@ def append(world: World, number: int) -> None:
         name = content.randint(1, 2)
         producer = (name, 0, model.sequences.get(name, 0))
     timestamp = max(world.now, model.last_timestamp)
-    entries = [Entry(key, value, model.epoch, timestamp) for key, value in records]
+    entries = [Entry(key, value, model.epoch, timestamp, world.elapsed) for key, value in records]
     codec = content.choice([0, 0, 1, 2])
     before, segments = model.end, log.segment_count()
     try:
@@ -76,7 +76,7 @@ def append(world: World, number: int) -> None:
     world.reached.sometimes("space came back and appends went on", when=world.reached.counts["no space was left"] > 0)
     by_size = model.settings.segment_age_ns == 0 and log.segment_count() > segments
     world.reached.sometimes("a segment was sealed by size", when=by_size)
-    if model.damaged and world.now <= found[2] < timestamp:
+    if (model.damaged or model.weak) and world.now <= found[2] < timestamp:
         timestamp = found[2]  # the latest one stood in a batch that is gone
         entries = [replace(entry, timestamp=timestamp) for entry in entries]
     model.append(entries, producer)
@@ -160,7 +160,10 @@ def maintain(world: World, number: int) -> None:
         raise ViolationError("P13", f"{model.path} starts at {start}, after {model.log_start}, acked {model.acked}")
     if start > model.log_start:
         world.reached.sometimes("a retention took segments")
-        young = model.entries[start - 1].timestamp >= world.now - age
+        last = model.entries[start - 1]
+        young = last.timestamp >= world.now - age
+        if model.flaky or model.weak or model.may_be_damaged(start - 1, start):
+            young &= last.appended >= world.elapsed - age  # nobody may know its timestamp any more
         if not size and not messages and (not age or young):
             raise ViolationError("P17", f"retention took offset {start - 1} of {model.path} too early")
     model.log_start = start

@@ -282,7 +282,7 @@ class World:
         model.cut(end)
         model.acked = end
         model.log_start = start
-        model.fresh_damage = model.power_cut = False
+        model.fresh_damage = model.power_cut = model.haunted = False
         if self.disk.is_stopped():
             raise LifeOverError
         log.set_high_watermark(end)

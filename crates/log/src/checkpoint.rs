@@ -189,6 +189,30 @@ impl Slots {
     }
 }
 
+/// Whose checkpoint lies in the directory, by a slot that checks; `None` when there is none.
+pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Identity>, Error> {
+    let path = directory.join(CHECKPOINT);
+    let file = match storage.open(&path, OpenMode::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|source| Error::io("open", &path, source))?,
+    };
+    for position in [0, SLOT_DISTANCE] {
+        let bytes =
+            read_slot(&*file, position).map_err(|source| Error::io("read", &path, source))?;
+        let identity = unseal(&bytes).filter(|body| body.get(..4) == Some(&MAGIC));
+        let identity = identity.and_then(|body| {
+            Some(Identity {
+                incarnation: u64_at(body, 16)?,
+                partition: u32_at(body, 24)?,
+            })
+        });
+        if identity.is_some() {
+            return Ok(identity);
+        }
+    }
+    Ok(None)
+}
+
 /// Gives both slots their blocks, so that a full disk does not keep a checkpoint from being written.
 fn reserve(file: &dyn StorageFile) -> std::io::Result<()> {
     let whole = SLOT_DISTANCE + SLOT_BYTES as u64;

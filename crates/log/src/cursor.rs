@@ -159,9 +159,11 @@ impl Cursor {
         let place = Place {
             position: entry.map_or(crate::preamble::PREAMBLE_BYTES, |entry| entry.position),
             offset: entry.map_or(segment.base_offset, |entry| entry.offset),
-            chain: before
-                .filter(|at| at.place.offset == segment.base_offset)
-                .and_then(|at| at.place.chain),
+            chain: segment.first_chain(
+                before
+                    .filter(|at| at.place.offset == segment.base_offset)
+                    .and_then(|at| at.place.chain),
+            ),
             epoch: 0,
         };
         let at = At {

@@ -44,6 +44,7 @@ pub(crate) fn create_segment(
         return Err(Error::io("write", &path, source));
     }
     let segment = Segment::new(files, path, preamble.base_offset, options.segment_bytes);
+    segment.set_preamble(&preamble);
     segment.set_file(segment_file.target());
     Ok((Arc::new(segment), segment_file))
 }

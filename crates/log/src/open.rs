@@ -10,6 +10,7 @@
 //! | `.idx` without its `.seg` | a removal half done | remove |
 //! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
 //! | no segment, but a checkpoint above 0 | all segments were lost | go on at the durable point, the rest is damage |
+//! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | making a sole segment anew half done | make it |
 //! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
 use crate::ahead::SegmentFile;
 use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
@@ -21,8 +22,8 @@ use crate::recover::{Recovered, Recovery};
 use crate::segment::{Segment, base_offset_of};
 use crate::shared::Shared;
 use crate::sources::{
-    check_version, drop_half_rolled, drop_removed, find_sources, foreign, holds, set_foreign_aside,
-    tidy, trust_the_disk_alone,
+    check_owner, check_version, drop_half_rolled, drop_removed, find_sources, foreign, has_removed,
+    holds, set_foreign_aside, tidy, trust_the_disk_alone,
 };
 use crate::{Coordinator, Error, Identity, Log, LogOptions};
 use parking_lot::Mutex;
@@ -127,6 +128,7 @@ impl Log {
         sources.iter().try_for_each(check_version)?;
         let known = holds(storage, directory, CHECKPOINT)?;
         set_foreign_aside(&mut sources, identity, known)?;
+        check_owner(storage, directory, identity, &sources)?;
         let absent = || Error::Absent {
             path: directory.to_path_buf(),
         };
@@ -138,8 +140,14 @@ impl Log {
             checkpoint.settle_log_start(first.base_offset);
         }
         let last = checkpoint.last();
-        // A log that has begun is never begun anew, whatever became of its segments: its offsets are used.
-        let has_begun = last.is_some_and(|last| last.durable > 0 || last.log_start > 0);
+        // A log that has begun is never begun anew, whatever became of its segments: its offsets are used. One whose only
+        // segment an earlier open removed, and then could not make anew, has begun too.
+        let has_begun = match last {
+            Some(last) => {
+                last.durable > 0 || last.log_start > 0 || has_removed(storage, directory)?
+            }
+            None => false,
+        };
         if sources.is_empty() && !has_begun {
             return Err(absent());
         }
@@ -179,20 +187,22 @@ impl Log {
             disk::sync_directory(storage, directory)?;
             sources = find_sources(storage, directory)?;
         }
+        let journal = coordinator.rounds().journal();
+        let journal = journal.filter(|journal| journal.serves(directory));
+        let replay = journal.and_then(|journal| journal.replay(identity));
         let recovered = Recovered::scan(
             coordinator.files(),
             directory,
             identity,
             sources,
             last,
+            replay.as_ref(),
             &options,
         )?;
         let known = checkpoint.last().map_or(0, |last| last.high_watermark);
         let (mut log, mut report) =
             Self::from_recovered(recovered, checkpoint, identity, options, coordinator)?;
-        if let Some(journal) = coordinator.rounds().journal().filter(|_| log.journaled)
-            && let Some(replay) = journal.replay(identity)
-        {
+        if let (Some(journal), Some(replay)) = (journal, replay) {
             report.replayed = log.take_over(&replay)?;
             log.set_high_watermark(known);
             journal.replayed(identity);

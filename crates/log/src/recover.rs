@@ -7,7 +7,8 @@
 //! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
 //!
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
-//! they were sealed. The durable point is never below the log start: offsets that were removed are not used again.
+//! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is never below the log start: offsets that were removed are not used again.
+mod neighbours;
 mod tail;
 
 use crate::ahead::{SegmentFile, cover_last_block};
@@ -18,10 +19,11 @@ use crate::disk::{self};
 use crate::epochs::EpochTable;
 use crate::files::Files;
 use crate::index::{self, SparseIndex, Summary};
+use crate::journal::Replay;
 use crate::preamble::PREAMBLE_BYTES;
 use crate::producers::Producers;
 use crate::scan::{Found, Place, Scanner};
-use crate::segment::{NO_TIME, Segment, segment_name};
+use crate::segment::{NO_TIME, Segment};
 use crate::sources::Source;
 use crate::{Error, Identity, LogOptions};
 use bascule_record::Header;
@@ -90,6 +92,8 @@ struct Walk<'a> {
     /// Something was taken off a file.
     truncated: bool,
     report: Recovery,
+    /// What the journal holds of the log, when there is no checkpoint to say how far the segments were synced.
+    journal: Option<&'a Replay>,
     /// Where damage was met whose end is not known yet.
     broken: Option<(PathBuf, u64, Fault)>,
     quarantine: Vec<Damage>,
@@ -123,6 +127,7 @@ impl Recovered {
         identity: Identity,
         mut sources: Vec<Source>,
         checkpoint: Option<Checkpoint>,
+        journal: Option<&Replay>,
         options: &LogOptions,
     ) -> Result<Self, Error> {
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
@@ -134,6 +139,7 @@ impl Recovered {
             options,
             checkpoint.map_or(last_base, |known| known.durable.max(known.log_start)),
         );
+        walk.journal = journal.filter(|_| checkpoint.is_none());
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
             // Only retention and trims move the log start, and they take note of it before any file goes.
@@ -150,6 +156,9 @@ impl Recovered {
                 break;
             }
             let (segment, end) = walk.segment(&source, rest.as_slice().first())?;
+            if let Some(preamble) = &source.preamble {
+                segment.set_preamble(preamble);
+            }
             segments.push(Arc::new(segment));
             kept.push(source);
             if let End::Cut { torn } = end {
@@ -191,6 +200,7 @@ impl<'a> Walk<'a> {
             producers_to: 0,
             truncated: false,
             report: Recovery::default(),
+            journal: None,
             broken: None,
             quarantine: Vec::new(),
         }
@@ -208,9 +218,6 @@ impl<'a> Walk<'a> {
     /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
     fn enter(&mut self, source: &Source, first: bool) -> bool {
         let preamble = source.preamble;
-        // Compaction may have removed the record that had the latest time.
-        let before = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
-        self.last_timestamp = self.last_timestamp.max(before);
         if first {
             self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
         }
@@ -230,29 +237,12 @@ impl<'a> Walk<'a> {
             // Begun behind a lost tail: its first batch follows no batch, whatever was found before it since.
             self.place.chain = None;
         }
+        // Compaction may have removed the record that had the latest time.
+        let before = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
+        self.last_timestamp = self.last_timestamp.max(before);
         self.place.position = PREAMBLE_BYTES;
         self.place.offset = source.base_offset;
         true
-    }
-
-    /// Takes note that the offsets from the place on, up to `end`, are lost. Without a place where damage was met a whole
-    /// file is missing.
-    fn lost_until(&mut self, end: u64) {
-        let start = self.place.offset;
-        let broken = self.broken.take();
-        if start >= end {
-            return;
-        }
-        let missing = || (self.directory.join(segment_name(start)), 0, Fault::Missing);
-        let (path, position, fault) = broken.unwrap_or_else(missing);
-        self.report.damaged.push((start, end));
-        self.quarantine.push(Damage {
-            start,
-            end,
-            path,
-            position,
-            fault,
-        });
     }
 
     /// Takes the segment from its index file where that is enough, or walks it.
@@ -321,9 +311,11 @@ impl<'a> Walk<'a> {
         let known = Known {
             index,
             end: Ending::before(next),
+            durable: self.durable,
         };
         let failed = |error| Error::io("read", segment.path(), error);
         let mut forgotten = self.place.offset >= self.durable;
+        let mut resumed_before = false;
         loop {
             let whole = self.place.offset >= self.durable;
             if whole && !forgotten {
@@ -332,11 +324,14 @@ impl<'a> Walk<'a> {
                     .map_err(|error| Error::io("sync", segment.path(), error))?;
                 forgotten = true;
             }
-            let found = scanner.look(&self.place, whole).map_err(failed)?;
+            let mut found = scanner.look(&self.place, whole).map_err(failed)?;
             if let Found::Batch(header) = found {
-                segment.add(&header);
-                self.note(&header);
-                continue;
+                if !self.passes(&header, next, resumed_before)? {
+                    segment.add(&header);
+                    self.note(&header);
+                    continue;
+                }
+                found = Found::Damage(Fault::Misplaced);
             }
             if let Found::Unsupported(source) = found {
                 return Err(Error::NewerBatch {
@@ -348,7 +343,10 @@ impl<'a> Walk<'a> {
             if next.is_some_and(|next| next.base_offset == self.place.offset) {
                 return Ok(End::Whole);
             }
-            if whole || planted::is(8) {
+            if self.is_in_journal()? {
+                self.durable = self.durable.min(self.place.offset);
+            }
+            if self.place.offset >= self.durable || planted::is(8) {
                 // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
                 if let Some(error) = scanner.unreadable.take() {
                     return Err(failed(error));
@@ -366,6 +364,7 @@ impl<'a> Walk<'a> {
             self.lost_until(resumed.offset);
             self.place = resumed;
             segment.skip(resumed.position, resumed.offset);
+            resumed_before = true;
         }
     }
 
@@ -431,6 +430,7 @@ impl<'a> Walk<'a> {
         if !as_closed {
             self.sync_kept(&kept, first_offset, known)?;
         }
+        Self::note_lost_ends(&kept, &segments);
         let last = kept.into_iter().last();
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;
@@ -441,6 +441,9 @@ impl<'a> Walk<'a> {
             // What was trimmed is not missed.
             self.place.offset = self.place.offset.max(known.log_start);
             self.lost_until(self.durable);
+            if let Some(segment) = segments.last() {
+                segment.set_lost_until(i64::MAX);
+            }
             self.place.offset = self.durable;
             self.place.chain = None;
         }

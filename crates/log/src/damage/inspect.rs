@@ -128,6 +128,7 @@ fn look_at(
         known: Known {
             index: index.as_ref(),
             end: Ending::before(next),
+            durable,
         },
         limit: next.map_or(u64::MAX, |next| next.base_offset),
         ends,

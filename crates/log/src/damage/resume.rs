@@ -4,15 +4,23 @@
 //! hold the image of a batch: right incarnation, partition, offsets, even a chain of several. Such an image must not be
 //! taken for the log's own. What it cannot know is evidence, tried in this order:
 //!
-//! 1. *Extent*: the payload under the damaged header still matches the length and the checksum that stand in it. The
-//!    next batch begins right behind.
+//! 1. *Extent and link*: the payload under the damaged header still matches the length and the checksum that stand in it,
+//!    so that the next batch begins right behind; when its header is damaged too, the same again. The first sound one
+//!    carries the header checksum of the one before it as its chain value: what an earlier life or a misdirected write
+//!    left there does not.
 //! 2. *Link*: the candidate's chain value equals the lost batch's header checksum, as stored or as computed from the
 //!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit.
 //! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
 //!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
 //!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
+//!    Nor does one that goes on behind that end: it lies where it does not belong.
 //! 4. The next entry of the index itself.
-//! 5. Only in a last segment without an index, where nothing else is known: the chain that reaches furthest in the file.
+//! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain that reaches furthest in
+//!    the file.
+//!
+//! Without a link, a batch that begins above the durable point is never the way on: what lies between may be a hole that
+//! no sync covered, and what lies behind such a hole must not come back. Nor is one that begins at the durable point where
+//! the next batch should begin, when the header before it, damaged as it is, says that it does not follow.
 //!
 //! What remains: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
 //! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
@@ -62,6 +70,8 @@ pub(crate) struct Known<'a> {
     pub index: Option<&'a SparseIndex>,
     /// Where they end.
     pub end: Ending,
+    /// Offsets from here on may be a torn tail; `u64::MAX` when none may.
+    pub durable: u64,
 }
 
 /// What a chain of batches has to arrive at.
@@ -74,16 +84,28 @@ enum Target {
     Furthest,
 }
 
+/// What payloads under damaged headers tell.
+enum Extents {
+    /// The next batch begins here and follows them.
+    Lead(Place),
+    /// The next batch should begin at this position, but what lies there does not follow them.
+    Refute(u64),
+    /// Nothing.
+    Unknown,
+}
+
 impl Scanner<'_> {
     /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
     pub fn resume_after(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
         let limit = known.end.offset;
-        let mut links = Vec::new();
-        if !self.has_sound_header(lost)? {
-            if let Some(place) = self.by_extent(lost, limit)? {
-                return Ok(Some(place));
+        let (mut links, mut refuted) = (Vec::new(), None);
+        if !self.has_sound_header(lost.position)? {
+            match self.by_extents(lost, limit)? {
+                Extents::Lead(place) => return Ok(Some(place)),
+                Extents::Refute(position) => refuted = Some(position),
+                Extents::Unknown => {}
             }
-            links = self.links_of(lost)?;
+            links = self.links_at(lost.position)?;
         }
         let entry = self.next_entry(lost, known)?;
         let target = match entry {
@@ -108,6 +130,10 @@ impl Scanner<'_> {
             if linked {
                 return Ok(Some(place));
             }
+            let torn = header.base_offset == known.durable && refuted == Some(at);
+            if torn || header.base_offset > known.durable {
+                continue;
+            }
             let (reached, end) = self.follow(place, &target, &mut walked)?;
             if reached {
                 return Ok(Some(place));
@@ -116,44 +142,63 @@ impl Scanner<'_> {
                 furthest = Some((end, place));
             }
         }
+        let may_be_torn = entry.is_none() && known.durable < limit;
         Ok(match target {
             Target::Furthest => furthest.map(|(_, place)| place),
+            Target::End(_) if may_be_torn => furthest.map(|(_, place)| place),
             Target::Batch(_) | Target::End(_) => entry,
         })
     }
 
-    /// Whether a sound header lies at the lost place, so that it says nothing about the batch that should be there.
-    fn has_sound_header(&mut self, lost: &Place) -> io::Result<bool> {
-        let head = self.readable(lost.position, HEADER_BYTES)?;
+    /// Whether a sound header lies there, so that it says nothing about another batch that should.
+    fn has_sound_header(&mut self, position: u64) -> io::Result<bool> {
+        let head = self.readable(position, HEADER_BYTES)?;
         Ok(head.is_some_and(|head| Header::read(head).is_ok()))
     }
 
     /// Proof 1.
-    fn by_extent(&mut self, lost: &Place, limit: u64) -> io::Result<Option<Place>> {
-        let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
+    fn by_extents(&mut self, lost: &Place, limit: u64) -> io::Result<Extents> {
+        let mut position = lost.position;
+        while let Some(end) = self.extent_end(position)? {
+            if let Some((place, header)) = self.candidate(end, lost, limit)? {
+                let linked = self.links_at(position)?.contains(&header.chain);
+                return Ok(if linked {
+                    Extents::Lead(place)
+                } else {
+                    Extents::Refute(end)
+                });
+            }
+            if self.has_sound_header(end)? {
+                return Ok(Extents::Unknown);
+            }
+            position = end;
+        }
+        Ok(Extents::Unknown)
+    }
+
+    /// Where the payload under a damaged header ends, when it matches what stands in the header.
+    fn extent_end(&mut self, position: u64) -> io::Result<Option<u64>> {
+        let Some(head) = self.readable(position, HEADER_BYTES)? else {
             return Ok(None);
         };
         let (Some(stored), Some(crc)) = (word(head, 80), word(head, 104)) else {
             return Ok(None);
         };
-        let end = lost.position + HEADER_BYTES as u64 + u64::from(stored);
+        let end = position + HEADER_BYTES as u64 + u64::from(stored);
         if stored == 0 || end > self.len {
             return Ok(None);
         }
         let whole = HEADER_BYTES + stored as usize;
         let sound = self
-            .readable(lost.position, whole)?
+            .readable(position, whole)?
             .and_then(|batch| batch.get(HEADER_BYTES..))
             .is_some_and(|payload| crc32c::crc32c(payload) == crc);
-        if !sound {
-            return Ok(None);
-        }
-        Ok(self.candidate(end, lost, limit)?.map(|(place, _)| place))
+        Ok(sound.then_some(end))
     }
 
-    /// What the successor of the lost batch may carry as its chain value.
-    fn links_of(&mut self, lost: &Place) -> io::Result<Vec<u32>> {
-        let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
+    /// What the successor of the batch whose damaged header lies there may carry as its chain value.
+    fn links_at(&mut self, position: u64) -> io::Result<Vec<u32>> {
+        let Some(head) = self.readable(position, HEADER_BYTES)? else {
             return Ok(Vec::new());
         };
         let computed = head.get(..124).map(crc32c::crc32c);
@@ -261,9 +306,16 @@ impl Scanner<'_> {
                 let meets = end.offset == u64::MAX || end.offset == place.offset;
                 // Without either, a sealed file ends where its last batch does.
                 let proven = chained.or(placed).unwrap_or(place.position == self.len);
-                meets && proven && placed.unwrap_or(true)
+                let reached = meets && proven && placed.unwrap_or(true);
+                reached && (placed.is_some() || !self.goes_on(place)?)
             }
         })
+    }
+
+    /// Whether another batch of the same chain follows.
+    fn goes_on(&mut self, place: &Place) -> io::Result<bool> {
+        let found = self.look(place, false)?;
+        Ok(matches!(found, Found::Batch(_) | Found::Payload(..)))
     }
 
     /// The next position in `[from, to)` that holds the magic of a batch; what cannot be read is passed over.

@@ -115,7 +115,7 @@ impl Run<'_> {
         let start = Place {
             position: PREAMBLE_BYTES,
             offset: segment.base_offset,
-            chain,
+            chain: segment.first_chain(chain),
             epoch: 0,
         };
         let (mut told, mut stopped) = (PREAMBLE_BYTES, false);

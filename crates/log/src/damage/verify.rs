@@ -191,6 +191,7 @@ impl Check<'_> {
         let known = Known {
             index: described.as_ref().map(|(_, index)| index),
             end: Ending::before(next),
+            durable: self.durable,
         };
         let limit = next.map_or(u64::MAX, |next| next.base_offset);
         let course = Course {
@@ -274,7 +275,9 @@ impl Check<'_> {
             .filter(|preamble| preamble.identity == self.identity)
             .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
             .map(|preamble| preamble.chain);
-        if first || self.place.offset != source.base_offset || self.place.chain.is_none() {
+        let anew = chain.is_none() && preamble.is_some_and(|preamble| preamble.chain == 0);
+        let follows = self.place.offset == source.base_offset && self.place.chain.is_some();
+        if first || anew || !follows {
             self.place.chain = chain;
         }
         self.place.position = PREAMBLE_BYTES;

@@ -5,6 +5,7 @@ use super::ring::number;
 use crate::disk::{self, SyncFile, read_up_to};
 use crate::failpoint;
 use crate::maintain::current;
+use crate::scan::Place;
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, Identity, Log};
 use bascule_record::{HEADER_BYTES, Header};
@@ -171,15 +172,38 @@ fn frames(source: &Source, mut found: impl FnMut(&Header, FrameAt)) -> std::io::
 /// What one log has to take over.
 pub(crate) struct Replay(Vec<FrameAt>);
 
-impl Log {
-    /// Appends those batches that continue the log where recovery ended it, and syncs them; the others are there already,
-    /// or belong to a history that is over. Returns how many were appended.
-    pub(crate) fn take_over(&mut self, replay: &Replay) -> Result<u64, Error> {
-        let mut taken = 0;
-        for frame in &replay.0 {
-            let content = read(&*frame.file.file, frame.position, frame.len)
+impl Replay {
+    /// Whether some batch of it belongs at the place.
+    pub fn continues(&self, place: &Place) -> Result<bool, Error> {
+        let mut found = false;
+        self.each(|header, _| {
+            found |= header.base_offset == place.offset && Some(header.chain) == place.chain;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// The number of the last batch that begins at the offset.
+    fn last_at(&self, offset: u64) -> Result<Option<usize>, Error> {
+        let (mut last, mut number) = (None, 0);
+        self.each(|header, _| {
+            if header.base_offset == offset {
+                last = Some(number);
+            }
+            number += 1;
+            Ok(())
+        })?;
+        Ok(last)
+    }
+
+    /// Calls `visit` for each batch, in the order in which they were written.
+    fn each(
+        &self,
+        mut visit: impl FnMut(&Header, Bytes) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for frame in &self.0 {
+            let mut rest = read(&*frame.file.file, frame.position, frame.len)
                 .map_err(|source| Error::io("read", &frame.file.path, source))?;
-            let mut rest = content;
             while rest.len() >= HEADER_BYTES {
                 let Ok(header) = Header::read(&rest) else {
                     break;
@@ -187,17 +211,40 @@ impl Log {
                 if rest.len() < header.batch_bytes() {
                     break;
                 }
-                let batch = rest.split_to(header.batch_bytes());
-                if self.continues(&header) {
-                    if self.roll_due(header.base_timestamp) {
-                        self.roll(header.base_timestamp)?;
-                    }
-                    self.write(&batch, &header)?;
-                    taken += 1;
-                    failpoint::pass("journal.replay.half");
-                }
+                visit(&header, rest.split_to(header.batch_bytes()))?;
             }
         }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Appends those batches that continue the log where recovery ended it, and syncs them; the others are there already,
+    /// or belong to a history that is over. Returns how many were appended.
+    ///
+    /// Behind a lost tail nobody knows the link of the last batch any more: then the newest one at the log end is taken.
+    pub(crate) fn take_over(&mut self, replay: &Replay) -> Result<u64, Error> {
+        let end = self.shared.log_end();
+        let behind_lost = self.chain == 0 && end > 0;
+        let first = if behind_lost {
+            replay.last_at(end)?
+        } else {
+            None
+        };
+        let (mut taken, mut number) = (0, 0);
+        replay.each(|header, batch| {
+            let is_first = first == Some(number);
+            number += 1;
+            if self.continues(header, is_first) {
+                if self.roll_due(header.base_timestamp) {
+                    self.roll(header.base_timestamp)?;
+                }
+                self.write(&batch, header)?;
+                taken += 1;
+                failpoint::pass("journal.replay.half");
+            }
+            Ok(())
+        })?;
         if taken > 0 {
             // The syncs of a roll first: what follows must not be told before.
             self.settle();
@@ -212,9 +259,9 @@ impl Log {
         Ok(taken)
     }
 
-    fn continues(&self, header: &Header) -> bool {
+    fn continues(&self, header: &Header, whatever_chain: bool) -> bool {
         header.base_offset == self.shared.log_end()
-            && header.chain == self.chain
+            && (whatever_chain || header.chain == self.chain)
             && header.leader_epoch >= self.epochs.last()
             && header.incarnation == self.shared.identity.incarnation
             && header.partition == self.shared.identity.partition

@@ -1,0 +1,64 @@
+//! What a segment, the one behind it and the journal say of each other.
+use super::Walk;
+use crate::Error;
+use crate::damage::{Damage, Fault};
+use crate::segment::{Segment, segment_name};
+use crate::sources::{Source, has_batch};
+use bascule_record::Header;
+use std::sync::Arc;
+
+impl Walk<'_> {
+    /// Whether a batch of this segment reaches into the next one, and that one is right: then this one is a copy from
+    /// elsewhere. A next one without a batch may be the rest of a roll that found no space, and the writer went on here.
+    pub(super) fn passes(
+        &self,
+        header: &Header,
+        next: Option<&Source>,
+        resumed_before: bool,
+    ) -> Result<bool, Error> {
+        let Some(next) = next.filter(|next| next.base_offset < header.next_offset()) else {
+            return Ok(false);
+        };
+        let continues = next.base_offset == self.place.offset
+            && next.preamble.map(|preamble| preamble.chain) == self.place.chain;
+        Ok(resumed_before || continues && has_batch(next, self.identity)?)
+    }
+
+    /// Without a checkpoint: whether the journal goes on from the place. Then no ack relied on what should be here, nor on
+    /// any later segment: each round after a roll syncs the sealed segment, too, before it answers.
+    pub(super) fn is_in_journal(&self) -> Result<bool, Error> {
+        self.journal
+            .map_or(Ok(false), |journal| journal.continues(&self.place))
+    }
+
+    /// Takes note of how late records may be that are lost at the ends of segments: a preamble tells the latest time before
+    /// it, unless it was written behind a lost tail.
+    pub(super) fn note_lost_ends(kept: &[Source], segments: &[Arc<Segment>]) {
+        for (segment, next) in segments.iter().zip(kept.iter().skip(1)) {
+            if segment.next_offset() < next.base_offset {
+                let told = next.preamble.filter(|preamble| preamble.chain != 0);
+                segment.set_lost_until(told.map_or(i64::MAX, |preamble| preamble.last_timestamp));
+            }
+        }
+    }
+
+    /// Takes note that the offsets from the place on, up to `end`, are lost. Without a place where damage was met a whole
+    /// file is missing.
+    pub(super) fn lost_until(&mut self, end: u64) {
+        let start = self.place.offset;
+        let broken = self.broken.take();
+        if start >= end {
+            return;
+        }
+        let missing = || (self.directory.join(segment_name(start)), 0, Fault::Missing);
+        let (path, position, fault) = broken.unwrap_or_else(missing);
+        self.report.damaged.push((start, end));
+        self.quarantine.push(Damage {
+            start,
+            end,
+            path,
+            position,
+            fault,
+        });
+    }
+}
