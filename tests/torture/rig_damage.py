@@ -84,10 +84,11 @@ def _logs(root: str, count: int) -> tuple[dict[str, int], list[str]]:
     build = ["cargo", "build", "--quiet", "--locked", "--profile", "fast", "-p", "bascule-log", "--example", "damage"]
     subprocess.run(build, cwd=REPOSITORY, check=True)
     program = REPOSITORY / "target" / "fast" / "examples" / "damage"
-    answer = subprocess.run(
-        [program, str(SEED), str(count), f"{root}/logs"], check=True, capture_output=True, text=True
-    ).stdout
-    document = json.loads(answer)
+    command = [program, str(SEED), str(count), f"{root}/logs"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program.name} ended with {done.returncode}: {done.stderr[-2_000:]}")
+    document = json.loads(done.stdout)
     return document["totals"], document["failures"]
 
 

@@ -3,7 +3,12 @@
 //! Each damage: one file of a copy is flipped, cut, zeroed, overwritten, replaced, swapped or removed; the copy is verified,
 //! opened, read, written to and opened again. Every acknowledged record must be served as it was, or refused by name, and
 //! nothing else may be served. Prints one JSON object; the tests of the rig are in `tests/torture/rig_damage.py`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a rig that cannot go on should stop
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr
+)] // a rig that cannot go on should stop
 
 #[path = "damage/apply.rs"]
 mod apply;
@@ -15,7 +20,14 @@ mod prepare;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// A log is being judged: a panic is a result.
+static JUDGING: AtomicBool = AtomicBool::new(false);
+/// What the last panic of a judgement said.
+static PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// A small generator, so that one number says everything (splitmix64).
 pub struct Dice(u64);
@@ -43,7 +55,13 @@ fn main() {
     let count: u64 = number().parse().expect("COUNT is a number");
     let root = number();
     let root = Path::new(&root);
-    std::panic::set_hook(Box::new(|_| {}));
+    std::panic::set_hook(Box::new(|panic| {
+        if JUDGING.load(Ordering::Relaxed) {
+            *PANIC.lock().unwrap() = panic.to_string();
+        } else {
+            eprintln!("{panic}");
+        }
+    }));
     let began = Instant::now();
     let templates = prepare::templates(root);
     let work = root.join("work");
@@ -53,8 +71,11 @@ fn main() {
         let mut dice = Dice(i);
         let template = &templates[dice.below(templates.len() as u64) as usize];
         let told = template.copy_to(&work, &mut dice);
+        JUDGING.store(true, Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| judge::judge(template, &work)));
-        let (verdict, detail) = outcome.unwrap_or(("crash", "it panicked".to_owned()));
+        JUDGING.store(false, Ordering::Relaxed);
+        let (verdict, detail) =
+            outcome.unwrap_or_else(|_| ("crash", PANIC.lock().unwrap().clone()));
         *totals.entry(verdict.to_owned()).or_default() += 1;
         *totals.entry(format!("kind {}", told.kind)).or_default() += 1;
         *totals.entry(format!("file {}", told.file)).or_default() += 1;

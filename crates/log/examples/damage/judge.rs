@@ -4,10 +4,7 @@ use bascule_log::damage::verify;
 use bascule_log::{Coordinator, Log, LogReader, OsStorage, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Codec, Header};
 use std::path::Path;
-use std::sync::LazyLock;
-
-/// A failed sync would poison it for all; there is none.
-static COORDINATOR: LazyLock<std::sync::Arc<Coordinator>> = LazyLock::new(Coordinator::start);
+use std::sync::Arc;
 
 /// What readers got.
 #[derive(Default)]
@@ -20,14 +17,17 @@ struct Seen {
 pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
     let found = verify(&OsStorage, directory, template.identity);
     let found = found.map_or(true, |verified| !verified.findings.is_empty());
-    let opened = Log::open(
-        directory,
-        template.identity,
-        template.options.clone(),
-        &COORDINATOR,
-    );
+    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    let open = || {
+        Log::open(
+            directory,
+            template.identity,
+            template.options.clone(),
+            &coordinator,
+        )
+    };
     // Refusing to open is an answer: nothing is served, nothing was touched.
-    let Ok((mut log, recovery)) = opened else {
+    let Ok((mut log, recovery)) = open() else {
         return ("detected", String::new());
     };
     log.set_high_watermark(u64::MAX);
@@ -41,15 +41,9 @@ pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
     values.truncate(end as usize);
     values.resize(end as usize, Vec::new());
     let mut fresh = values.clone();
-    append(&mut log, &mut fresh, 2, 9, Codec::None);
+    append((&mut log, &coordinator), &mut fresh, 2, 9, Codec::None);
     drop(log);
-    let again = Log::open(
-        directory,
-        template.identity,
-        template.options.clone(),
-        &COORDINATOR,
-    );
-    let Ok((log, _)) = again else {
+    let Ok((log, _)) = open() else {
         return ("silent", "it does not open a second time".to_owned());
     };
     log.set_high_watermark(u64::MAX);

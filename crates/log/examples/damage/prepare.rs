@@ -1,11 +1,11 @@
 //! The logs that are damaged: small, with everything a log can have on disk.
 use crate::Dice;
 use crate::apply::{Told, apply};
-use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, Retention};
+use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, OsStorage, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, RecordRef};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 /// A log as it lay on disk, with what is true of it.
 pub struct Template {
@@ -41,7 +41,14 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-pub fn append(log: &mut Log, values: &mut Vec<Vec<u8>>, count: usize, epoch: u64, codec: Codec) {
+/// Appends, and does everything that waits: nothing happens to the files behind the caller's back.
+pub fn append(
+    (log, coordinator): (&mut Log, &Coordinator),
+    values: &mut Vec<Vec<u8>>,
+    count: usize,
+    epoch: u64,
+    codec: Codec,
+) {
     for _ in 0..count {
         let mut builder = BatchBuilder::new(BatchLimits::default());
         let at = values.len() as u64;
@@ -70,7 +77,8 @@ pub fn append(log: &mut Log, values: &mut Vec<Vec<u8>>, count: usize, epoch: u64
     }
     let (done, committed) = mpsc::channel();
     log.commit(Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()));
-    assert!(committed.recv().unwrap());
+    while coordinator.step() {}
+    assert!(committed.try_recv().unwrap());
     log.set_high_watermark(u64::MAX);
 }
 
@@ -106,16 +114,16 @@ fn make(
         preallocate_bytes: 4 << 10,
         ..LogOptions::default()
     };
-    let coordinator = Coordinator::start();
+    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
     let live = root.join(format!("live-{incarnation}"));
     let mut log = Log::create(&live, identity, options.clone(), &coordinator).unwrap();
     let mut values = Vec::new();
-    append(&mut log, &mut values, 30, 1, codec);
+    append((&mut log, &coordinator), &mut values, 30, 1, codec);
     log.close().unwrap();
     let before = root.join(format!("before-{incarnation}"));
     copy(&live, &before);
     let (mut log, _) = Log::open(&live, identity, options.clone(), &coordinator).unwrap();
-    append(&mut log, &mut values, 15, 2, codec);
+    append((&mut log, &coordinator), &mut values, 15, 2, codec);
     if keep > 0 {
         let retention = Retention {
             messages: keep,
@@ -124,8 +132,9 @@ fn make(
         // The first call only rolls.
         log.maintain(&retention, 10).unwrap();
         log.maintain(&retention, 10).unwrap();
+        while coordinator.step() {}
     }
-    append(&mut log, &mut values, 15, 3, codec);
+    append((&mut log, &coordinator), &mut values, 15, 3, codec);
     let start = log.reader().log_start();
     let now = if incarnation == 5 {
         other.to_path_buf()
@@ -150,7 +159,7 @@ fn make(
     // What lies there is what a kill leaves behind; the checkpoint knows of everything so far, and of nothing later.
     log.close().unwrap();
     let (mut log, _) = Log::open(&live, identity, options.clone(), &coordinator).unwrap();
-    append(&mut log, &mut values, 8, 4, codec);
+    append((&mut log, &coordinator), &mut values, 8, 4, codec);
     copy(&live, &now);
     drop(log);
     template(
