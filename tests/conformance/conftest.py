@@ -1,5 +1,6 @@
 """One real broker for all conformance tests; each test has a stream of its own."""
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -14,7 +15,11 @@ def running() -> Iterator[TestBroker]:
         yield started
 
 
+NUMBERS = itertools.count()
+
+
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
-    return re.sub(r"\W+", "-", request.node.name)
+    """A name that no other test uses, nor the same one when it runs again."""
+    name = re.sub(r"\W+", "-", request.node.name)
+    return f"{name}-{next(NUMBERS)}"
