@@ -9,7 +9,7 @@ import grpc
 from bascule._liftbridge_pb import message, methods
 
 OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
-TIMEOUT_S: Final = 15.0
+TIMEOUT_S: Final = 60.0
 LEADER, ALL, NONE = 0, 1, 2
 NEW_ONLY, OFFSET, EARLIEST, LATEST, TIMESTAMP = range(5)
 UNKNOWN, BAD_REQUEST, NOT_FOUND, INTERNAL, READONLY, INCORRECT_OFFSET = range(6)
@@ -153,7 +153,7 @@ def values(found: Iterable[Any]) -> list[bytes]:
     return [item.value for item in found]
 
 
-def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Wait until `condition()` holds."""
     end = time.monotonic() + limit_s
     while not condition():

@@ -36,9 +36,8 @@ def stored(api: Api, stream: str, partitions: int) -> int:
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_plain_publishers_fill_all_partitions_in_order_of_each_subject(
-    running: TestBroker, api: Api, partitions: int
+    running: TestBroker, api: Api, stream: str, partitions: int
 ) -> None:
-    stream = f"by-subject-{partitions}"
     api.create(stream, subject=f"{stream}.>", partitions=partitions, **ON)
     subjects = [f"{stream}.device.{index}" for index in range(SUBJECTS)]
     asyncio.run(publish(running, subjects, EACH))

@@ -64,6 +64,6 @@ async def test_every_setting_it_sends_is_accepted(keeping: TestBroker, stream: s
         partition = await client.get_partition_metadata(stream, 1)
         assert partition.newest_offset == 0
         request = client.get_publish_request(b"y", stream=stream, partition=1, correlation_id="c", ack_inbox="inbox")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             acks = [ack async for ack in client.publish_bulk([request])]
         assert len(acks) == 1

@@ -17,7 +17,7 @@ from gufo.liftbridge.types import AckPolicy, Message, StartPosition
 async def take(messages: AsyncIterable[Message], count: int) -> list[Message]:
     """The first `count` messages."""
     found: list[Message] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for message in messages:
             found.append(message)
             if len(found) == count:
@@ -28,7 +28,7 @@ async def take(messages: AsyncIterable[Message], count: int) -> list[Message]:
 async def fill(client: LiftbridgeClient, stream: str, count: int) -> list[Any]:
     """Publish `0` to `count - 1` in bulk; returns the acks."""
     requests = (client.get_publish_request(b"%d" % number, stream=stream) for number in range(count))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [ack async for ack in client.publish_bulk(requests)]
 
 

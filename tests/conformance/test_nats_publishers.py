@@ -34,7 +34,7 @@ def create(running: TestBroker, stream: str, subject: str) -> None:
 async def stored(running: TestBroker, stream: str, count: int) -> list[Record]:
     """The first `count` records, waiting for them."""
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         running.connect_async() as client,
         client.subscribe(stream, stop=count) as subscription,
     ):
@@ -75,7 +75,7 @@ async def test_an_enveloped_message_gets_key_headers_and_an_ack(
         offset=-1,
     )
     await publisher.publish(f"{stream}.x", data)
-    ack = envelopes.ack((await inbox.next_msg(timeout=10)).data)
+    ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
     assert (ack.stream, ack.partitionSubject, ack.msgSubject) == (stream, f"{stream}.>", f"{stream}.x")
     assert (ack.offset, ack.correlationId, ack.ackPolicy, ack.ackError) == (0, "c1", ALL, 0)
     assert ack.ackInbox == f"acks.{stream}"
@@ -93,7 +93,7 @@ async def test_acks_come_in_order_of_offsets(running: TestBroker, stream: str, p
             value=b"%d" % number, ackInbox=f"acks.{stream}", correlationId=str(number), ackPolicy=LEADER
         )
         await publisher.publish(stream, data)
-    acks = [envelopes.ack((await inbox.next_msg(timeout=10)).data) for _ in range(500)]
+    acks = [envelopes.ack((await inbox.next_msg(timeout=60)).data) for _ in range(500)]
     assert [(ack.offset, ack.correlationId) for ack in acks] == [(number, str(number)) for number in range(500)]
 
 
@@ -104,7 +104,7 @@ async def test_policy_none_is_stored_and_not_acknowledged(
     inbox = await publisher.subscribe(f"acks.{stream}")
     for policy in (NONE, LEADER):
         await publisher.publish(stream, envelopes.publish(value=b"v", ackInbox=f"acks.{stream}", ackPolicy=policy))
-    ack = envelopes.ack((await inbox.next_msg(timeout=10)).data)
+    ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
     assert (ack.offset, ack.ackPolicy) == (1, LEADER), "the only ack is the second message's"
 
 
@@ -161,7 +161,7 @@ async def test_publishing_through_the_broker_is_visible_to_nats(
     await publisher.flush()
     async with running.connect_async() as client:
         receipt = await client.publish(stream, b"seen", key=b"k")
-        copy = await listening.next_msg(timeout=10)
+        copy = await listening.next_msg(timeout=60)
         payload: Any = envelopes.message("Message").FromString(copy.data[copy.data[5] :])
         assert (payload.key, payload.value) == (b"k", b"seen")
         partition = await client.get_partition(stream)
@@ -172,7 +172,7 @@ async def test_publish_to_subject_is_pure_nats(running: TestBroker, stream: str)
     create(running, stream, f"{stream}.>")
     request = envelopes.message("PublishToSubjectRequest")(subject=f"{stream}.a.b", value=b"v", ackPolicy=LEADER)
     native = engine.Client(running.address, b"")
-    answer = native.call("PublishToSubject", request.SerializeToString(), 10_000)
+    answer = native.call("PublishToSubject", request.SerializeToString(), 60_000)
     native.close()
     ack = envelopes.message("PublishToSubjectResponse").FromString(answer).ack
     assert (ack.stream, ack.msgSubject, ack.offset) == (stream, f"{stream}.a.b", 0)
@@ -191,6 +191,6 @@ def test_the_envelopes_of_these_tests_are_the_vectors_of_the_protocol() -> None:
 def test_garbage_on_the_port_leaves_the_broker_well(running: TestBroker, stream: str) -> None:
     host, _, port = running.address.rpartition(":")
     for garbage in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64):
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(garbage)
     create(running, stream, stream)

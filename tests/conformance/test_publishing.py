@@ -46,7 +46,6 @@ def test_an_ack_says_everything_and_its_reception_is_the_records_time(api: Api, 
 
 @pytest.mark.parametrize("policy", [LEADER, ALL, NONE])
 def test_without_deadline_the_answer_is_empty_and_comes_at_once(api: Api, stream: str, policy: int) -> None:
-    stream = f"nodeadline-{policy}"
     api.create(stream)
     answer = api.call("Publish", None, stream=stream, value=b"x", ackPolicy=policy)
     assert answer == message("PublishResponse")()

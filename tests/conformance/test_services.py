@@ -33,19 +33,19 @@ def text_field(number: int, text: bytes) -> bytes:
 @pytest.mark.parametrize("service", [b"", b"proto.API", b"arrow.flight.protocol.FlightService"])
 def test_health_of_the_broker_and_of_each_service(channel: Any, service: bytes) -> None:
     check = channel.unary_unary("/grpc.health.v1.Health/Check")
-    assert check(text_field(1, service), timeout=10) == SERVING
-    watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(text_field(1, service), timeout=10)
+    assert check(text_field(1, service), timeout=60) == SERVING
+    watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(text_field(1, service), timeout=60)
     assert next(watch) == SERVING
     watch.cancel()
     with pytest.raises(grpc.RpcError) as unknown:
-        check(text_field(1, b"nothing"), timeout=10)
+        check(text_field(1, b"nothing"), timeout=60)
     assert unknown.value.code() is grpc.StatusCode.NOT_FOUND  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 def test_reflection_describes_the_api(channel: Any, version: str) -> None:
     ask = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
-    services, described = list(ask(iter([text_field(7, b""), text_field(4, b"proto.API")]), timeout=10))
+    services, described = list(ask(iter([text_field(7, b""), text_field(4, b"proto.API")]), timeout=60))
     assert b"proto.API" in services
     assert b"liftbridge.proto" in described
     assert b"FetchConsumerGroupAssignments" in described
