@@ -129,8 +129,9 @@ class Engine:
         """
 
     def publish_view(self, version: int, changes: bytes) -> None:
-        """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…]}`.
-        Versions must ascend.
+        """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…],
+        "groups": [{"id", "created"}…], "removed_groups": [id…]}`. Subscriptions of groups that are gone, or were
+        created anew, end. Versions must ascend.
         """
 
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:

@@ -115,7 +115,7 @@ MALFORMED: dict[str, bytes] = {
     "another version": PAYLOAD[:4] + b"\1" + PAYLOAD[5:],
     "header length beyond the end": PAYLOAD[:5] + b"\xff" + PAYLOAD[6:],
     "header length inside the header": PAYLOAD[:5] + b"\x04" + PAYLOAD[6:],
-    "an ack": PAYLOAD[:7] + b"\1" + PAYLOAD[8:],
+    **{f"of type {kind}": PAYLOAD[:7] + bytes([kind]) + PAYLOAD[8:] for kind in (*range(1, 16), 255)},
     "checksum flag with a short header": PAYLOAD[:6] + b"\1" + PAYLOAD[7:],
     "wrong checksum": envelopes.publish(checksum=True, value=b"v")[:-1] + b"w",
     "truncated protobuf": PAYLOAD[:-1],

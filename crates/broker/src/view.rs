@@ -13,6 +13,8 @@ pub struct View {
     pub version: u64,
     /// Streams by namespace, then name.
     pub namespaces: HashMap<String, HashMap<String, Arc<StreamView>>>,
+    /// Consumer groups by id: the epoch that their first member has in place of 0.
+    pub groups: Arc<HashMap<String, u64>>,
 }
 
 /// One stream as requests see it.
@@ -61,6 +63,15 @@ impl View {
     /// A stream by name.
     pub fn stream(&self, namespace: &str, name: &str) -> Option<&Arc<StreamView>> {
         self.namespaces.get(namespace)?.get(name)
+    }
+
+    /// The epoch of a group's member among all epochs of groups of this id. A new group begins with 0, whatever the
+    /// epochs of a former one of the same id were.
+    pub fn group_epoch(&self, group: &str, epoch: u64) -> u64 {
+        match epoch {
+            0 => self.groups.get(group).copied().unwrap_or(0),
+            epoch => epoch,
+        }
     }
 }
 impl StreamView {

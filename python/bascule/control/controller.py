@@ -291,6 +291,10 @@ class Controller:
         index = self.state.index
         if command is not None:
             index = await self.propose(command, timeout_s)
+        await self.carried_out(index, deadline)
+
+    async def carried_out(self, index: int, deadline: float) -> None:
+        """Wait until entry `index` is carried out here, until `deadline` by the loop's clock at the longest."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._reconciler.reached(index)

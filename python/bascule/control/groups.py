@@ -92,7 +92,8 @@ class Groups:
         await asyncio.gather(*self._expiring, return_exceptions=True)
 
     async def join(self, group: str, consumer: str, streams: tuple[str, ...], timeout_s: float) -> Joined:
-        """Make `consumer` a member of `group`, which is created when there is none.
+        """Make `consumer` a member of `group`, which is created when there is none. Returns when subscriptions of a
+        former group of this id are over, or when the time is.
 
         Raises:
             RefusedError: it is a member already, or a stream does not exist.
@@ -101,14 +102,17 @@ class Groups:
         command = decide_groups.join_group(self._controller.state, group, consumer, streams)
         if isinstance(command, Refusal):
             raise RefusedError(command)
-        await self._controller.propose(command, timeout_s)
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        index = await self._controller.propose(command, timeout_s)
         found = self._controller.state.groups.get(group)
         if found is None:
             raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
+        await self._controller.carried_out(index, deadline)
         return Joined(found.coordinator, found.epoch)
 
     async def leave(self, group: str, consumer: str, timeout_s: float) -> None:
-        """End the membership of `consumer`; a group without members is gone.
+        """End the membership of `consumer`; a group without members is gone, and subscriptions for it end. Returns when
+        they have, or when the time is over.
 
         Raises:
             RefusedError: there is no such group or no such member.
@@ -117,7 +121,8 @@ class Groups:
         command = decide_groups.leave_group(self._controller.state, group, consumer, expired=False)
         if isinstance(command, Refusal):
             raise RefusedError(command)
-        await self._controller.propose(command, timeout_s)
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
     def assignments(self, group: str, consumer: str, epoch: int) -> tuple[Assignment, ...]:
         """What `consumer` reads; a sign of its life.

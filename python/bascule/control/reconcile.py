@@ -6,7 +6,7 @@ Cheap where nothing changed: states share the streams that are the same, and tho
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bascule.metadata import Partition, State, Stream, StreamKey
+from bascule.metadata import Group, Partition, State, Stream, StreamKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,8 @@ class Plan:
         lead: (incarnation, leader epoch) of partitions this broker leads.
         streams: streams whose picture in the view changes.
         removed: streams that leave the view.
+        groups: consumer groups that are new, also under the id of a former one.
+        removed_groups: ids of groups that are gone; their subscriptions end.
         delete: incarnations to delete with their files.
     """
 
@@ -27,11 +29,18 @@ class Plan:
     lead: tuple[tuple[int, int], ...] = ()
     streams: tuple[Stream, ...] = ()
     removed: tuple[StreamKey, ...] = ()
+    groups: tuple[Group, ...] = ()
+    removed_groups: tuple[str, ...] = ()
     delete: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
-        return any((self.close, self.open, self.lead, self.streams, self.removed, self.delete))
+        return any((self.close, self.open, self.lead, self.delete)) or self.changes_view
+
+    @property
+    def changes_view(self) -> bool:
+        """Whether requests are to be checked against something else from now on."""
+        return any((self.streams, self.removed, self.groups, self.removed_groups))
 
 
 def plan(before: State, after: State, broker_id: str) -> Plan:
@@ -48,6 +57,8 @@ def plan(before: State, after: State, broker_id: str) -> Plan:
         lead=tuple((item.incarnation, item.leader_epoch) for _, item in local if item.leader == broker_id),
         streams=tuple(changed),
         removed=tuple(stream.key for stream in gone if stream.key not in after.streams),
+        groups=_new_groups(before, after),
+        removed_groups=tuple(sorted(before.groups.keys() - after.groups.keys())),
         delete=tuple(
             item.incarnation for stream in gone for item in stream.partitions if item.incarnation not in exists
         ),
@@ -63,6 +74,14 @@ def reopen(state: State, incarnations: frozenset[int], broker_id: str) -> Plan:
         lead=tuple((item.incarnation, item.leader_epoch) for _, item in local if item.leader == broker_id),
         streams=tuple({stream.key: stream for stream, _ in local}.values()),
     )
+
+
+def _new_groups(before: State, after: State) -> tuple[Group, ...]:
+    def is_new(group: Group) -> bool:
+        known = before.groups.get(group.id)
+        return known is None or known.created != group.created
+
+    return tuple(group for _, group in sorted(after.groups.items()) if is_new(group))
 
 
 def _local(streams: Iterable[Stream], broker_id: str) -> list[tuple[Stream, Partition]]:

@@ -167,9 +167,14 @@ class Reconciler:
         return failures
 
     def _publish_view(self, steps: Plan) -> None:
-        if steps.streams or steps.removed:
+        if steps.changes_view:
             self._version += 1
-            changes = {"streams": [stream_spec(item) for item in steps.streams], "removed": [*steps.removed]}
+            changes = {
+                "streams": [stream_spec(item) for item in steps.streams],
+                "removed": [*steps.removed],
+                "groups": [{"id": item.id, "created": item.created} for item in steps.groups],
+                "removed_groups": [*steps.removed_groups],
+            }
             self._plane.publish_view(self._version, json.dumps(changes).encode())
 
     def _forget(self, incarnations: "frozenset[int] | tuple[int, ...]") -> None:

@@ -35,7 +35,7 @@ def join(state: State, index: int, command: JoinGroup) -> State:
     if known is not None and known.member(command.consumer) is not None:
         message = f"consumer {command.consumer} is a member of group {command.group}"
         raise RefusalError(RefusedCode.ALREADY_MEMBER, message)
-    group = known or Group(command.group, command.coordinator, 0, ())
+    group = known or Group(command.group, command.coordinator, 0, (), created=index)
     if len(group.members) >= MAX_MEMBERS:
         raise invalid(f"group {command.group} has {MAX_MEMBERS} members, the most it may have")
     joining = Member(command.consumer, streams, index)

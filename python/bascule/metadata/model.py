@@ -253,12 +253,14 @@ class Group:
         coordinator: broker that serves its assignments and watches over its members.
         epoch: index of the last entry that changed it; 0 = as it was created.
         members: in the order of joining.
+        created: index of the entry that created it; tells two groups of one id apart. 0 = before this was kept.
     """
 
     id: str
     coordinator: str
     epoch: int
     members: tuple[Member, ...]
+    created: int = 0
 
     def member(self, consumer: str) -> Member | None:
         """The member of this id."""

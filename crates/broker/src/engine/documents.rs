@@ -31,6 +31,17 @@ pub struct ViewChanges {
     pub streams: Vec<StreamSpec>,
     /// (namespace, name).
     pub removed: Vec<(String, String)>,
+    pub groups: Vec<GroupSpec>,
+    pub removed_groups: Vec<String>,
+}
+
+/// A consumer group that is new.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct GroupSpec {
+    pub id: String,
+    pub created: u64,
 }
 
 /// One stream of it.

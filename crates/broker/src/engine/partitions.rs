@@ -1,4 +1,5 @@
 //! The engine's partitions and the view of them.
+use super::documents::GroupSpec;
 use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
@@ -178,7 +179,11 @@ impl Engine {
                 .or_default()
                 .insert(stream.name.clone(), Arc::new(stream));
         }
+        let ended = change_groups(&mut view, changes.groups, changes.removed_groups);
         self.shared.view.store(Arc::new(view));
+        for (group, below) in ended {
+            self.shared.members.end(&group, below);
+        }
         Ok(())
     }
 
@@ -190,4 +195,26 @@ impl Engine {
             .filter_map(|id| Some((*id, state.partitions.get(id)?.status())))
             .collect()
     }
+}
+
+/// Puts groups into the view. Returns whose subscriptions end, with the epoch below which they do.
+fn change_groups(
+    view: &mut View,
+    created: Vec<GroupSpec>,
+    removed: Vec<String>,
+) -> Vec<(String, u64)> {
+    if created.is_empty() && removed.is_empty() {
+        return Vec::new();
+    }
+    let groups = Arc::make_mut(&mut view.groups);
+    let mut ended = Vec::with_capacity(created.len() + removed.len());
+    for id in removed {
+        groups.remove(&id);
+        ended.push((id, u64::MAX));
+    }
+    for GroupSpec { id, created } in created {
+        groups.insert(id.clone(), created);
+        ended.push((id, created));
+    }
+    ended
 }

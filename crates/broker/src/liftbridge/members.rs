@@ -55,6 +55,13 @@ impl Members {
             alive: watching,
         })
     }
+
+    /// Ends the subscriptions of a group's members with an epoch below `below`, on all partitions: the group they belong
+    /// to is gone.
+    pub(crate) fn end(&self, group: &str, below: u64) {
+        let mut members = self.0.lock();
+        members.retain(|(_, id), present| id != group || present.epoch >= below);
+    }
 }
 
 impl Membership {
@@ -103,5 +110,24 @@ mod tests {
         drop(second);
         assert!(members.admits(1, "g", 0));
         assert!(members.0.lock().is_empty());
+    }
+
+    #[test]
+    fn a_group_that_is_gone_leaves_nobody_behind() {
+        let members = Members::default();
+        let (old, also, other) = (
+            members.join(1, "g", 5).unwrap(),
+            members.join(2, "g", 9).unwrap(),
+            members.join(1, "h", 5).unwrap(),
+        );
+        members.end("g", 9);
+        assert!(old.is_superseded());
+        assert!(!also.is_superseded(), "a member of the group that is");
+        members.end("g", u64::MAX);
+        assert!(also.is_superseded());
+        assert!(!other.is_superseded(), "another group");
+        let new = members.join(1, "g", 0).unwrap();
+        drop((old, also));
+        assert!(!new.is_superseded());
     }
 }

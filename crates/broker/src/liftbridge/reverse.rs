@@ -96,7 +96,9 @@ impl ReverseSubscription {
         let Some(batch) = self.held.last() else {
             return;
         };
-        let (lowest, mut next) = (batch.seek(self.stop), batch.seek(self.below));
+        // Retention and trimming may have taken the beginning of the batch.
+        let stop = self.stop.max(self.partition.reader().log_start());
+        let (lowest, mut next) = (batch.seek(stop), batch.seek(self.below));
         while next > lowest && out.len() < CHUNK_BYTES {
             next -= 1;
             self.encoder.put_frame(out, batch, next);

@@ -39,13 +39,15 @@ pub(super) async fn subscribe(
     find(shared, &request)?;
     let slot = Slot::take(shared)?;
     let partition = open_partition(shared, call, &request).await?;
-    let group = group(&request);
     let incarnation = partition.identity().incarnation;
-    if group.is_some_and(|member| {
-        !shared
-            .members
-            .admits(incarnation, &member.group_id, member.group_epoch)
-    }) {
+    let group = group(&request).map(|member| {
+        let epoch = shared
+            .view
+            .load()
+            .group_epoch(&member.group_id, member.group_epoch);
+        (member.group_id.as_str(), epoch)
+    });
+    if group.is_some_and(|(id, epoch)| !shared.members.admits(incarnation, id, epoch)) {
         return Err(not_assigned());
     }
     let reader = partition.reader();
@@ -72,13 +74,13 @@ fn group(request: &SubscribeRequest) -> Option<&Consumer> {
 /// Step 9: ends the subscription of the group's member before. Reading in reverse ends by itself, and only takes the place.
 fn join(
     shared: &Shared,
-    group: Option<&Consumer>,
+    group: Option<(&str, u64)>,
     incarnation: u64,
 ) -> Result<Option<Membership>, Status> {
-    let Some(member) = group else { return Ok(None) };
-    let membership = shared
-        .members
-        .join(incarnation, &member.group_id, member.group_epoch);
+    let Some((id, epoch)) = group else {
+        return Ok(None);
+    };
+    let membership = shared.members.join(incarnation, id, epoch);
     membership.map(Some).ok_or_else(not_assigned)
 }
 
