@@ -81,14 +81,17 @@ def drive_call(api: Api, method: str, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize("method", sorted(methods()))
 def test_arbitrary_values_are_answered(tested: TestBroker, method: str) -> None:
     kind = methods()[method][0]
+    driven: set[str] = set()
 
     @settings(max_examples=60, deadline=None, suppress_health_check=(HealthCheck.too_slow,), derandomize=True)
     @given(fields_of(kind))
     def drive(fields: dict[str, Any]) -> None:
+        driven.update(fields)
         with Api(tested.address) as api:
             drive_call(api, method, fields)
 
     drive()
+    assert driven == {field.name for field in message(kind).DESCRIPTOR.fields}, "every field had values"
     with Api(tested.address) as api:
         assert [item.value for item in api.read("unharmed")] == [b"0", b"1", b"2"]
 

@@ -8,14 +8,24 @@ somebody else publishes there in between.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from bascule.control.controller import Controller
 from bascule.control.dataplane import DataPlane
 from bascule.control.decide import ALL_BROKERS, StreamRequest
 from bascule.logs import emit
-from bascule.metadata import DEFAULT_NAMESPACE, Activity, Partition, SetActivity, SettleActivity, StreamSettings
+from bascule.metadata import (
+    DEFAULT_NAMESPACE,
+    Activity,
+    Partition,
+    SetActivity,
+    SettleActivity,
+    StreamKey,
+    StreamSettings,
+)
 
 STREAM = "__activity"
+ACTIVITY: Final = StreamKey(DEFAULT_NAMESPACE, STREAM)
 BATCH = 256
 """Most events of one write."""
 
@@ -44,17 +54,19 @@ class ActivityWriter:
         self._changed = asyncio.Event()
         self._written_up_to: int | None = None
 
-    async def prepare(self, subject: str, timeout_s: float, *, on: bool) -> None:
+    async def prepare(self, subject: str, timeout_s: float, *, on: bool, encrypted: bool = False) -> None:
         """Keep events from now on, and create the stream when it is missing: its creation is the first event. Or keep
-        none any more.
+        none any more. `encrypted`: how the stream is created.
 
         Raises:
+            StateError: `encryption_unavailable`: it is to be encrypted and there is no usable master key.
             BrokerError: as `MetadataLog.propose`.
         """
         if self._controller.state.activity_on != on:
             await self._controller.propose(SetActivity(on), timeout_s)
         if on and self._controller.state.stream(DEFAULT_NAMESPACE, STREAM) is None:
-            request = StreamRequest(DEFAULT_NAMESPACE, STREAM, subject, "", 1, ALL_BROKERS, StreamSettings())
+            settings = StreamSettings(encryption=encrypted or None)
+            request = StreamRequest(*ACTIVITY, subject, "", 1, ALL_BROKERS, settings)
             await self._controller.create_stream(request, timeout_s)
 
     async def run(self) -> None:

@@ -1,5 +1,6 @@
 """The stream that cursors lie on: created when it is wanted and missing; the data plane reads and writes it."""
 
+from dataclasses import replace
 from typing import Final
 
 from bascule.control.controller import Controller
@@ -20,13 +21,17 @@ SETTINGS: Final = StreamSettings(
 """A cursor never ages: it goes when its key gets a newer one."""
 
 
-async def prepare(controller: Controller, subject: str, partitions: int, timeout_s: float) -> None:
-    """Create the stream with so many partitions when there is none; 0 = cursors are off.
+async def prepare(
+    controller: Controller, subject: str, partitions: int, timeout_s: float, *, encrypted: bool = False
+) -> None:
+    """Create the stream with so many partitions, `encrypted` or not, when there is none; 0 = cursors are off.
 
     Raises:
+        StateError: `encryption_unavailable`: it is to be encrypted and there is no usable master key.
         RefusedError: more partitions than a stream may have.
         BrokerError: as `MetadataLog.propose`.
     """
     if partitions and controller.state.stream(*CURSORS) is None:
-        request = StreamRequest(*CURSORS, subject, "", partitions, ALL_BROKERS, SETTINGS)
+        settings = replace(SETTINGS, encryption=encrypted or None)
+        request = StreamRequest(*CURSORS, subject, "", partitions, ALL_BROKERS, settings)
         await controller.create_stream(request, timeout_s)

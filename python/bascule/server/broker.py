@@ -152,11 +152,14 @@ class Broker:
         """The broker's own streams."""
         settings, namespace = self.settings, self.settings.broker.namespace
         timeout_s = settings.activity.publish_timeout_ms / 1000
+        encrypted = settings.streams.encryption
         activity = ActivityWriter(controller, engine, CODEC, timeout_s)
-        await activity.prepare(f"{namespace}.activity", REGISTER_S, on=settings.activity.enabled)
+        subject = f"{namespace}.activity"
+        await activity.prepare(subject, REGISTER_S, on=settings.activity.enabled, encrypted=encrypted)
         if settings.activity.enabled:
             self._spawn(activity.run())
-        await cursors.prepare(controller, f"{namespace}.cursors", settings.cursors.partitions, REGISTER_S)
+        partitions = settings.cursors.partitions
+        await cursors.prepare(controller, f"{namespace}.cursors", partitions, REGISTER_S, encrypted=encrypted)
 
     async def _lock(self, identity: str) -> Engine:
         """The data plane, which holds the data directory; also when cancelled meanwhile, so that `stop` lets it go."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from bascule.config import ENVIRONMENT_KEY, ENVIRONMENT_KEY_ID, NatsSettings, Settings
 from bascule.control import Defaults, GroupTimeouts
+from bascule.control.activity import ACTIVITY
 from bascule.control.autopause import AutoPauseDefaults
 from bascule.control.cursors import CURSORS
 from bascule.errors import error
@@ -102,7 +103,8 @@ def group_timeouts(settings: Settings) -> GroupTimeouts:
 def auto_pause(settings: Settings) -> AutoPauseDefaults:
     """When partitions pause by themselves."""
     streams = settings.streams
-    overrides = {CURSORS: settings.cursors.auto_pause_time_ms}
+    # an event of its own pause would wake the activity stream again, for ever
+    overrides = {CURSORS: settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
     return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
 
 

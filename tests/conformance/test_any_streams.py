@@ -1,0 +1,177 @@
+"""Streams of calls, bodies that are no messages and messages from NATS, with arbitrary values: the broker stays up, and
+what it says of itself agrees."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import nats
+import pytest
+from bascule._liftbridge_pb import message, methods
+from bascule.testing import TestBroker, broker
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conformance import envelopes
+from tests.conformance.api import EARLIEST, LEADER, STOP_LATEST, Api, Failed
+from tests.conformance.test_any_values import fields_of
+
+QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": tuple(HealthCheck), "derandomize": True}
+STREAMS = st.sampled_from(["s", "t", "gone", "__cursors", "__activity"])
+REFUSALS = {
+    "INTERNAL", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED",
+    "ALREADY_EXISTS", "UNKNOWN",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tested() -> Iterator[TestBroker]:
+    with broker(settings={"cursors.partitions": 2, "activity.enabled": True}) as started:
+        with Api(started.address) as api:
+            api.create("s", partitions=2)
+            api.create("t", optimisticConcurrencyControl={"value": True})
+        yield started
+        with Api(started.address) as api:
+            check(api)
+
+
+def check(api: Api) -> None:
+    """What the broker says in one place is what it says in another: metadata, ends, and the records themselves."""
+    for shown in api.call("FetchMetadata").streamMetadata:
+        assert sorted(shown.partitions) == list(range(len(shown.partitions)))
+        for number, partition in shown.partitions.items():
+            if not partition.paused:
+                check_partition(api, shown.name, number)
+
+
+def check_partition(api: Api, name: str, number: int) -> None:
+    found = api.partition(name, number)
+    assert -1 <= found.highWatermark <= found.newestOffset
+    if found.newestOffset < 0:
+        return
+    fields = {"partition": number, "startPosition": EARLIEST, "stopPosition": STOP_LATEST}
+    records, end = api.subscribe(name, **fields).rest()
+    assert str(end) == "RESOURCE_EXHAUSTED Stop offset reached"
+    offsets = [record.offset for record in records]
+    assert offsets == sorted(set(offsets))
+    assert offsets[-1] >= found.newestOffset
+    down, _ = api.subscribe(name, partition=number, startPosition=1, startOffset=offsets[-1], reverse=True).rest()
+    assert down == records[::-1]
+
+
+def publish_requests() -> st.SearchStrategy[list[dict[str, Any]]]:
+    """A stream of requests, most of them for streams that are there."""
+    one = st.tuples(fields_of("PublishRequest"), STREAMS, st.integers(0, 1), st.booleans()).map(
+        lambda parts: {**parts[0], "stream": parts[1], "partition": parts[2]} if parts[3] else parts[0]
+    )
+    return st.lists(one, max_size=20)
+
+
+def test_arbitrary_streams_of_publishes_are_answered_one_by_one(tested: TestBroker) -> None:
+    @settings(max_examples=60, **QUIET)
+    @given(publish_requests())
+    def drive(requests: list[dict[str, Any]]) -> None:
+        numbered = [{**item, "correlationId": str(index)} for index, item in enumerate(requests)]
+        answers = api.publish_async(numbered)
+        told = [answer.correlationId for answer in answers]
+        assert len(set(told)) == len(told), "answered twice"
+        due = {str(index) for index, item in enumerate(numbered) if item.get("ackPolicy", LEADER) in {0, 1}}
+        assert due <= set(told)
+        for answer in answers:
+            assert answer.HasField("ack")
+
+    with Api(tested.address) as api:
+        drive()
+        check(api)
+
+
+def test_arbitrary_subscriptions_give_ascending_offsets_and_an_end(tested: TestBroker) -> None:
+    @settings(max_examples=80, **QUIET)
+    @given(fields_of("SubscribeRequest"), st.one_of(st.none(), STREAMS))
+    def drive(fields: dict[str, Any], stream: str | None) -> None:
+        asked: dict[str, Any] = {"startPosition": EARLIEST, "stream": stream or "", **fields}
+        if stream is not None:
+            asked["stream"] = stream
+        try:
+            reading = api.subscribe(timeout=0.5, **asked)
+        except Failed as refusal:
+            assert refusal.code.name in REFUSALS  # noqa: PT017 - either outcome is right
+            return
+        found, end = reading.rest()
+        offsets = [item.offset for item in found]
+        assert offsets == sorted(set(offsets), reverse=fields.get("reverse", False))
+        assert end is None or end.code.name in REFUSALS
+
+    with Api(tested.address) as api:
+        for name in ("s", "t"):
+            api.publish(name, b"x", expectedOffset=-1)
+        drive()
+        check(api)
+
+
+@pytest.mark.parametrize("method", sorted(methods()))
+def test_a_body_that_is_no_message_is_refused(tested: TestBroker, method: str) -> None:
+    channel = grpc.insecure_channel(tested.address)
+    path = f"/proto.API/{method}"
+
+    @settings(max_examples=40, **QUIET)
+    @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=3))
+    def drive(bodies: list[bytes]) -> None:
+        kinds = {"Subscribe": channel.unary_stream, "PublishAsync": channel.stream_stream}
+        call = kinds.get(method, channel.unary_unary)(path)
+        request: Any = iter(bodies) if method == "PublishAsync" else bodies[0]
+        try:
+            answer = call(request, timeout=1.0)
+            list(answer) if method in kinds else answer
+        except grpc.RpcError as failure:
+            assert failure.code().name in REFUSALS  # noqa: PT017  # pyright: ignore[reportAttributeAccessIssue]
+
+    with channel:
+        drive()
+
+
+def test_arbitrary_messages_from_nats_are_stored_as_they_are(tested: TestBroker) -> None:
+    """Whole envelopes, envelopes with damage in them, and bytes that are none."""
+    sent: list[bytes] = []
+    damage = st.tuples(st.integers(0, 60), st.integers(0, 255))
+    cut = st.one_of(st.none(), st.integers(0, 40))
+
+    @settings(max_examples=150, **QUIET)
+    @given(fields_of("Message"), st.booleans(), st.one_of(st.none(), damage), cut, st.binary(max_size=60))
+    def gather(fields: dict[str, Any], checksum: bool, changed: Any, end: int | None, plain: bytes) -> None:
+        envelope = bytearray(envelopes.publish(checksum=checksum, **{**fields, "ackInbox": "acks.any"}))
+        if changed is not None and changed[0] < len(envelope):
+            envelope[changed[0]] = changed[1]
+        sent.extend((bytes(envelope[:end]), plain))
+
+    async def publish() -> None:
+        client = await nats.connect(tested.nats_url)
+        for data in sent:
+            await client.publish("any.subject", data)
+        await client.publish("any.subject", b"the last one")
+        await client.flush()
+        await client.close()
+
+    gather()
+    with Api(tested.address) as api:
+        api.create("any", subject="any.*")
+        asyncio.run(publish())
+        found = api.subscribe("any").take(len(sent) + 1)
+        assert [item.offset for item in found] == list(range(len(sent) + 1))
+        for data, item in zip(sent, found, strict=False):
+            assert item.value in {data, value_of(data)}, "the value of an envelope, or all of it"
+        assert found[-1].value == b"the last one"
+        check(api)
+
+
+def value_of(envelope: bytes) -> bytes | None:
+    """The value of a Publish envelope, when it is one as far as its payload goes."""
+    if len(envelope) < 8 or envelope[5] > len(envelope):
+        return None
+    try:
+        payload = message("Message").FromString(envelope[envelope[5] :])
+    except Exception:  # noqa: BLE001 - protobuf has several
+        return None
+    value: bytes = payload.value
+    return value
