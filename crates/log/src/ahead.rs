@@ -118,6 +118,11 @@ impl SegmentFile {
         Ok(())
     }
 
+    /// Ends the writing of zeros for good.
+    pub fn stop(&self) {
+        *self.ahead.lock() = true;
+    }
+
     /// Ends the writing of zeros for good and takes back those behind `end`.
     pub fn finish(&self, end: u64) -> io::Result<()> {
         let mut stopped = self.ahead.lock();

@@ -34,12 +34,14 @@ pub struct Appended {
 }
 
 /// Called on the coordinator's thread when everything appended before [`Log::commit`] is durable, with the durable end
-/// (exclusive offset); or with the reason why it never will be. Must be quick and must not block.
+/// (exclusive offset); or with the reason why it never will be. Must be quick and must not block: nothing fails while it
+/// runs, so it may take no lock that is held by somebody who calls the log.
 pub type Committed = Box<dyn FnOnce(Result<u64, Arc<Error>>) + Send>;
 
 /// The one writer of a partition. Not shared: the partition's task owns it.
 ///
-/// Dropping it without [`Log::close`] is what a crash is: readers are turned away, the next open recovers.
+/// Dropping it without [`Log::close`] is what a crash is: readers are turned away, what was asked for and not done yet is
+/// left undone (syncs asked for by [`Log::commit`] are still answered), and the next open recovers.
 #[derive(Debug)]
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
@@ -280,9 +282,16 @@ impl Log {
 }
 
 impl Drop for Log {
+    /// When it returns, nothing that was asked for changes the files any more: the directory may be opened again at once.
+    /// Waits for the one piece of such work that may be going on.
     fn drop(&mut self) {
-        self.shared.close();
         self.compacting.cancel();
+        self.file.stop();
+        self.shared.close();
+        self.shared.quarantine.end();
+        // Whoever is at work holds one of these; who comes later finds the log closed.
+        drop(self.checkpoint.lock());
+        drop(self.shared.names.lock());
     }
 }
 

@@ -168,7 +168,10 @@ impl Log {
             Arc::clone(self.coordinator.rounds()),
         );
         self.preparer.submit(Box::new(move || {
-            let names = shared.names.lock();
+            let _names = shared.names.lock();
+            if shared.is_closed() {
+                return;
+            }
             let is_current = shared.holds(&sealed);
             let bytes = index::to_bytes(identity, &sealed.summary(chain, epoch), sealed.index());
             let path = sealed.path().with_extension("idx");
@@ -178,7 +181,6 @@ impl Log {
             } else {
                 Ok(())
             };
-            drop(names);
             written
                 .and_then(|()| disk::replace(storage, &producers_path, &producers))
                 .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
@@ -212,10 +214,12 @@ impl Log {
         );
         let checkpoint = Arc::clone(&self.checkpoint);
         Box::new(move || {
+            let mut checkpoint = checkpoint.lock();
             if shared.is_closed() {
                 return;
             }
-            let result = checkpoint.lock().write(current(&shared, false));
+            let result = checkpoint.write(current(&shared, false));
+            drop(checkpoint);
             failpoint::pass("checkpoint.durable_written");
             result.unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         })

@@ -87,11 +87,17 @@ impl Log {
                         sync_by_own_descriptor(rounds.storage(), first.path())?;
                     }
                     let mut checkpoint = checkpoint.lock();
+                    if shared.is_closed() {
+                        return Ok(());
+                    }
                     checkpoint.write(current(&shared, false))?;
                     checkpoint.sync()?;
                     drop(checkpoint);
                 }
                 let mut names = shared.names.lock();
+                if shared.is_closed() {
+                    return Ok(());
+                }
                 let monotonic_ns = rounds.storage().monotonic_ns();
                 if !removed.is_empty() {
                     mark_removed(

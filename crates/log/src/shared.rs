@@ -26,7 +26,8 @@ pub(crate) struct Shared {
     /// Which log it is.
     pub identity: Identity,
     segments: ArcSwap<SegmentList>,
-    /// Held while sealed segments get other names or other contents, and while their indexes are written.
+    /// Held while sealed segments get other names or other contents, and while derived files are written, by work that the
+    /// owner of the log does not wait for. Such work looks first whether the log is closed: then its files may be another's.
     pub names: Mutex<Names>,
     log_start: AtomicU64,
     log_end: AtomicU64,

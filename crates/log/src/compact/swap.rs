@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::{Error, disk, failpoint, index};
 use std::sync::Arc;
 
-/// Replaces `old`. `false`: retention removed it meanwhile, and nothing was replaced.
+/// Replaces `old`. `false`: retention removed it meanwhile, or the log is closed, and nothing was replaced.
 ///
 /// # Errors
 /// Those of the storage. The old segment or the new one is there, both say the same.
@@ -34,6 +34,10 @@ pub(super) fn replace(
     let (chain, epoch) = new.last;
     let segment = Arc::new(new.segment);
     let mut names = shared.names.lock();
+    if shared.is_closed() {
+        // The next open removes what was written.
+        return Ok(false);
+    }
     // Readers come to the new file from now on, by its descriptor, whatever its name is.
     segment.set_file(&file);
     let index_path = old.path().with_extension("idx");

@@ -52,6 +52,8 @@ pub(crate) struct Ranges {
 #[derive(Default)]
 pub(crate) struct Quarantine {
     ranges: Mutex<Ranges>,
+    /// Whether the file is another's now; held while it is written.
+    ended: Arc<Mutex<bool>>,
     listener: OnceLock<Listener>,
     home: OnceLock<Home>,
 }
@@ -101,6 +103,11 @@ impl Quarantine {
         if changed {
             self.save();
         }
+    }
+
+    /// From now on the file is not written any more.
+    pub fn end(&self) {
+        *self.ended.lock() = true;
     }
 
     /// Sets who is told of new ranges; the first one counts.
@@ -168,7 +175,12 @@ impl Quarantine {
         let ranges = self.ranges.lock().clone();
         let bytes = to_bytes(home.identity, &ranges);
         let path = home.directory.join(QUARANTINE);
+        let ended = Arc::clone(&self.ended);
         home.preparer.submit(Box::new(move || {
+            let ended = ended.lock();
+            if *ended {
+                return;
+            }
             match disk::replace(rounds.files.storage(), &path, &bytes) {
                 // The log was deleted meanwhile.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
