@@ -192,6 +192,12 @@ impl Coordinator {
             .map(|failure| failure.to_error().to_string())
     }
 
+    /// Has `listener` told of the failure with a sentence, once: at once when it has happened before. It runs on the thread
+    /// that found out and must not block; no good answer to a commit is given while it runs or later.
+    pub fn on_failure(&self, listener: Box<dyn Fn(&str) + Send + Sync>) {
+        self.rounds.files.health().listen(listener);
+    }
+
     /// The first failure as an error for the one who asks.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
         self.rounds

@@ -99,6 +99,51 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
 }
 
 #[test]
+fn whoever_sees_a_sync_fail_is_the_last_to_learn_of_it() {
+    let coordinator = Coordinator::start();
+    let storage = coordinator.files().storage();
+    let file = storage
+        .open(Path::new("/dev/null"), OpenMode::ReadWrite)
+        .unwrap();
+    let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let theirs = Arc::clone(&told);
+    coordinator.on_failure(Box::new(move |text| theirs.lock().push(text.to_owned())));
+    assert!(file.sync_data().is_err());
+    assert!(coordinator.failure().unwrap().contains("/dev/null"));
+    assert!(file.sync_all().is_err());
+    assert_eq!(*told.lock(), [coordinator.failure().unwrap()]);
+}
+
+#[test]
+fn nothing_fails_between_the_decision_to_ack_and_the_ack() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start();
+    let mut log = create(&home.path().join("1"), &coordinator);
+    let (failed, failures) = mpsc::channel();
+    coordinator.on_failure(Box::new(move |_| failed.send(()).unwrap()));
+    let file = coordinator
+        .files()
+        .storage()
+        .open(Path::new("/dev/null"), OpenMode::ReadWrite)
+        .unwrap();
+    log.append(batch(), 1, 0).unwrap();
+    let (done, outcome) = mpsc::channel();
+    log.commit(Box::new(move |result| {
+        let syncing = std::thread::spawn(move || assert!(file.sync_data().is_err()));
+        // Nothing may come; a wrong order shows itself within this time on any machine, a right one at any time.
+        let early = failures.recv_timeout(std::time::Duration::from_millis(200));
+        done.send((result.is_ok(), early.is_err(), syncing, failures))
+            .unwrap();
+    }));
+    let (acked, in_order, syncing, failures) = outcome.recv().unwrap();
+    syncing.join().unwrap();
+    assert!(acked && in_order);
+    assert_eq!(failures.recv(), Ok(()));
+    log.append(batch(), 1, 0).unwrap_err();
+    assert!(commit(&mut log).is_err());
+}
+
+#[test]
 fn one_failure_among_many_files_is_told_to_all_who_wait() {
     let home = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start();

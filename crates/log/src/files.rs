@@ -3,6 +3,7 @@
 //! A reader opens a sealed segment when it needs it. So that readers of many segments do not use up the descriptors, at
 //! most a set number stays open; one more closes the one that was opened longest ago and not used since it was last
 //! looked at. Active segments are held by their logs and not counted. Who is reading a closed one keeps it until done.
+use crate::failure::{Health, WatchedStorage};
 use crate::segment::Segment;
 use crate::storage::Storage;
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ pub(crate) const OPEN_SEGMENTS: usize = 512;
 #[derive(Debug)]
 pub(crate) struct Files {
     storage: Arc<dyn Storage>,
+    health: Arc<Health>,
     limit: AtomicUsize,
     /// In the order in which they were opened or passed over.
     open: Mutex<VecDeque<Weak<Segment>>>,
@@ -25,8 +27,10 @@ pub(crate) struct Files {
 impl Files {
     /// The files in `storage`; nothing is open.
     pub fn new(storage: Arc<dyn Storage>) -> Arc<Self> {
+        let health = Arc::new(Health::default());
         Arc::new(Self {
-            storage,
+            storage: WatchedStorage::new(storage, &health),
+            health,
             limit: AtomicUsize::new(OPEN_SEGMENTS),
             open: Mutex::default(),
         })
@@ -35,6 +39,11 @@ impl Files {
     /// Where they are.
     pub fn storage(&self) -> &dyn Storage {
         &*self.storage
+    }
+
+    /// Whether anything has failed: every failed sync of a file of [`Files::storage`] does.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Sets how many sealed segments stay open, at least 1.

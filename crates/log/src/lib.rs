@@ -21,6 +21,7 @@ mod error;
 mod failpoint;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;
+mod failure;
 #[cfg(test)]
 mod failure_tests;
 mod fields;

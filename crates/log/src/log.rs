@@ -183,12 +183,13 @@ impl Log {
     pub fn commit(&mut self, done: Committed) {
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory {
-            done(
-                self.coordinator
-                    .check_usable()
-                    .map(|()| end)
-                    .map_err(Arc::new),
-            );
+            self.coordinator.files().health().answer(|result| {
+                done(
+                    result
+                        .map(|()| end)
+                        .map_err(|failure| Arc::new(failure.to_error())),
+                );
+            });
             return;
         }
         if planted::is(1) {

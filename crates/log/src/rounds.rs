@@ -5,6 +5,7 @@ use crate::Error;
 use crate::coordinator::SyncStatistics;
 use crate::disk::{SyncFile, is_lost, is_passing};
 use crate::failpoint;
+use crate::failure::Failure;
 use crate::files::Files;
 use crate::journal::{Journal, Range};
 use crate::storage::Storage;
@@ -12,32 +13,13 @@ use bascule_record::planted;
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Instant;
 
 /// Dirty files from which on a round syncs in parallel, and how many syncs run at once then.
 const PARALLEL: usize = 4;
-
-/// The first failure of a directory.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    operation: &'static str,
-    path: PathBuf,
-    reason: String,
-}
-
-impl Failure {
-    /// The error for whoever asks from now on.
-    pub fn to_error(&self) -> Error {
-        Error::Failed {
-            path: self.path.clone(),
-            operation: self.operation,
-            reason: self.reason.clone(),
-        }
-    }
-}
 
 type Answer = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
 
@@ -70,7 +52,6 @@ pub(crate) struct Rounds {
     journal: Option<Arc<Journal>>,
     queue: Mutex<Queue>,
     wake: Condvar,
-    failure: OnceLock<Failure>,
     finished: AtomicU64,
     synced_files: AtomicU64,
     journaled: AtomicU64,
@@ -97,7 +78,6 @@ impl Rounds {
             journal,
             queue: Mutex::default(),
             wake: Condvar::new(),
-            failure: OnceLock::new(),
             finished: AtomicU64::new(0),
             synced_files: AtomicU64::new(0),
             journaled: AtomicU64::new(0),
@@ -182,10 +162,10 @@ impl Rounds {
 
     /// The first failure.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.get()
+        self.files.health().failure()
     }
 
-    /// Fails the directory for good; only the first reason is kept.
+    /// Fails the directory for good; only the first reason is kept. When it returns, nothing is acked any more.
     pub fn fail(&self, error: &Error) {
         let (operation, path, reason) = match error {
             Error::Io {
@@ -196,8 +176,7 @@ impl Rounds {
             Error::Full { path } => ("write", path.clone(), "no space left".into()),
             other => ("write", PathBuf::from("the log"), other.to_string()),
         };
-        // Already failed: the first reason stands.
-        let _ = self.failure.set(Failure {
+        self.files.health().fail(Failure {
             operation,
             path,
             reason,
@@ -267,10 +246,11 @@ impl Rounds {
         self.finished.store(round, Ordering::Relaxed);
         self.requests
             .fetch_add(requests.len() as u64, Ordering::Relaxed);
-        let result = self.failure().map_or(Ok(()), Err);
         for request in requests.drain(..) {
             // A callback that panics is a bug of its owner; the others must still be told.
-            let _ = catch_unwind(AssertUnwindSafe(|| (request.answer)(result)));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.files.health().answer(request.answer);
+            }));
         }
         self.settle_when_due();
     }
