@@ -104,6 +104,13 @@ impl CheckpointFile {
         }
     }
 
+    /// The landmark tells that everything below `offset` was synced, too.
+    pub fn settle_durable(&mut self, offset: u64) {
+        if let Some(last) = &mut self.last {
+            last.durable = last.durable.max(offset);
+        }
+    }
+
     /// What the file said when it was opened, or what was written since.
     pub fn last(&self) -> Option<Checkpoint> {
         self.last

@@ -146,7 +146,16 @@ pub(crate) struct Summary {
 
 /// The bytes of an `.idx` file.
 pub(crate) fn to_bytes(identity: Identity, summary: &Summary, index: &SparseIndex) -> Vec<u8> {
-    let entries = index.len();
+    first_to_bytes(identity, summary, index, index.len())
+}
+
+/// The same with the first `entries` only, at most all.
+pub(crate) fn first_to_bytes(
+    identity: Identity,
+    summary: &Summary,
+    index: &SparseIndex,
+    entries: usize,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD_BYTES + entries * ENTRY_BYTES + 4);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -182,6 +191,16 @@ pub(crate) fn read(
     identity: Identity,
     base_offset: u64,
 ) -> Option<(Summary, SparseIndex)> {
+    read_with_room(bytes, identity, base_offset, 0)
+}
+
+/// The same; the index has room for a segment of `segment_bytes`.
+pub(crate) fn read_with_room(
+    bytes: &[u8],
+    identity: Identity,
+    base_offset: u64,
+    segment_bytes: u64,
+) -> Option<(Summary, SparseIndex)> {
     let body = unseal(bytes)?;
     let ours = body.get(..4)? == MAGIC
         && u32_at(body, 4)? == VERSION
@@ -205,7 +224,8 @@ pub(crate) fn read(
     if entries.len() != u32_at(body, 80)? as usize * ENTRY_BYTES {
         return None;
     }
-    let index = SparseIndex::with_room((entries.len() / ENTRY_BYTES) as u64 * INDEX_INTERVAL);
+    let room = (entries.len() / ENTRY_BYTES) as u64 * INDEX_INTERVAL;
+    let index = SparseIndex::with_room(room.max(segment_bytes));
     for entry in entries.chunks_exact(ENTRY_BYTES) {
         let time = i64::try_from(u64_at(entry, 8)?).ok()?;
         index.push(IndexEntry {

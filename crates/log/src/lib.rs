@@ -32,6 +32,7 @@ mod format_tests;
 pub mod fuzz;
 mod index;
 mod journal;
+mod landmark;
 mod log;
 mod lookup;
 mod maintain;

@@ -9,6 +9,7 @@ use crate::coordinator::SyncRequest;
 use crate::epochs::EpochTable;
 use crate::failpoint;
 use crate::journal::Range;
+use crate::landmark::Noted;
 use crate::producers::Producers;
 use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
@@ -59,6 +60,9 @@ pub struct Log {
     pub(crate) file: Arc<SegmentFile>,
     /// Link of the last batch.
     pub(crate) chain: u32,
+    /// Where it lies in the active segment, when that has one and it is known.
+    pub(crate) last_batch: Option<u64>,
+    pub(crate) noted: Noted,
     pub(crate) epochs: EpochTable,
     /// An epoch began since the last commit request.
     pub(crate) epochs_dirty: bool,
@@ -141,6 +145,7 @@ impl Log {
         failpoint::pass("publish.appended");
         self.epochs_dirty |= begins_epoch;
         self.chain = header.link();
+        self.last_batch = Some(position);
         self.active.add(header);
         self.producers.note(header);
         self.shared

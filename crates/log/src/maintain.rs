@@ -7,6 +7,7 @@ use crate::coordinator::SyncRequest;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
 use crate::files::Files;
+use crate::landmark::Candidate;
 use crate::preamble::{FORMAT_VERSION, Preamble};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
@@ -124,7 +125,7 @@ impl Log {
             return;
         }
         let (shared, preparer) = (Arc::clone(&self.shared), self.preparer.clone());
-        let write_checkpoint = self.checkpoint_job();
+        let write_checkpoint = self.checkpoint_job(None);
         let end = self.active.base_offset;
         self.coordinator.rounds().submit(SyncRequest {
             file: Some(Arc::clone(sealed.target())),
@@ -187,8 +188,9 @@ impl Log {
         }));
     }
 
-    /// Writes the checkpoint (high watermark, log start, durable point). Never on the path of an ack: the preparer does
-    /// it, after the return. In class `memory` it has the data synced first.
+    /// Writes the checkpoint (high watermark, log start, durable point), and now and then the landmark from which the next
+    /// recovery begins. Never on the path of an ack: the preparer does it, after the return. In class `memory` it has the
+    /// data synced first.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed.
@@ -202,12 +204,13 @@ impl Log {
             }
             self.sync_lazily(files, None, end);
         }
-        self.preparer.submit(self.checkpoint_job());
+        let candidate = self.candidate();
+        self.preparer.submit(self.checkpoint_job(candidate));
         Ok(())
     }
 
     /// Writes what is true when it runs.
-    fn checkpoint_job(&self) -> Job {
+    fn checkpoint_job(&self, candidate: Option<Arc<Candidate>>) -> Job {
         let (shared, rounds) = (
             Arc::clone(&self.shared),
             Arc::clone(self.coordinator.rounds()),
@@ -221,7 +224,14 @@ impl Log {
             let result = checkpoint.write(current(&shared, false));
             drop(checkpoint);
             failpoint::pass("checkpoint.durable_written");
-            result.unwrap_or_else(|error| rounds.fail_unless_passing(&error));
+            result
+                .and_then(
+                    |()| match candidate.filter(|_| rounds.failure().is_none()) {
+                        Some(candidate) => candidate.write_if_settled(rounds.storage(), &shared),
+                        None => Ok(()),
+                    },
+                )
+                .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         })
     }
 

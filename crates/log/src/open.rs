@@ -16,9 +16,10 @@ use crate::ahead::SegmentFile;
 use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::disk;
 use crate::epochs::EpochTable;
+use crate::landmark::{Landmark, Noted};
 use crate::maintain::{create_segment, current, first_preamble};
 use crate::producers::Producers;
-use crate::recover::{Recovered, Recovery};
+use crate::recover::{Recovered, Recovery, Told};
 use crate::segment::{Segment, base_offset_of};
 use crate::shared::Shared;
 use crate::sources::{
@@ -92,6 +93,8 @@ impl Log {
             segment,
             file,
             chain: 0,
+            last_batch: None,
+            noted: Noted::default(),
             epochs,
             producers: Producers::default(),
             checkpoint,
@@ -138,6 +141,16 @@ impl Log {
         let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
         if let Some(first) = sources.first() {
             checkpoint.settle_log_start(first.base_offset);
+        }
+        let landmark = Landmark::find(
+            storage,
+            directory,
+            identity,
+            &sources,
+            options.segment_bytes,
+        );
+        if let Some(landmark) = &landmark {
+            checkpoint.settle_durable(landmark.end_offset());
         }
         let last = checkpoint.last();
         // A log that has begun is never begun anew, whatever became of its segments: its offsets are used. One whose only
@@ -195,8 +208,11 @@ impl Log {
             directory,
             identity,
             sources,
-            last,
-            replay.as_ref(),
+            Told {
+                checkpoint: last,
+                landmark,
+                journal: replay.as_ref(),
+            },
             &options,
         )?;
         let known = checkpoint.last().map_or(0, |last| last.high_watermark);
@@ -248,6 +264,8 @@ impl Log {
             segment: recovered.active,
             file: recovered.file,
             chain: recovered.chain,
+            last_batch: recovered.last_batch,
+            noted: recovered.noted,
             producers: recovered.producers,
             checkpoint,
         };
@@ -261,6 +279,8 @@ struct Parts {
     segment: Arc<Segment>,
     file: Arc<SegmentFile>,
     chain: u32,
+    last_batch: Option<u64>,
+    noted: Noted,
     epochs: EpochTable,
     producers: Producers,
     checkpoint: CheckpointFile,
@@ -286,6 +306,8 @@ impl Parts {
             active: self.segment,
             file: self.file,
             chain: self.chain,
+            last_batch: self.last_batch,
+            noted: self.noted,
             epochs: self.epochs,
             epochs_dirty: false,
             producers: self.producers,

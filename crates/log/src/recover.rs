@@ -1,13 +1,15 @@
 //! Recovery of one log (reliability specification §3.1, steps 4 to 7).
 //!
-//! Segments below the durable point whose index file checks are taken at its word. The others are walked batch by
-//! batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
+//! Segments below the durable point whose index file checks are taken at its word, and so is the last one up to its
+//! landmark. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
 //! point is the torn tail: everything from there on is cut, later segments too, and the cut is synced before anything
 //! else happens, so that no batch behind it can come back in a later life. A failure below the durable point is damage:
 //! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
 //!
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
-//! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is never below the log start: offsets that were removed are not used again.
+//! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is
+//! never below the log start: offsets that were removed are not used again.
+mod believed;
 mod neighbours;
 mod tail;
 
@@ -18,8 +20,9 @@ use crate::damage::{Damage, Fault};
 use crate::disk::{self};
 use crate::epochs::EpochTable;
 use crate::files::Files;
-use crate::index::{self, SparseIndex, Summary};
+use crate::index::SparseIndex;
 use crate::journal::Replay;
+use crate::landmark::{Landmark, Noted};
 use crate::preamble::PREAMBLE_BYTES;
 use crate::producers::Producers;
 use crate::scan::{Found, Place, Scanner};
@@ -64,6 +67,10 @@ pub(crate) struct Recovered {
     pub next_offset: u64,
     /// Link of the last batch.
     pub chain: u32,
+    /// Where it lies in the active segment, when that is known.
+    pub last_batch: Option<u64>,
+    /// What of the active segment the landmark tells.
+    pub noted: Noted,
     /// Latest timestamp.
     pub last_timestamp: i64,
     /// (epoch, start offset), ascending.
@@ -74,6 +81,16 @@ pub(crate) struct Recovered {
     pub quarantine: Vec<Damage>,
     /// What was found and done.
     pub report: Recovery,
+}
+
+/// What other files tell of a log before its segments are looked at.
+pub(crate) struct Told<'a> {
+    /// The checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The landmark of the last segment.
+    pub landmark: Option<Landmark>,
+    /// The journal.
+    pub journal: Option<&'a Replay>,
 }
 
 /// The walk through the segments, in order.
@@ -89,6 +106,10 @@ struct Walk<'a> {
     producers: Producers,
     /// The producers include every batch below this offset.
     producers_to: u64,
+    landmark: Option<Landmark>,
+    /// Where the last batch of the segment lies.
+    last_batch: Option<u64>,
+    noted: Noted,
     /// Something was taken off a file.
     truncated: bool,
     report: Recovery,
@@ -97,15 +118,6 @@ struct Walk<'a> {
     /// Where damage was met whose end is not known yet.
     broken: Option<(PathBuf, u64, Fault)>,
     quarantine: Vec<Damage>,
-}
-
-/// What an index file says of a segment.
-#[derive(Default)]
-struct Described {
-    /// Enough to do without a walk.
-    believed: Option<(Summary, SparseIndex)>,
-    /// Otherwise: where batches begin, to find the way behind damage.
-    index: Option<SparseIndex>,
 }
 
 /// How the walk through one segment ended.
@@ -126,19 +138,20 @@ impl Recovered {
         directory: &Path,
         identity: Identity,
         mut sources: Vec<Source>,
-        checkpoint: Option<Checkpoint>,
-        journal: Option<&Replay>,
+        told: Told<'_>,
         options: &LogOptions,
     ) -> Result<Self, Error> {
+        let Told {
+            checkpoint,
+            landmark,
+            journal,
+        } = told;
         let first_offset = sources.first().map_or(0, |source| source.base_offset);
         let last_base = sources.last().map_or(0, |source| source.base_offset);
-        let mut walk = Walk::new(
-            files,
-            directory,
-            identity,
-            options,
-            checkpoint.map_or(last_base, |known| known.durable.max(known.log_start)),
-        );
+        let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
+        let noted = landmark.as_ref().map_or(0, Landmark::end_offset);
+        let mut walk = Walk::new(files, directory, identity, options, durable.max(noted));
+        walk.landmark = landmark;
         walk.journal = journal.filter(|_| checkpoint.is_none());
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
@@ -198,6 +211,9 @@ impl<'a> Walk<'a> {
             epochs: EpochTable::read(files.storage(), directory, identity),
             producers: Producers::default(),
             producers_to: 0,
+            landmark: None,
+            last_batch: None,
+            noted: Noted::default(),
             truncated: false,
             report: Recovery::default(),
             journal: None,
@@ -248,6 +264,7 @@ impl<'a> Walk<'a> {
     /// Takes the segment from its index file where that is enough, or walks it.
     fn segment(&mut self, source: &Source, next: Option<&Source>) -> Result<(Segment, End), Error> {
         let described = self.described(source);
+        self.last_batch = None;
         if let Some((summary, index)) = described.believed {
             self.place = Place {
                 position: summary.end,
@@ -261,44 +278,15 @@ impl<'a> Walk<'a> {
                 End::Whole,
             ));
         }
-        let segment = Segment::new(
-            self.files,
-            source.path.clone(),
-            source.base_offset,
-            self.options.segment_bytes.max(source.len),
-        );
+        let segment = self.begin_at_landmark(source).unwrap_or_else(|| {
+            let room = self.options.segment_bytes.max(source.len);
+            let path = source.path.clone();
+            Segment::new(self.files, path, source.base_offset, room)
+        });
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
         let end = self.walk(&mut scanner, &segment, next, described.index.as_ref())?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
-    }
-
-    /// The index file, when it describes the file as it is and nothing in the segment has to be looked at.
-    fn described(&self, source: &Source) -> Described {
-        let read = disk::read(self.files.storage(), &source.path.with_extension("idx"));
-        let known = read
-            .ok()
-            .and_then(|bytes| index::read(&bytes, self.identity, source.base_offset));
-        let Some((summary, index)) = known else {
-            return Described::default();
-        };
-        let epoch_known =
-            summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
-        let enough = summary.end == source.len
-            && source.preamble.is_some()
-            && summary.next_offset <= self.durable
-            && summary.next_offset <= self.producers_to
-            && epoch_known;
-        if enough || planted::is(9) {
-            return Described {
-                believed: Some((summary, index)),
-                index: None,
-            };
-        }
-        Described {
-            believed: None,
-            index: Some(index),
-        }
     }
 
     fn walk(
@@ -371,6 +359,7 @@ impl<'a> Walk<'a> {
     /// Takes note of a valid batch. What its producer sent is its span: compaction may have left fewer records.
     fn note(&mut self, header: &Header) {
         self.report.batches += 1;
+        self.last_batch = Some(self.place.position);
         self.place = self.place.after(header);
         self.last_timestamp = self.last_timestamp.max(header.max_timestamp);
         if header.base_offset >= self.producers_to {
@@ -474,6 +463,8 @@ impl<'a> Walk<'a> {
             first_offset,
             next_offset,
             chain: self.place.chain.unwrap_or(0),
+            last_batch: self.last_batch,
+            noted: self.noted,
             last_timestamp: self.last_timestamp,
             epochs: self.epochs,
             producers: self.producers,

@@ -1,91 +1,15 @@
 //! A crash at every step of a compaction, and readers and appends beside one.
 #![allow(clippy::unwrap_used)]
 mod keyed;
+mod snapshots;
 mod support;
-use bascule_log::{Compaction, Coordinator, Log, OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{Compaction, Coordinator, Log};
 use keyed::*;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use snapshots::Snapshots;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use support::*;
-
-/// Copies the directory before each call that changes something, while it is told to.
-#[derive(Debug)]
-struct Snapshots {
-    of: PathBuf,
-    to: PathBuf,
-    on: AtomicBool,
-    taken: AtomicUsize,
-}
-
-#[derive(Debug)]
-struct Watched(Arc<Snapshots>, Arc<dyn StorageFile>);
-
-impl Snapshots {
-    fn take(&self) {
-        if self.on.load(Ordering::Relaxed) {
-            let number = self.taken.fetch_add(1, Ordering::Relaxed);
-            copy(&self.of, &self.to.join(number.to_string()).join("7"));
-        }
-    }
-}
-
-impl StorageFile for Watched {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.1.read_at(buffer, position)
-    }
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.0.take();
-        let half = bytes.len() / 2;
-        self.1.write_all_at(&bytes[..half], position)?;
-        self.0.take();
-        self.1.write_all_at(&bytes[half..], position + half as u64)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.1.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.take();
-        self.1.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.1.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.1.sync_all()
-    }
-}
-
-#[derive(Debug)]
-struct Watching(Arc<Snapshots>);
-
-impl Storage for Watching {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
-        if mode == OpenMode::Replace {
-            self.0.take();
-        }
-        let file = OsStorage.open(path, mode)?;
-        Ok(Arc::new(Watched(Arc::clone(&self.0), file)))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.take();
-        OsStorage.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.0.take();
-        OsStorage.remove_file(path)
-    }
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
-    }
-}
 
 /// Three keys, a tombstone, records without a key, in segments of a few batches.
 fn fill_keyed(log: &mut Log, from: u8) -> Vec<Written> {
@@ -102,13 +26,8 @@ fn fill_keyed(log: &mut Log, from: u8) -> Vec<Written> {
 #[test]
 fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
     let root = tempfile::tempdir().unwrap();
-    let snapshots = Arc::new(Snapshots {
-        of: root.path().join("7"),
-        to: root.path().join("snapshots"),
-        on: AtomicBool::new(false),
-        taken: AtomicUsize::new(0),
-    });
-    let coordinator = Coordinator::stepped(Arc::new(Watching(Arc::clone(&snapshots))));
+    let snapshots = Snapshots::new(root.path());
+    let coordinator = Coordinator::stepped(snapshots.storage());
     let mut log = Log::create(&snapshots.of, IDENTITY, small(600), &coordinator).unwrap();
     let mut written = put(&mut log, &[(b"gone", Some(b"value"))]);
     written.extend(fill_keyed(&mut log, 0));
@@ -132,11 +51,10 @@ fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
     snapshots.on.store(false, Ordering::Relaxed);
     assert!(report.recv().unwrap().unwrap().segments > 3);
     let finished = read_keyed(&log.reader(), 0);
-    let taken = snapshots.taken.load(Ordering::Relaxed);
-    assert!(taken > 30, "{taken} states");
+    let homes = snapshots.homes();
+    assert!(homes.len() > 30, "{} states", homes.len());
     let mut before = written.len();
-    for number in 0..taken {
-        let home = snapshots.to.join(number.to_string()).join("7");
+    for (number, home) in homes.into_iter().enumerate() {
         let coordinator = Coordinator::start();
         let (log, recovery) = Log::open(&home, IDENTITY, small(600), &coordinator).unwrap();
         assert_eq!(

@@ -175,7 +175,7 @@ impl Task {
         maintenance::cautious_now_ns();
         let reader = &self.partition.0.reader;
         let ends = (reader.high_watermark(), reader.log_start());
-        if ends != self.checkpointed {
+        if ends != self.checkpointed || self.writer.log.has_more_to_note() {
             self.checkpointed = ends;
             let done = self.writer.log.checkpoint();
             self.check(done);

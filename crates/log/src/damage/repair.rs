@@ -8,6 +8,7 @@ use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
 use super::{Damage, Fault, FindingKind};
 use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile, Slots};
+use crate::landmark::LANDMARK;
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{base_offset_of, segment_name};
@@ -276,6 +277,8 @@ impl Repair<'_> {
             })?;
             file.sync()?;
         }
+        // It may speak of what was cut.
+        disk::remove_file(self.storage, &self.directory.join(LANDMARK))?;
         disk::sync_directory(self.storage, self.directory)
     }
 

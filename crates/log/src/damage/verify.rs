@@ -8,6 +8,7 @@ use super::{Damage, Fault};
 use crate::checkpoint::{CHECKPOINT, Checkpoint, Slots};
 use crate::epochs::EpochTable;
 use crate::index::{self, SparseIndex, Summary};
+use crate::landmark::Landmark;
 use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::producers::Producers;
 use crate::scan::{Place, Scanner};
@@ -111,6 +112,11 @@ pub fn verify(
         last.log_start = last.log_start.max(first.base_offset);
     }
     let last_base = sources.last().map_or(0, |source| source.base_offset);
+    if let Some(last) = &mut last
+        && let Some(landmark) = Landmark::find(storage, directory, identity, &sources, 0)
+    {
+        last.durable = last.durable.max(landmark.end_offset());
+    }
     let mut check = Check {
         storage,
         directory,
