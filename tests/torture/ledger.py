@@ -40,10 +40,14 @@ class Kind(IntEnum):
     DELETING = 15
     DELETED = 16
     LISTED = 17
+    FAILED = 18
+    COMPACTING = 19
     FAULT = 100
     """Written by the shim: a system call was made to fail."""
     PERHAPS_ACKED = 101
     """An ack that may have been heard or not; only in memory."""
+    WENT_ON = 102
+    """Written by the shim: the first call of a thread after its failed sync."""
 
 
 LIST = {Kind.FOUND, Kind.WRONG}
@@ -67,6 +71,10 @@ class Entry(NamedTuple):
         return Batch(self.offset, self.records, self.life, self.counter)
 
 
+KEYS = 32
+"""Batches with an even counter have a key, the same for those that agree modulo this (`crates/rig/src/content.rs`)."""
+
+
 class Batch(NamedTuple):
     """A batch and its place."""
 
@@ -79,6 +87,11 @@ class Batch(NamedTuple):
     def end(self) -> int:
         """First offset after it."""
         return self.offset + self.records
+
+    @property
+    def key(self) -> int | None:
+        """The key of all its records; `None`: they have none."""
+        return None if self.counter % 2 else self.counter % KEYS
 
 
 def read(path: Path) -> list[Entry]:
@@ -133,6 +146,8 @@ class Log:
     """At most this much was acked: retention may have taken all of it."""
     deleting: bool = False
     """Its deletion was asked for: the next recovery may find nothing."""
+    compacted: bool = False
+    """Its compaction was asked for once: of records with one key only the latest has to be there."""
     gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     """(life, counter) of batches that a recovery did not find: they must never be seen again."""
 
@@ -209,6 +224,8 @@ class Judge:
                 log.perhaps_end = max(log.perhaps_end, entry.offset)
             case Kind.DELETING:
                 log.deleting = True
+            case Kind.COMPACTING:
+                log.compacted = True
             case Kind.DELETED:
                 self._deleted(log)
             case Kind.WRONG | Kind.UNREAD if entry.kind == Kind.WRONG or not self.faulted:
@@ -221,7 +238,8 @@ class Judge:
     @staticmethod
     def _deleted(log: Log) -> None:
         log.gone |= {(batch.life, batch.counter) for batch in log.kept + log.sent}
-        log.kept, log.sent, log.acked_end, log.perhaps_end, log.deleting = [], [], 0, 0, False
+        log.kept, log.sent, log.acked_end, log.perhaps_end = [], [], 0, 0
+        log.deleting = log.compacted = False
 
     def _recovered(self, report: Entry, found: list[Entry]) -> None:
         log, verdict = self.logs[report.partition], self.verdict
@@ -235,6 +253,8 @@ class Judge:
             self._deleted(log)
         log.deleting = False
         expected = [batch for batch in log.kept + log.sent if batch.offset >= log_start]
+        left = {entry.batch: entry.extra for entry in found if entry.kind == Kind.FOUND}
+        expected = _has_to_be_there(expected, left, compacted=log.compacted)
         for at, batch in enumerate(batches):
             if at < len(expected) and expected[at] == batch:
                 continue
@@ -251,8 +271,31 @@ class Judge:
         elif end != log_end:
             verdict.blame("wrong", 1, f"{where}: says that it ends at {log_end}, ends at {end}")
         there = {(batch.life, batch.counter) for batch in batches}
+        if log.compacted:
+            # What compaction took may come back with an older file, in its place.
+            batches = [batch for batch in log.kept + log.sent if log_start <= batch.offset < log_end]
+            there |= {(batch.life, batch.counter) for batch in batches}
         log.gone |= {(b.life, b.counter) for b in log.sent if (b.life, b.counter) not in there}
         log.kept, log.sent, log.acked_end, log.perhaps_end = batches, [], log_end, 0
+
+
+def _has_to_be_there(expected: list[Batch], left: dict[Batch, int], *, compacted: bool) -> list[Batch]:
+    """Without those that are rightly missing and those of which too little is left.
+
+    `left`: records that are there of each batch that was found.
+
+    Compaction takes records whose key a later record has, in the same batch or in another one.
+    """
+    if not compacted:
+        return [batch for batch in expected if left.get(batch, batch.records) == batch.records]
+    latest = {batch.key: batch.offset for batch in expected if batch in left}
+    there: list[Batch] = []
+    for batch in expected:
+        superseded = batch.key is not None and latest.get(batch.key, -1) > batch.offset
+        whole = left.get(batch) == batch.records
+        if whole or (batch.key is not None and batch in left) or (batch not in left and not superseded):
+            there.append(batch)
+    return there
 
 
 def _is_list_open(entries: list[Entry]) -> bool:

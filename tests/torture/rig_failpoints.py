@@ -1,7 +1,9 @@
 """S4: the engine dies at each of its failpoints, pauses there while it is killed, or is refused there by the disk.
 
 The points are those of `specs/failpoints.toml`; the driver is built with them. A directory has many lives, each under
-one point; after half of them the power is cut as well, where filesystems can be mounted. The judge is that of S3.
+one point; after half of them the power is cut as well, where filesystems can be mounted. Points of recovery come after
+a life that was killed while the journal held what the segments had not got, and a power cut: only then is there
+something to take over. The judge is that of S3; it knows what compaction may take.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ ROW = "S4"
 TIMES = 25
 """How often each point has to fire."""
 SHORT_SECONDS = 20
-FULL_SECONDS = 300
+FULL_SECONDS = 1200
 """Not more than so long, at full scale; less when all points have fired often enough before."""
 LIVES = 20
 """Lives on one directory."""
 SHAPE = {
     "partitions": 3,
     "segment": 10 << 10,
-    "ahead": 16 << 10,
+    "ahead": 4 << 10,
     "retain": 40 << 10,
     "in_flight": 8,
     "journal": 1,
@@ -41,8 +43,15 @@ SHAPE = {
     "journal_files": 2,
     "batches": 90,
     "delete": 40,
+    "compact": 1,
     "close": 1,
 }
+LEFT_BEHIND = {"journal_bytes": 512 << 10, "batches": 0, "delete": 0}
+"""What is different in a life that is killed so that the next one has something to take over.
+
+The journal is large enough not to be full, so that segments are not synced for 5 s."""
+OF_RECOVERY = {"journal.replay.half", "recovery.cut_not_synced"}
+"""Points that are passed only when a log is opened that has lost something."""
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "EROFS")
 LIFE_SECONDS = 60
 
@@ -75,6 +84,25 @@ class Directory:
         self.shape = SHAPE | {"dir": self.path, "ledger": self.ledger, "seed": seed}
         self.judge = ledger.Judge(count.verdict, f"seed {seed}")
 
+    def leave_behind(self, number: int) -> None:
+        """One life that is killed at work; then the power goes."""
+        self.ledger.unlink(missing_ok=True)
+        self.judge.name = f"seed {self.shape['seed']}, life {number}, killed"
+        command = [str(driver("failpoints")), "live", *words(life=number, **self.shape | LEFT_BEHIND)]
+        entries, stop = self.chance.randint(100, 400), time.monotonic() + LIFE_SECONDS
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            while ledger.length(self.ledger) < entries * ledger.ENTRY.size and process.poll() is None:
+                if time.monotonic() > stop:
+                    self.count.verdict.blame("wrong", 1, f"{self.judge.name}: hangs")
+                    break
+                time.sleep(0.002)
+            process.kill()
+        self.count.lives += 1
+        self.judge.follow(ledger.read(self.ledger))
+        if self.volume:
+            self.volume.cut(volume.FLUSH_NOTHING)
+            self.volume.remount()
+
     def live(self, number: int, point: str) -> None:
         """One life that may end at the point."""
         self.ledger.unlink(missing_ok=True)
@@ -103,7 +131,7 @@ class Directory:
 
     def _action(self) -> str:
         """Mostly death, at some passage or other."""
-        share = self.chance.choice((100, 30, 10, 3))
+        share = self.chance.choice((100, 100, 30, 10))
         what = self.chance.random()
         if what < 0.75:
             return f"{share}%return(abort)"
@@ -133,8 +161,13 @@ def torment(seed: int, seconds: float) -> Count:
             if not missing:
                 break
             directory = Directory(home, mounted, seed, count)
-            for life in range(1, LIVES + 1):
-                directory.live(life, directory.chance.choice(missing))
+            for life in range(1, LIVES, 2):
+                point = directory.chance.choice(missing)
+                if point in OF_RECOVERY:
+                    directory.leave_behind(life)
+                else:
+                    directory.live(life, point)
+                directory.live(life + 1, point)
             directory.end()
             seed += 1
     return count

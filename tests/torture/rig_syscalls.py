@@ -2,8 +2,8 @@
 
 A preloaded library counts the calls of a kind on the data path and fails the n-th, once or from then on. Each run
 appends to three logs with rolls, the journal, retention, checkpoints and a clean end. A run survives when the process
-neither crashes nor hangs; nothing that was appended after a failed sync is acked; a lack of space or descriptors that
-passes is outlived; what was acked can be read while writes are refused; and a run without faults finds all that was
+neither crashes nor hangs; a failed sync is made known before all else, and then nothing is acked; a lack of space or
+descriptors that passes is outlived; what was acked can be read while writes are refused; and a run without faults finds all that was
 acked, and nothing else but a prefix of what was sent.
 """
 
@@ -173,6 +173,8 @@ def disobeyed(site: Site, entries: list[Entry]) -> str | None:
     after = entries[at + 1 :]
     if late := late_acks(site, entries[at], after):
         return f"{late} acks after a failed sync"
+    if site.kind == "sync" and (trouble := untold(entries[at], entries)):
+        return trouble
     unread = {Kind.WRONG} if site.kind == "open" else {Kind.WRONG, Kind.UNREAD}
     if any(entry.kind in unread for entry in entries):
         return "acked records cannot be read"
@@ -186,14 +188,30 @@ def disobeyed(site: Site, entries: list[Entry]) -> str | None:
 
 
 def late_acks(site: Site, fault: Entry, after: list[Entry]) -> int:
-    """Acks that must not be: after a failed sync of the committing thread all; else those of later appends."""
+    """Acks that must not be: all after a failed sync of the thread that acks; else all after it was made known.
+
+    Between the return of a failed call on one thread and the next instruction of that thread, another one may do
+    anything. So a thread has to make the failure known before all else (see `untold`); from then on nothing is acked.
+    """
     if site.kind != "sync":
         return 0
-    acks = [entry for entry in after if entry.kind == Kind.ACKED]
-    if fault.life == 1:
-        return len(acks)
-    later = [entry for entry in after if entry.kind == Kind.INTENT]
-    return sum(any(ack.partition == sent.partition and ack.offset > sent.offset for sent in later) for ack in acks)
+    kinds = [entry.kind for entry in after]
+    if fault.life != 1:
+        kinds = kinds[kinds.index(Kind.FAILED) :] if Kind.FAILED in kinds else []
+    return kinds.count(Kind.ACKED)
+
+
+def untold(fault: Entry, entries: list[Entry]) -> str | None:
+    """Why a failed sync was not made known by the thread that saw it, before that thread did anything else."""
+    told = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAILED), None)
+    if told is None:
+        # What fails before there is a coordinator is told to whoever asked for it.
+        refused = any(entry.kind == Kind.RECOVERY_FAILED for entry in entries)
+        return None if refused else "a failed sync was told to nobody"
+    before = entries[:told]
+    if any(entry.kind == Kind.WENT_ON and entry.extra == fault.extra for entry in before):
+        return "a thread went on after its failed sync before it was made known"
+    return None
 
 
 def sites(stage: str, calls: dict[str, int]) -> list[Site]:

@@ -20,7 +20,7 @@ def sent(*counters: int, life: int = 1, first: int = 0) -> list[Entry]:
 
 
 def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entry]:
-    found = [batch._replace(kind=Kind.FOUND) for batch in batches]
+    found = [batch._replace(kind=Kind.FOUND, extra=batch.extra or batch.records) for batch in batches]
     end = found[-1].batch.end if found else log_start
     return [entry(Kind.RECOVERED, log_start, damaged, counter=end), *found, entry(Kind.LISTED), entry(Kind.READY)]
 
@@ -128,3 +128,23 @@ def test_the_beginning_of_a_list_is_no_recovery(tmp_path: Path) -> None:
         assert judged([*recovery(), *FIRST, ACKED], whole[:seen], recovery(*FIRST)) == (0, 0, 0), "killed there"
     assert before_cut(path, ENTRY.size * listed, ENTRY.size * len(whole)) == [*whole[:listed], whole[-1]]
     assert judged([*recovery(), *FIRST, ACKED], recovery(FIRST[0])[:-1]) == (2, 0, 0), "a whole list that is too short"
+
+
+def test_compaction_may_take_what_a_later_batch_supersedes_and_nothing_else() -> None:
+    # 2 and 34 have the same key, 4 has another, 5 has none.
+    batches = sent(2, 4, 5, 34)
+    life = [*recovery(), *batches, entry(Kind.ACKED, 8), entry(Kind.COMPACTING)]
+    assert judged(life, recovery(*batches), recovery(*batches[1:])) == (0, 0, 0)
+    partial = [batches[1]._replace(extra=1), *batches[2:]]
+    assert judged(life, recovery(*partial)) == (0, 0, 0)
+    # What it took may come back: the new file had not got its name for good.
+    assert judged(life, recovery(*partial), recovery(*batches)) == (0, 0, 0)
+    for bad in (
+        [*batches[:1], *batches[2:]],
+        [*batches[:2], batches[3]],
+        [batches[1], batches[2]._replace(extra=1), batches[3]],
+    ):
+        assert judged(life, recovery(*bad))[1] == 1, bad
+    assert judged(life[:-1], recovery(*batches[1:]))[1] == 1, "nothing was compacted"
+    assert judged(life[:-1], recovery(*batches[:3], batches[3]._replace(extra=1)))[1] == 1, "nothing was compacted"
+    assert judged(life, recovery(*batches[:3]))[0] == 2, "the end is never taken"

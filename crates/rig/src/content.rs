@@ -96,7 +96,8 @@ impl Name {
     }
 }
 
-/// Which batch this is; `None` when no run can have sent it as it is.
+/// Which batch this is; `None` when no run can have sent it as it is. Compaction may have left some of its records only:
+/// those that are there have to be at their offsets, in whole.
 pub fn recognise(batch: &Batch) -> Option<Name> {
     let head = batch.value(0)?;
     let u32_at = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
@@ -105,12 +106,12 @@ pub fn recognise(batch: &Batch) -> Option<Name> {
         partition: u32_at(4)?,
         counter: u64::from_le_bytes(head.get(8..16)?.try_into().ok()?),
     };
-    let values = name.values();
-    let same = values.len() == batch.len()
-        && values
-            .iter()
-            .enumerate()
-            .all(|(i, value)| batch.value(i) == Some(value.as_slice()));
+    let (values, header) = (name.values(), batch.header());
+    let same = values.len() == header.span as usize
+        && (0..batch.len()).all(|i| {
+            let sent = values.get((batch.offset(i) - header.base_offset) as usize);
+            batch.value(i) == sent.map(Vec::as_slice)
+        });
     same.then_some(name)
 }
 

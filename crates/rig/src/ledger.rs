@@ -32,7 +32,7 @@ pub enum Kind {
     /// A log was recovered: offset = log start, counter = log end, extra = bytes cut, count = damaged ranges. The list of
     /// its batches follows (`Found`, `Wrong`), closed by `Listed` or `Unread`.
     Recovered = 5,
-    /// A batch found by recovery: offset, count, life, counter.
+    /// A batch found by recovery: offset, count of offsets, life, counter, extra = records that are left of it.
     Found = 6,
     /// All logs were recovered, and everything found is written down.
     Ready = 7,
@@ -56,6 +56,10 @@ pub enum Kind {
     Deleted = 16,
     /// The list of what a recovered log holds is whole.
     Listed = 17,
+    /// The data directory has failed, and no commit is acked any more.
+    Failed = 18,
+    /// The compaction of a log was asked for: of records with one key only the latest is kept from now on.
+    Compacting = 19,
 }
 
 /// One line of the ledger; fields that a kind does not use are 0.

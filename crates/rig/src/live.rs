@@ -4,7 +4,7 @@ use crate::content::{Chance, Name};
 use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
-use bascule_log::{Coordinator, Error, JournalOptions, Log, LogOptions, Retention};
+use bascule_log::{Compaction, Coordinator, Error, JournalOptions, Log, LogOptions, Retention};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,7 @@ struct Life {
     in_flight: Arc<InFlight>,
     limit: u64,
     retention: Retention,
+    compacts: bool,
     /// How long a refused append is tried again before the run gives up.
     patience: Duration,
     /// Runs of retention so far; each is told a time of day a minute after the one before.
@@ -114,6 +115,11 @@ impl Life {
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
+        let ledger = Arc::new(ledger);
+        let told = Arc::clone(&ledger);
+        coordinator.on_failure(Box::new(move |_| {
+            told.note(Kind::Failed, Entry::default());
+        }));
         let partitions = arguments.number("partitions", 1)? as u32;
         let logs = (0..partitions)
             .map(|partition| {
@@ -127,7 +133,7 @@ impl Life {
         Ok(Self {
             number,
             chance: Chance::of(&[arguments.number("seed", 1)?, number.into()]),
-            ledger: Arc::new(ledger),
+            ledger,
             directory,
             options,
             coordinator,
@@ -138,6 +144,7 @@ impl Life {
             maintained: 0,
             begun: 0,
             patience: Duration::from_millis(arguments.number("patience_ms", 10_000)?),
+            compacts: arguments.number("compact", 0)? == 1,
             retention: Retention {
                 bytes: arguments.number("retain", 0)?,
                 ..Retention::default()
@@ -244,7 +251,7 @@ impl Life {
         Ok(())
     }
 
-    /// Now and then a checkpoint, now and then retention.
+    /// Now and then a checkpoint, now and then retention or compaction.
     fn maintain(&mut self) -> Outcome {
         let partition = self.chance.below(self.logs.len() as u64) as u32;
         let what = self.chance.below(24);
@@ -257,6 +264,16 @@ impl Life {
             1 if retention.bytes > 0 => {
                 self.maintained += 1;
                 log.maintain(&retention, now_ns() + self.maintained * MINUTE_NS)
+                    .map(drop)
+            }
+            2 | 3 if self.compacts => {
+                let entry = Entry {
+                    partition,
+                    ..Entry::default()
+                };
+                self.ledger.note(Kind::Compacting, entry);
+                // What becomes of it the next recovery shows.
+                log.compact(&Compaction::default(), now_ns(), Box::new(drop))
                     .map(drop)
             }
             _ => Ok(()),

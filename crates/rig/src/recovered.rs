@@ -124,7 +124,11 @@ pub fn batches(
             Ok(None) => return None,
             Ok(Some(bytes)) => {
                 for batch in Batches::new(bytes) {
-                    let entry = batch.ok().and_then(|bytes| describe(&bytes, partition));
+                    let batch = batch.ok();
+                    if batch.as_ref().is_some_and(is_emptied) {
+                        continue;
+                    }
+                    let entry = batch.and_then(|bytes| describe(&bytes, partition));
                     found.push(entry.unwrap_or_else(|| (Kind::Wrong, at(cursor.offset()))));
                 }
             }
@@ -141,16 +145,21 @@ pub fn batches(
     }
 }
 
+/// Compaction keeps the place of batches that have lost all their records.
+fn is_emptied(bytes: &bytes::Bytes) -> bool {
+    Header::read(bytes).is_ok_and(|header| header.count == 0)
+}
+
 fn describe(bytes: &bytes::Bytes, partition: u32) -> Option<(Kind, Entry)> {
     let header = Header::read(bytes).ok()?;
     let name = recognise(&Batch::read(bytes).ok()?)?;
     let entry = Entry {
         partition,
         offset: header.base_offset,
-        count: header.count,
+        count: header.span,
         life: name.life,
         counter: name.counter,
-        extra: 0,
+        extra: header.count.into(),
     };
     (name.partition == partition).then_some((Kind::Found, entry))
 }

@@ -1,6 +1,7 @@
 //! Which calls concern us, which of them fail, and writing that down.
 use crate::config::config;
 use libc::{c_char, c_int};
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +25,11 @@ pub enum Kind {
     /// Making a directory.
     Mkdir,
 }
+
+/// Kind of an entry: a call was made to fail.
+const FAULT: u64 = 100;
+/// Kind of an entry: the first call of a thread after its failed sync.
+const WENT_ON: u64 = 102;
 
 const KINDS: [(Kind, &str); 7] = [
     (Kind::Open, "open"),
@@ -84,8 +90,17 @@ pub fn is_tracked(descriptor: c_int) -> bool {
         .is_some_and(|file| file.load(Ordering::Relaxed))
 }
 
-/// Counts a call; when it has to fail, writes that down, sets `errno` and answers `true`.
+thread_local! {
+    /// A sync has failed on this thread, and no call came after it.
+    static SYNC_FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Counts a call; when it has to fail, writes that down, sets `errno` and answers `true`. The first call of a thread after
+/// a failed sync of its own is written down, too.
 pub fn fails(kind: Kind) -> bool {
+    if SYNC_FAILED.replace(false) {
+        write_down(WENT_ON, kind, 0, 0);
+    }
     let Some(calls) = CALLS.get(kind as usize) else {
         return false;
     };
@@ -96,7 +111,8 @@ pub fn fails(kind: Kind) -> bool {
     if number < fault.first || number - fault.first >= fault.times {
         return false;
     }
-    write_down(kind, number, fault.errno);
+    SYNC_FAILED.set(kind == Kind::Sync);
+    write_down(FAULT, kind, number, fault.errno);
     // SAFETY: the C library's place for `errno` of this thread is always there.
     unsafe { *libc::__errno_location() = fault.errno };
     true
@@ -115,20 +131,23 @@ pub fn pause_before_sync() {
     }
 }
 
-/// Appends an entry of kind 100: partition = kind of call, offset = its number, count = errno, life = 1 when the thread
-/// is the one that answers commits.
-fn write_down(kind: Kind, number: u64, errno: i32) {
+/// Appends an entry: partition = kind of call, offset = its number, count = errno, life = 1 when the thread is the one that
+/// answers commits, extra = the thread's number.
+fn write_down(entry_kind: u64, kind: Kind, number: u64, errno: i32) {
     let Some(path) = &config().ledger else {
         return;
     };
     let committer = thread_name().starts_with(b"log-commit");
     let mut entry = [0_u8; 40];
-    let fields: [(usize, u64, usize); 5] = [
-        (0, 100, 4),
+    // SAFETY: the call has no arguments and always succeeds.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
+    let fields: [(usize, u64, usize); 6] = [
+        (0, entry_kind, 4),
         (4, kind as u64, 4),
         (8, number, 8),
         (16, u64::from(errno.unsigned_abs()), 4),
         (20, u64::from(committer), 4),
+        (32, thread, 8),
     ];
     for (at, value, bytes) in fields {
         for (place, byte) in entry

@@ -6,7 +6,7 @@
 //! | `SHIM_PATH` | absolute path prefix of the files concerned; without it nothing is done |
 //! | `SHIM_FAIL` | `<kind>:<n>:<errno>:<times>`: from the n-th call of that kind on (1-based), so many fail; times 0 = all |
 //! | `SHIM_HALF` | `1`: of the first failing write, half is written and reported as a short write; the next call fails |
-//! | `SHIM_LEDGER` | file to which each failed call is appended, as an entry of `crates/rig/src/ledger.rs` of kind 100 |
+//! | `SHIM_LEDGER` | file to which each failed call is appended, as an entry of `crates/rig/src/ledger.rs` of kind 100, and the first call of a thread after a failed sync of its own, kind 102 |
 //! | `SHIM_COUNTS` | file that gets `<kind> <calls>` lines when the process ends |
 //! | `SHIM_SYNC_DELAY_US` | pause before each sync, microseconds |
 //!

@@ -1,0 +1,81 @@
+"""F48: a process that runs out of descriptors for a while puts its work off, and goes on by itself."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from tests.torture import ledger
+from tests.torture.driver import arguments, driver
+from tests.torture.ledger import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPE = {
+    "partitions": 8,
+    "segment": 12 << 10,
+    "ahead": 4 << 10,
+    "retain": 60 << 10,
+    "in_flight": 8,
+    "journal": 4,
+    "journal_bytes": 32 << 10,
+    "journal_files": 3,
+    "compact": 1,
+    "close": 1,
+}
+BATCHES = 1500
+LIMIT_SECONDS = 240
+
+
+def wait_for_more(process: subprocess.Popen[str], written: Path, entries: int) -> None:
+    """Until the ledger has so many more entries, or the process has ended."""
+    stop = time.monotonic() + LIMIT_SECONDS
+    enough = ledger.length(written) + entries * ledger.ENTRY.size
+    while ledger.length(written) < enough and process.poll() is None:
+        assert time.monotonic() < stop, "no work is done"
+        time.sleep(0.002)
+
+
+def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> None:
+    written, data = tmp_path / "ledger", tmp_path / "data"
+    data.mkdir()
+    driver()
+    command = arguments("live", dir=data, ledger=written, seed=1, life=1, batches=BATCHES, **SHAPE)
+    acked_meanwhile = 0
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+            while Kind.READY not in {entry.kind for entry in ledger.read(written)}:
+                wait_for_more(process, written, 1)
+            while process.poll() is None:
+                before = ledger.length(written) // ledger.ENTRY.size
+                # Whatever is opened from now on is refused; a segment is full after about five batches.
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, most))
+                wait_for_more(process, written, 200)
+                if process.returncode is None:
+                    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (most, most))
+                squeezed = ledger.read(written)[before:]
+                acked_meanwhile += sum(entry.kind == Kind.ACKED for entry in squeezed)
+                wait_for_more(process, written, 100)
+        finally:
+            process.kill()
+        _, told = process.communicate()
+    entries = ledger.read(written)
+    kinds = {entry.kind for entry in entries}
+    assert acked_meanwhile > 0
+    assert process.returncode == 0, told
+    assert Kind.ENDED in kinds, told
+    assert not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.WRONG, Kind.FAILED}, told
+    written.unlink()
+    done = subprocess.run(
+        arguments("read", dir=data, ledger=written, life=2, **SHAPE), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    verdict = ledger.Verdict()
+    judge = ledger.Judge(verdict, "descriptors")
+    judge.follow(entries)
+    judge.follow(ledger.read(written))
+    assert verdict.clean, verdict.details

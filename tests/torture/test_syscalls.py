@@ -1,0 +1,47 @@
+"""The judge of S12: what a run may do once a sync has failed, by hand."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.torture.ledger import Entry, Kind
+from tests.torture.rig_syscalls import Site, disobeyed, late_acks
+
+SYNC = Site("create", "sync", 3, errno.EIO, for_good=False)
+COMMITTER, OTHER = 1, 0
+
+
+def entry(kind: Kind, *, life: int = 0, thread: int = 0) -> Entry:
+    return Entry(kind, 0, 0, 0, life, 0, thread)
+
+
+READY, ACKED, FAILED = entry(Kind.READY), entry(Kind.ACKED), entry(Kind.FAILED)
+WENT_ON = entry(Kind.WENT_ON, thread=7)
+
+
+def fault(who: int) -> Entry:
+    return entry(Kind.FAULT, life=who, thread=7)
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_fine"),
+    [
+        ([READY, ACKED, fault(COMMITTER), FAILED, WENT_ON], True),
+        ([READY, fault(COMMITTER), ACKED, FAILED], False),
+        ([READY, fault(OTHER), ACKED, FAILED], True),
+        ([READY, fault(OTHER), FAILED, ACKED], False),
+        ([READY, fault(OTHER), WENT_ON, FAILED], False),
+        ([READY, fault(OTHER), entry(Kind.WENT_ON, thread=8), FAILED, WENT_ON], True),
+        ([READY, fault(OTHER), ACKED], False),
+        ([fault(OTHER), entry(Kind.RECOVERY_FAILED)], True),
+    ],
+)
+def test_a_failed_sync_is_told_first_and_ends_the_acks(entries: list[Entry], *, is_fine: bool) -> None:
+    assert (disobeyed(SYNC, entries) is None) == is_fine
+
+
+def test_late_acks_are_counted() -> None:
+    assert late_acks(SYNC, fault(COMMITTER), [ACKED, FAILED, ACKED]) == 2
+    assert late_acks(SYNC, fault(OTHER), [ACKED, FAILED, ACKED]) == 1
