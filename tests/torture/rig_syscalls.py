@@ -3,8 +3,8 @@
 A preloaded library counts the calls of a kind on the data path and fails the n-th, once or from then on. Each run
 appends to three logs with rolls, the journal, retention, checkpoints and a clean end. A run survives when the process
 neither crashes nor hangs; a failed sync is made known before all else, and then nothing is acked; a lack of space or
-descriptors that passes is outlived; what was acked can be read while writes are refused; and a run without faults finds all that was
-acked, and nothing else but a prefix of what was sent.
+descriptors that passes is outlived; what was acked can be read while writes are refused; and a run without faults finds
+all that was acked, and nothing else but a prefix of what was sent.
 """
 
 from __future__ import annotations
