@@ -46,6 +46,18 @@ enum Walk {
     Damage,
 }
 
+/// What the journal has of the batch at a place.
+enum Unsettled {
+    /// All of it, to be returned.
+    Batch(Bytes),
+    /// It lies before the cursor.
+    Passed,
+    /// It is not committed, or not wanted.
+    Nothing,
+    /// No such batch.
+    Missing,
+}
+
 impl Cursor {
     pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
         Self {
@@ -114,7 +126,12 @@ impl Cursor {
                 Walk::Needs(_) | Walk::Damage if mode == ReadMode::NoWait => {
                     return Err(ReadError::WouldBlock);
                 }
-                Walk::Needs(_) | Walk::Damage => self.pass_damage()?,
+                Walk::Needs(_) | Walk::Damage => match self.read_unsettled(limit, committed) {
+                    Unsettled::Batch(batch) => return Ok(Some(batch)),
+                    Unsettled::Passed => {}
+                    Unsettled::Nothing => return Ok(None),
+                    Unsettled::Missing => self.pass_damage()?,
+                },
             }
         }
     }
@@ -326,6 +343,27 @@ impl Cursor {
             return Walk::Batches { from, to };
         }
         outcome
+    }
+
+    /// Looks in the journal for the batch at the place: what a segment shows between the settled and the durable end may be
+    /// what is left after a write that failed.
+    fn read_unsettled(&mut self, limit: u64, committed: u64) -> Unsettled {
+        let Some(At { segment, place }) = self.at.clone() else {
+            return Unsettled::Missing;
+        };
+        let Some((header, batch)) = self.shared.find_unsettled(&place) else {
+            return Unsettled::Missing;
+        };
+        if header.base_offset >= limit || header.next_offset() > committed {
+            return Unsettled::Nothing;
+        }
+        let place = place.after(&header);
+        self.at = Some(At { segment, place });
+        if place.offset <= self.offset {
+            return Unsettled::Passed;
+        }
+        self.offset = place.offset;
+        Unsettled::Batch(batch)
     }
 
     /// Finds the next batch that can be served behind the damage at the place. Silent when it is not beyond the cursor.

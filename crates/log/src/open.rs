@@ -295,6 +295,9 @@ impl Parts {
             shared: {
                 self.shared.set_keys(&options.keys);
                 self.shared.names.lock().opened = coordinator.files().storage().monotonic_ns();
+                if let Some(journal) = journal.filter(|_| journaled) {
+                    self.shared.set_journal(journal);
+                }
                 Arc::new(self.shared)
             },
             coordinator: Arc::clone(coordinator),

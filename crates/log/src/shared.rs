@@ -5,15 +5,18 @@
 //! everything below it.
 use crate::Identity;
 use crate::damage::quarantine::Quarantine;
+use crate::journal::Journal;
+use crate::scan::Place;
 use crate::segment::{NO_TIME, Segment};
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
-use bascule_record::planted;
+use bascule_record::{Header, planted};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Segments in order of offsets; the last is the active one. Never empty.
 pub(crate) type SegmentList = Vec<Arc<Segment>>;
@@ -37,6 +40,8 @@ pub(crate) struct Shared {
     last_timestamp: AtomicI64,
     closed: AtomicBool,
     keys: ArcSwap<KeyRing>,
+    /// Where batches between the settled and the durable end are, too.
+    journal: OnceLock<Weak<Journal>>,
     /// What is known to be damaged.
     pub quarantine: Quarantine,
 }
@@ -73,6 +78,7 @@ impl Shared {
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
             keys: ArcSwap::default(),
+            journal: OnceLock::new(),
             quarantine: Quarantine::default(),
         }
     }
@@ -186,6 +192,21 @@ impl Shared {
     /// Replaces the keys; only the writer may.
     pub fn set_keys(&self, keys: &KeyRing) {
         self.keys.store(Arc::new(keys.clone()));
+    }
+
+    /// Sets the journal that the log uses; once.
+    pub fn set_journal(&self, journal: &Arc<Journal>) {
+        // A log is opened once.
+        let _ = self.journal.set(Arc::downgrade(journal));
+    }
+
+    /// The batch at a place that is durable in the journal alone.
+    pub fn find_unsettled(&self, place: &Place) -> Option<(Header, Bytes)> {
+        if !(self.settled_end()..self.durable_end()).contains(&place.offset) {
+            return None;
+        }
+        let journal = self.journal.get().and_then(Weak::upgrade)?;
+        journal.find(self.identity, place)
     }
 
     /// Whether the log was closed or deleted.

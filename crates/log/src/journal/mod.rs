@@ -12,7 +12,8 @@
 //! goes into checkpoints; the *durable end* counts the journal too. A journal file is used again only when every segment
 //! with a range in it has been synced. After a failed sync of the journal or of a segment the directory is failed.
 //! A batch is replayed only at its own offset and onto its own predecessor, so replaying twice is replaying once, and
-//! what was deleted, trimmed or written since stays as it is.
+//! what was deleted, trimmed or written since stays as it is. Between the settled end and the durable end readers find in
+//! the journal what a segment has lost.
 mod format;
 mod replay;
 mod ring;
@@ -23,10 +24,13 @@ use crate::coordinator::Rounds;
 use crate::disk::{self, SyncFile, is_passing, read_up_to};
 use crate::failpoint;
 use crate::files::Files;
+use crate::scan::Place;
 use crate::shared::Shared;
 use crate::storage::OpenMode;
 use crate::worker::Door;
 use crate::{Error, Identity};
+use bascule_record::Header;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use replay::Pending;
 use ring::Ring;
@@ -121,6 +125,8 @@ struct State {
     lazy_rounds: u32,
     /// A job syncs segments.
     settling: bool,
+    /// The files that it will set free.
+    retiring: Vec<Arc<SyncFile>>,
     pending: Pending,
     buffer: Vec<u8>,
 }
@@ -168,6 +174,7 @@ impl Journal {
             lazy_since: None,
             lazy_rounds: 0,
             settling: false,
+            retiring: Vec::new(),
             pending,
             buffer: Vec::new(),
         };
@@ -295,6 +302,7 @@ impl Journal {
         state.settling = true;
         let lazy = std::mem::take(&mut state.lazy);
         let retired = state.ring.take_full();
+        state.retiring.clone_from(&retired);
         (state.lazy_bytes, state.lazy_since, state.lazy_rounds) = (0, None, 0);
         drop(state);
         let journal = Arc::clone(self);
@@ -303,6 +311,7 @@ impl Journal {
             failpoint::pass("journal.segments_synced");
             let mut state = journal.state.lock();
             state.settling = false;
+            state.retiring.clear();
             match outcome {
                 Ok(()) => state.ring.release(retired),
                 Err(error) => {
@@ -336,6 +345,19 @@ impl Journal {
             shared.raise_settled_end(*end);
         }
         Ok(())
+    }
+
+    /// The batch at `place` of a log, from what was synced here and not in its segment yet. The system may have dropped that
+    /// from memory after a write that failed: then this is where it is.
+    pub fn find(&self, identity: Identity, place: &Place) -> Option<(Header, Bytes)> {
+        let state = self.state.lock();
+        let mut files = state.ring.in_use();
+        files.extend(state.retiring.iter().map(Arc::clone));
+        drop(state);
+        // A file that cannot be read holds nothing that can be had.
+        files
+            .iter()
+            .find_map(|file| replay::find(file, identity, place).ok().flatten())
     }
 
     /// Has another file made when none is ready and there may be one more.

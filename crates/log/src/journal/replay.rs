@@ -268,6 +268,39 @@ impl Log {
     }
 }
 
+/// The batch at `place`, when the file holds it in a frame that is whole.
+pub(crate) fn find(
+    file: &Arc<SyncFile>,
+    identity: Identity,
+    place: &Place,
+) -> std::io::Result<Option<(Header, Bytes)>> {
+    let source = Source {
+        file: Arc::clone(file),
+        len: file.file.len()?,
+        sequence: 0,
+    };
+    let mut candidates = Vec::new();
+    frames(&source, |first, frame| {
+        let ours =
+            first.incarnation == identity.incarnation && first.partition == identity.partition;
+        if ours && first.base_offset <= place.offset {
+            candidates.push(frame);
+        }
+    })?;
+    for frame in candidates.iter().rev() {
+        let mut rest = read(&*file.file, frame.position, frame.len)?;
+        while let Ok(header) = Header::read(&rest)
+            && rest.len() >= header.batch_bytes()
+        {
+            let batch = rest.split_to(header.batch_bytes());
+            if place.fits(&header, identity) {
+                return Ok(Some((header, batch)));
+            }
+        }
+    }
+    Ok(None)
+}
+
 fn read(file: &dyn StorageFile, position: u64, len: usize) -> std::io::Result<Bytes> {
     let mut content = vec![0; len];
     let read = read_up_to(file, &mut content, position)?;

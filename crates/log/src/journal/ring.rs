@@ -138,6 +138,12 @@ impl Ring {
         }
     }
 
+    /// The files that segments hang on, but for those whose segments are being synced.
+    pub fn in_use(&self) -> Vec<Arc<SyncFile>> {
+        let current = self.current.iter().map(|current| &current.file);
+        self.full.iter().chain(current).map(Arc::clone).collect()
+    }
+
     /// The files whose segments are about to be synced.
     pub fn take_full(&mut self) -> Vec<Arc<SyncFile>> {
         std::mem::take(&mut self.full)

@@ -185,6 +185,42 @@ fn what_only_the_journal_has_is_taken_over_once() {
 }
 
 #[test]
+fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=2)
+        .map(|i| create(home.path(), i, &coordinator))
+        .collect();
+    for value in 0..9 {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+    }
+    let log = &logs[0];
+    log.set_high_watermark(8);
+    let settled = log.shared.settled_end();
+    assert!(settled < 7, "{settled}");
+    // As a filesystem that finds an error drops pages it had not written.
+    forget_from(&directory(home.path(), 1), settled + 1, log);
+    assert_eq!(
+        values(log),
+        (0..8).collect::<Vec<_>>(),
+        "up to the watermark"
+    );
+    log.set_high_watermark(9);
+    assert_eq!(values(log), (0..9).collect::<Vec<_>>());
+    let late = log.reader().cursor(8).next(9, 1, ReadMode::Blocking);
+    assert!(late.unwrap().is_some());
+    assert_eq!(log.shared.quarantine.list(0), Vec::new());
+    // What was synced in the segment has no second place: it is damage.
+    forget_from(&directory(home.path(), 1), 0, log);
+    assert!(
+        log.reader()
+            .cursor(0)
+            .next(9, 1, ReadMode::Blocking)
+            .is_err()
+    );
+}
+
+#[test]
 fn files_are_used_again_and_every_record_stays() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
