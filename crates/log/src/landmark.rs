@@ -167,6 +167,10 @@ impl Candidate {
         if self.is_written() || shared.settled_end() < self.summary.next_offset {
             return Ok(());
         }
+        let _names = shared.names.lock();
+        if shared.is_closed() {
+            return Ok(());
+        }
         let path = shared.directory.join(LANDMARK);
         let temporary = path.with_extension("tmp");
         disk::write(storage, &temporary, &self.to_bytes(shared.identity))?;
