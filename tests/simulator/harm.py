@@ -35,10 +35,11 @@ def remember(disk: Disk, model: Model) -> None:
     """Keep the batches that nobody was promised, as the files show them now."""
     for _, path in files.segments(disk.paths(), model.path):
         content = disk.read(path)
+        model.earlier.append(content)
         for batch in files.batches(content):
             if batch.base_offset >= model.acked:
                 model.ghosts.append(Ghost(batch.base_offset, batch.chain, content[batch.position : batch.end]))
-    del model.ghosts[:-200]
+    del model.ghosts[:-200], model.earlier[:-10]
 
 
 def raise_ghost(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
@@ -115,6 +116,42 @@ def _harm_derived(disk: Disk, model: Model, kind: str, stream: Stream, reached: 
     return path
 
 
+def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
+    """Overwrite a page of batches below the durable point with another page of the log, now or of an earlier life."""
+    known = files.checkpoint(disk.read(f"{model.path}/checkpoint", durable=True)) if model.created else None
+    if known is None or model.without_checkpoint or model.weak or model.haunted:
+        return ""
+    contents = {path: disk.read(path) for _, path in files.segments(disk.paths(), model.path)}
+    targets: list[tuple[str, int, tuple[int, int]]] = []
+    for path, content in contents.items():
+        whole = files.batches(content)
+        for page in range(PAGE, len(content), PAGE):
+            hit = [batch for batch in whole if batch.position < page + PAGE and batch.end > page]
+            if hit and _is_known(content, whole, page) and all(batch.next_offset <= known[2] for batch in hit):
+                targets.append((path, page, (hit[0].base_offset, hit[-1].next_offset)))
+    donors = [content for content in [*contents.values(), *model.earlier] if len(content) > PAGE]
+    if not targets or not donors:
+        return ""
+    path, page, span = stream.choice(targets)
+    donor = stream.choice(donors)
+    start = stream.randrange(0, len(donor), stream.choice([PAGE, 512]))
+    bytes_ = donor[start : start + PAGE][: len(contents[path]) - page]
+    if bytes_ == contents[path][page : page + len(bytes_)]:
+        return ""
+    disk.damage(path, page, bytes_)
+    model.strays = True
+    model.harm(*span)
+    model.fresh_damage = True
+    reached.sometimes("a page from elsewhere was laid over a sound one")
+    return f"{path}: offsets {span}"
+
+
+def _is_known(content: bytes, found: list[files.BatchPlace], page: int) -> bool:
+    """Whether all that a page holds was found: earlier damage may hide what follows it."""
+    behind = content[found[-1].end : page + PAGE] if found else content
+    return not any(behind)
+
+
 def _harm_segment(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
     """Flip a bit of a batch, or lose a page of batches, below the durable point that the disk knows of."""
     known = files.checkpoint(disk.read(f"{model.path}/checkpoint", durable=True)) if model.created else None
@@ -132,7 +169,10 @@ def _harm_segment(disk: Disk, model: Model, stream: Stream, reached: Reached) ->
     reached_by_page = [
         other for other in files.batches(disk.read(path)) if other.position < page + PAGE and other.end > page
     ]
+    content = disk.read(path)
+    whole = page > 0 and _is_known(content, files.batches(content), page)
     zeros = page > 0 and all(other.next_offset <= durable for other in reached_by_page) and stream.maybe(0.3)
+    zeros &= whole
     if zeros:
         disk.damage(path, page, bytes(PAGE))
         span = reached_by_page[0].base_offset, reached_by_page[-1].next_offset

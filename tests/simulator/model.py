@@ -74,6 +74,10 @@ class Model:
     """Damage came after the last recovery, below the durable point: nothing may be cut because of it."""
     flaky: bool = False
     """Reads fail at times: what could not be read once may be refused for the rest of the life."""
+    no_opening: bool = False
+    """Opening a file fails at times."""
+    strays: bool = False
+    """Pages from elsewhere were laid over sound ones."""
     power_cut: bool = False
     """The power went since the last recovery."""
     weak: bool = False
@@ -82,9 +86,17 @@ class Model:
     """The checkpoint was damaged: never-acked records before the last segment count as damage."""
     haunted: bool = False
     """A batch of an earlier life was laid behind the last one since the last recovery."""
+    earlier: list[bytes] = field(default_factory=list[bytes])
+    """Segments as they were before."""
     ghosts: list[Ghost] = field(default_factory=list[Ghost])
     """Batches that were never acked, as they stood in the files."""
     sent: list[Sent] = field(default_factory=list[Sent])
+    gone: set[int] = field(default_factory=set[int])
+    """Offsets of records that a compaction may have removed."""
+    latest: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """Last offset of each key, as far as compactions have looked."""
+    looked_to: int = 0
+    """How far that is."""
     sequences: dict[int, int] = field(default_factory=dict[int, int])
     """Next sequence of each producer."""
 
@@ -106,10 +118,28 @@ class Model:
         self.entries.extend(entries)
         self.ends.append(self.end)
 
+    def compact(self, limit: int, tombstones_before: int) -> None:
+        """A compaction may remove what a later record of the same key below `limit` supersedes, and old tombstones."""
+        for offset in range(self.looked_to, limit):
+            key = self.entries[offset].key
+            if key is None:
+                continue
+            if key in self.latest:
+                self.gone.add(self.latest[key])
+            self.latest[key] = offset
+        self.looked_to = max(self.looked_to, limit)
+        for offset in self.latest.values():
+            if self.entries[offset].value is None and self.entries[offset].timestamp <= tombstones_before:
+                self.gone.add(offset)
+
     def cut(self, end: int) -> None:
         """Forget what a recovery did not find."""
         del self.entries[end:]
         self.ends = [known for known in self.ends if known <= end]
+        if end < self.looked_to:  # what a compaction saw was durable: only damage takes it
+            self.gone = {offset for offset in self.gone if offset < end}
+            self.latest = {key: offset for key, offset in self.latest.items() if offset < end}
+            self.looked_to = end
         self.sent = [sent for sent in self.sent if sent.base + sent.count <= end]
         self.sequences = {sent.producer[0]: sent.producer[2] + sent.count for sent in self.sent}
         self.epoch = max(self.epoch, self.entries[-1].epoch if self.entries else 1)
@@ -119,9 +149,13 @@ class Model:
         """Records in [start, end) may be refused from now on.
 
         A batch proves itself by its successor, so the one behind a damaged one may be refused too, when it has none or
-        when that one is damaged as well. The rig of row S10 holds the engine to the exact range.
+        when that one is damaged as well. Between two places that were overwritten with what looks like batches nothing
+        may prove itself. The rig of row S10 holds the engine to the exact range.
         """
         behind = next((cut for cut in self.ends if cut > end), end)
+        if self.strays:
+            start = min([start, *(first for first, _ in self.damaged)])
+            behind = max([behind, *(last for _, last in self.damaged)])
         self.damaged.append((start, behind))
 
     def may_be_damaged(self, start: int, end: int) -> bool:

@@ -62,6 +62,10 @@ class Plan:
     """Whether space and descriptors run out at times."""
     maintenance: bool
     """Whether retention removes."""
+    compaction: float
+    """Probability that a compaction or a trim follows a thing that happens."""
+    strays: float
+    """Probability that a page between two lives is overwritten by one from elsewhere."""
     faults: bool = field(default=False)
     """Whether anything but a loss of power happens."""
 
@@ -104,8 +108,15 @@ def draw(stream: Stream) -> Plan:
         rot=stream.uniform(0, 1) if rot else 0.0,
         full=faults and stream.maybe(0.3),
         maintenance=stream.maybe(0.5),
+        compaction=0.0,
+        strays=0.0,
         faults=faults,
     )
     # Drawn last: what came later into a plan leaves the rest of it as it was.
     lazy_rounds = stream.choice([1, 3, 16, 1_000])
-    return replace(plan, journal=(*journal, lazy_rounds) if journaled else None)
+    return replace(
+        plan,
+        journal=(*journal, lazy_rounds) if journaled else None,
+        compaction=stream.uniform(0, 0.3) if stream.maybe(0.4) else 0.0,
+        strays=stream.uniform(0, 0.5) if rot and stream.maybe(0.5) else 0.0,
+    )

@@ -35,3 +35,5 @@ class Streams:
         self.crash = Stream(seed, "crash")
         self.damage = Stream(seed, "damage")
         self.checks = Stream(seed, "checks")
+        self.keys = Stream(seed, "keys")
+        self.strays = Stream(seed, "strays")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.simulator import checks
-from tests.simulator.model import Entry, LifeOverError, ViolationError
+from tests.simulator.model import Entry, LifeOverError, Model, ViolationError
 from tests.simulator.native import SimError
 from tests.simulator.plan import SECOND
 
@@ -27,6 +27,8 @@ def one_thing(world: World) -> None:
     world.note(f"{name} {number}")
     if world.disk.is_stopped():
         raise LifeOverError
+    if world.streams.keys.maybe(world.plan.compaction):
+        world.streams.keys.choice([compact, compact, compact, trim])(world, number)
     world.doing = "nothing"
 
 
@@ -51,7 +53,9 @@ def append(world: World, number: int) -> None:
         world.counter += 1
         filler = b"." * content.choice([0, 10, 100, 900])
         key = b"k%d" % content.randrange(5) if content.maybe(0.3) else None
-        records.append((key, b"%d:%d:" % (number, world.counter) + filler))
+        value = b"%d:%d:" % (number, world.counter) + filler
+        dead = key is not None and world.plan.compaction > 0 and world.streams.keys.maybe(0.3)
+        records.append((key, None if dead else value))
     producer = None
     if content.maybe(0.3):
         name = content.randint(1, 2)
@@ -91,8 +95,8 @@ def commit(world: World, number: int) -> None:
     hear(world, number, failed=world.store.failure() is not None)
 
 
-def step(world: World, number: int = 0) -> None:
-    world.doing = "during a step"
+def step(world: World, number: int = 0, *, doing: str = "during a step") -> None:
+    world.doing = doing
     failed = world.store.failure() is not None
     waiting = {key[0] for key in world.tickets}
     world.reached.sometimes("several partitions were committed in one round", when=len(waiting) > 1)
@@ -160,13 +164,57 @@ def maintain(world: World, number: int) -> None:
         raise ViolationError("P13", f"{model.path} starts at {start}, after {model.log_start}, acked {model.acked}")
     if start > model.log_start:
         world.reached.sometimes("a retention took segments")
-        last = model.entries[start - 1]
-        young = last.timestamp >= world.now - age
-        if model.flaky or model.weak or model.may_be_damaged(start - 1, start):
-            young &= last.appended >= world.elapsed - age  # nobody may know its timestamp any more
-        if not size and not messages and (not age or young):
+        kept = [offset for offset in range(model.log_start, start) if offset not in model.gone]
+        early = bool(kept) and (not age or is_young(world, model, kept[-1], age))
+        if not size and not messages and early:
             raise ViolationError("P17", f"retention took offset {start - 1} of {model.path} too early")
     model.log_start = start
+
+
+def is_young(world: World, model: Model, offset: int, age: int) -> bool:
+    """Whether retention by this age has to keep a record."""
+    entry = model.entries[offset]
+    young = entry.timestamp >= world.now - age
+    if model.flaky or model.weak or model.may_be_damaged(offset, offset + 1):
+        young &= entry.appended >= world.elapsed - age  # nobody may know its timestamp any more
+    return young
+
+
+def compact(world: World, number: int) -> None:
+    if number not in world.logs:
+        return
+    model, log, stream = world.models[number], world.logs[number], world.streams.keys
+    grace = stream.choice([0, 3 * SECOND, 1_000 * SECOND])
+    _, _, _, mark = log.ends()
+    try:
+        due = log.compact(grace, stream.choice([1 << 10, 1 << 20]), world.now)
+    except SimError as error:
+        failed(world, error)
+        return
+    if due:
+        model.compact(mark, world.now - grace)
+    step(world, doing="during a compaction" if due else "during a step")
+    for count in log.removed():
+        world.reached.sometimes("a compaction removed superseded records", when=count > 0)
+        world.note(f"compacted {number}: {count}")
+
+
+def trim(world: World, number: int) -> None:
+    if number not in world.logs:
+        return
+    model, log = world.models[number], world.logs[number]
+    start, _, _, mark = log.ends()
+    before = world.streams.keys.randint(start, max(start, mark))
+    try:
+        found = log.trim(before, world.now)
+    except SimError as error:
+        failed(world, error)
+        return
+    if found != before:
+        raise ViolationError("P13", f"{model.path} starts at {found} after a trim to {before}")
+    world.reached.sometimes("a trim moved the log start", when=before > start)
+    model.log_start = before
+    world.note(f"trimmed {number}: {before}")
 
 
 def sweep(world: World, number: int) -> None:

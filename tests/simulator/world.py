@@ -6,7 +6,7 @@ import hashlib
 
 from tests.simulator import checks, things
 from tests.simulator.checks import PowerGoneError
-from tests.simulator.harm import harm, raise_ghost, remember
+from tests.simulator.harm import harm, lay_stray, raise_ghost, remember
 from tests.simulator.model import LifeOverError, Model, ViolationError
 from tests.simulator.native import Disk, Log, SimError, Store
 from tests.simulator.plan import SECOND, Plan, Settings, draw
@@ -158,6 +158,8 @@ class World:
                 continue
             if self.streams.damage.maybe(self.plan.rot * 0.5):
                 self.note(f"harm {harm(self.disk, model, self.streams.damage, self.reached)}")
+            if self.streams.strays.maybe(self.plan.strays):
+                self.note(f"stray {lay_stray(self.disk, model, self.streams.strays, self.reached)}")
 
     def note_astray(self) -> None:
         """Learn of syncs that failed or wrote elsewhere since the last time."""
@@ -180,6 +182,7 @@ class World:
         """
         for model in self.models:
             model.flaky |= self.plan.read > 0
+            model.no_opening = self.plan.open > 0
         for attempt in range(4):
             self.doing = "during a recovery"
             self.set_faults(on=may_fail and attempt < 3)
@@ -326,6 +329,7 @@ class World:
 
 DOING = {
     "during a close",
+    "during a compaction",
     "during a creation",
     "during a maintenance",
     "during a step",

@@ -325,12 +325,18 @@ impl Log {
     }
 }
 
-/// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest.
+/// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest. The log start
+/// is told as far as everything below it is in the segments or removed with one: what a trim hides in the middle of a
+/// segment may be what acked records, so far in the journal only, follow.
 pub(crate) fn current(shared: &Shared, clean: bool) -> Checkpoint {
     let durable = shared.settled_end();
+    let first = shared
+        .segments()
+        .first()
+        .map_or(0, |first| first.base_offset);
     Checkpoint {
         high_watermark: shared.high_watermark(),
-        log_start: shared.log_start(),
+        log_start: shared.log_start().min(durable.max(first)),
         durable,
         clean,
     }

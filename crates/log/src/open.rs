@@ -182,6 +182,7 @@ impl Log {
         drop_removed(
             storage,
             directory,
+            identity,
             &mut sources,
             last.map_or(0, |last| last.log_start),
         )?;

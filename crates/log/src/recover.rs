@@ -163,12 +163,16 @@ impl Recovered {
         let mut kept = Vec::with_capacity(sources.len());
         let mut rest = sources.drain(..);
         while let Some(source) = rest.next() {
+            if !kept.is_empty() && walk.is_left_over(&source)? {
+                walk.remove_left_over(&source)?;
+                continue;
+            }
             if !walk.enter(&source, kept.is_empty()) {
                 let dropped: Vec<Source> = std::iter::once(source).chain(rest).collect();
                 walk.drop_behind_cut(&dropped)?;
                 break;
             }
-            let (segment, end) = walk.segment(&source, rest.as_slice().first())?;
+            let (segment, end) = walk.segment(&source, rest.as_slice())?;
             if let Some(preamble) = &source.preamble {
                 segment.set_preamble(preamble);
             }
@@ -238,7 +242,9 @@ impl<'a> Walk<'a> {
             self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
         }
         let continues = !first && self.place.offset == source.base_offset;
-        if !continues {
+        if continues {
+            self.broken = None;
+        } else {
             if !first && self.place.offset >= self.durable {
                 return false;
             }
@@ -262,7 +268,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes the segment from its index file where that is enough, or walks it.
-    fn segment(&mut self, source: &Source, next: Option<&Source>) -> Result<(Segment, End), Error> {
+    fn segment(&mut self, source: &Source, rest: &[Source]) -> Result<(Segment, End), Error> {
         let described = self.described(source);
         self.last_batch = None;
         if let Some((summary, index)) = described.believed {
@@ -284,7 +290,7 @@ impl<'a> Walk<'a> {
             Segment::new(self.files, path, source.base_offset, room)
         });
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let end = self.walk(&mut scanner, &segment, next, described.index.as_ref())?;
+        let end = self.walk(&mut scanner, &segment, rest, described.index.as_ref())?;
         self.report.scanned_bytes += scanner.bytes_read;
         Ok((segment, end))
     }
@@ -293,9 +299,10 @@ impl<'a> Walk<'a> {
         &mut self,
         scanner: &mut Scanner<'_>,
         segment: &Segment,
-        next: Option<&Source>,
+        rest: &[Source],
         index: Option<&SparseIndex>,
     ) -> Result<End, Error> {
+        let next = rest.first();
         let known = Known {
             index,
             end: Ending::before(next),
@@ -328,7 +335,10 @@ impl<'a> Walk<'a> {
                     source,
                 });
             }
-            if next.is_some_and(|next| next.base_offset == self.place.offset) {
+            if rest
+                .iter()
+                .any(|next| next.base_offset == self.place.offset)
+            {
                 return Ok(End::Whole);
             }
             if self.is_in_journal()? {

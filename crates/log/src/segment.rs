@@ -261,6 +261,11 @@ impl Segment {
         self.begins_anew.store(anew, Ordering::Relaxed);
     }
 
+    /// Whether records at its end are lost.
+    pub fn has_lost_end(&self) -> bool {
+        self.lost_until.load(Ordering::Relaxed) != NO_TIME
+    }
+
     /// What its first batch has to carry as chain value, when the batch before has this link; `None` when it may be any.
     pub fn first_chain(&self, link_before: Option<u32>) -> Option<u32> {
         link_before.filter(|_| !self.begins_anew.load(Ordering::Relaxed))

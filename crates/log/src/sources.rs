@@ -258,22 +258,23 @@ pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Err
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 
-/// Finishes a removal that the checkpoint tells of.
+/// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of
+/// one: it may be the rest of a roll that found no space, and what it should hold lies in the segment before.
 pub(crate) fn drop_removed(
     storage: &dyn Storage,
     directory: &Path,
+    identity: Identity,
     sources: &mut Vec<Source>,
     log_start: u64,
 ) -> Result<(), Error> {
-    let bases: Vec<u64> = sources
-        .iter()
-        .skip(1)
-        .map(|source| source.base_offset)
-        .collect();
-    let count = bases
-        .iter()
-        .take_while(|next_base| **next_base <= log_start)
-        .count();
+    let bases = sources.iter().skip(1).map(|source| source.base_offset);
+    let mut count = bases.take_while(|base| *base <= log_start).count();
+    while let Some(kept) = sources.get(count).filter(|_| count > 0) {
+        if has_batch(kept, identity)? {
+            break;
+        }
+        count -= 1;
+    }
     if count == 0 {
         return Ok(());
     }

@@ -9,6 +9,8 @@ impl Log {
     /// A `before` beyond the log end says that records were lost which somebody knows to be trimmed: the log goes on at
     /// `before`, so that no offset is used for another record.
     ///
+    /// What it hides of a segment that is not synced yet may be seen again after a crash.
+    ///
     /// # Errors
     /// [`Error::Failed`]; [`Error::Full`]: nothing changed; [`Error::Io`] when rolling failed, and then the log refuses
     /// writes.
@@ -18,11 +20,12 @@ impl Log {
         if before > end {
             // First: otherwise a crash would leave a gap in which recovery ends, and lose what comes behind it.
             self.shared.raise_log_start(before);
+            // Nothing below it is asked of any segment any more.
+            self.shared.raise_settled_end(before);
             self.note_log_start()?;
             self.roll_for_trim(before, now_ns)?;
             self.shared
                 .set_log_end(before, self.shared.last_timestamp());
-            self.shared.raise_durable_end(before);
             self.shared.raise_high_watermark(before);
         } else if before == end && self.active.batch_bytes() > 0 {
             self.roll_for_trim(before, now_ns)?;
@@ -31,11 +34,11 @@ impl Log {
         if before > self.shared.log_start() || before > end {
             self.shared.raise_log_start(before);
             let segments = self.shared.segments();
-            let sealed = segments.len().saturating_sub(1);
+            // By where the next one begins: what is lost at the end of a segment goes with it.
             let count = segments
                 .iter()
-                .take(sealed)
-                .take_while(|segment| segment.next_offset() <= before)
+                .skip(1)
+                .take_while(|next| next.base_offset <= before)
                 .count();
             self.remove_first(count, now_ns, true);
         }

@@ -5,15 +5,16 @@ mod support;
 
 use bascule_log::damage::verify;
 use bascule_log::{
-    Coordinator, Error, Identity, JournalOptions, Log, LogOptions, LogReader, OsStorage, ReadError,
-    ReadMode, Retention,
+    Compaction, CompactionReport, Coordinator, Error, Identity, JournalOptions, Log, LogOptions,
+    LogReader, OsStorage, ReadError, ReadMode, Retention,
 };
-use bascule_record::{Batch, Batches, Header, Stamp};
+use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, Header, RecordRef, Stamp};
 use recording::Recording;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use support::*;
 
 const WIDE: u64 = 1 << 20;
@@ -56,7 +57,9 @@ fn expect_exactly(log: &Log, end: u64, lost: &[(u64, u64)]) {
         .filter(|offset| !lost.iter().any(|(a, b)| (*a..*b).contains(offset)))
         .map(|offset| (offset, value(offset)))
         .collect();
-    assert_eq!(records, expected);
+    let offsets = |records: &Records| records.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    assert_eq!(offsets(&records), offsets(&expected));
+    assert!(records == expected, "a value is another one");
     assert_eq!(log.reader().log_end(), end);
 }
 
@@ -332,6 +335,121 @@ fn what_the_journal_holds_is_no_damage_without_a_checkpoint() {
     let coordinator = journaled(root.path());
     let (log, _) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
     expect_exactly(&log, 3, &[]);
+}
+
+#[test]
+fn a_trim_loses_nothing_that_only_the_journal_holds() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("partitions/7");
+    let coordinator = journaled(root.path());
+    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    let synced = |path: &Path| positions(path)[1];
+    one_step(&mut log, &coordinator, 0);
+    let values: Vec<Vec<u8>> = (1..9).map(value).collect();
+    let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    log.append(batch_of(&values, 2_000, None), 1, 2_000)
+        .unwrap();
+    stepped_commit(&mut log, &coordinator);
+    log.set_high_watermark(9);
+    assert_eq!(log.trim(5, 2_000).unwrap(), 5);
+    while coordinator.step() {}
+    drop((log, coordinator));
+    // The power goes: of the segment only what the first round synced is there.
+    let path = &segments_of(&directory)[0];
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(synced(path) as u64).unwrap();
+    let coordinator = journaled(root.path());
+    let (log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    assert_eq!((recovery.damaged, log.reader().log_end()), (vec![], 9));
+    log.set_high_watermark(9);
+    let (mut records, refused) = read_around(&log.reader());
+    records.retain(|(offset, _)| *offset >= 5);
+    let expected: Records = (5..9).map(|offset| (offset, value(offset))).collect();
+    assert_eq!((records, refused), (expected, vec![]));
+}
+
+#[test]
+fn a_segment_whose_only_batch_is_damaged_is_not_vacant() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("7");
+    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    let mut log = Log::create(&directory, IDENTITY, small(100), &coordinator).unwrap();
+    for i in 0..5 {
+        let record = RecordRef {
+            key: Some(b"key"),
+            value: Some(b"value of some length, so that the segment is full"),
+            ..RecordRef::default()
+        };
+        let mut builder = BatchBuilder::new(BatchLimits::default());
+        builder.push(&record).unwrap();
+        let batch = builder.seal(Codec::None, None, None).unwrap();
+        log.append(batch, 1, i).unwrap();
+        stepped_commit(&mut log, &coordinator);
+    }
+    log.close().unwrap();
+    let path = segments_of(&directory)[0].clone();
+    flip(&path, 64 + 30);
+    fs::remove_file(path.with_extension("idx")).unwrap();
+    let (mut log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    assert_eq!(recovery.damaged, [(0, 1)]);
+    log.set_high_watermark(5);
+    let skipped = Arc::new(AtomicU64::new(0));
+    let theirs = Arc::clone(&skipped);
+    let done = Box::new(move |outcome: Result<CompactionReport, Error>| {
+        theirs.store(outcome.unwrap().skipped, Ordering::Relaxed);
+    });
+    assert!(log.compact(&Compaction::default(), 5_000, done).unwrap());
+    while coordinator.step() {}
+    assert_eq!(log.maintain(&Retention::default(), 5_000).unwrap(), 0);
+    assert_eq!(skipped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn the_rest_of_a_roll_that_found_no_space_is_nothing() {
+    for (closed, content) in [(true, 0), (false, 0), (true, 64), (false, 64)] {
+        let home = Home::new();
+        let mut log = home.create(small(WIDE));
+        append(&mut log, 0..5);
+        log.set_options(small(100));
+        append(&mut log, 5..7);
+        settle(&mut log);
+        if closed {
+            log.close().unwrap();
+        } else {
+            drop(log);
+        }
+        let [first, second, ..] = &home.segments()[..] else {
+            panic!("two segments");
+        };
+        // The roll was tried before batch 3: all of the preamble, or nothing, of another file lies there.
+        let like = fs::read(second).unwrap();
+        let path = first.with_file_name("00000000000000000003.seg");
+        fs::write(&path, &like[..content]).unwrap();
+        for _ in 0..2 {
+            let (log, recovery) = home.open(small(WIDE));
+            assert_eq!((recovery.damaged, recovery.cut_bytes), (vec![], 0));
+            expect_exactly(&log, 7, &[]);
+            log.close().unwrap();
+        }
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn the_rest_of_a_roll_is_no_proof_of_a_removal() {
+    let home = Home::new();
+    let mut log = home.create(small(WIDE));
+    append(&mut log, 0..7);
+    settle(&mut log);
+    log.trim(3, 2_000).unwrap();
+    log.close().unwrap();
+    fs::write(home.path().join("00000000000000000003.seg"), []).unwrap();
+    let (log, recovery) = home.open(small(WIDE));
+    assert_eq!((recovery.damaged, recovery.cut_bytes), (vec![], 0));
+    log.set_high_watermark(7);
+    let (mut records, refused) = read_around(&log.reader());
+    records.retain(|(offset, _)| *offset >= 3);
+    assert_eq!((records.len(), refused), (4, vec![]));
 }
 
 #[test]

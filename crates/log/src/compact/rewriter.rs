@@ -65,7 +65,7 @@ pub(super) fn rewrite(
         rewriter.take(&source, header, bytes, &mut keep, pace)?;
     }
     let place = source.place();
-    if place.offset != old.next_offset() {
+    if place.offset != old.next_offset() || old.has_lost_end() {
         return Err(Stopped::Damaged);
     }
     let last = (place.chain.unwrap_or(0), place.epoch);

@@ -9,7 +9,8 @@
 //!    carries the header checksum of the one before it as its chain value: what an earlier life or a misdirected write
 //!    left there does not.
 //! 2. *Link*: the candidate's chain value equals the lost batch's header checksum, as stored or as computed from the
-//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit.
+//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit. One whose own payload is
+//!    damaged is taken only when nothing below leads on.
 //! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
 //!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
 //!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
@@ -94,18 +95,54 @@ enum Extents {
     Unknown,
 }
 
+/// A search for the way on, and what was met on it.
+struct Search<'a> {
+    lost: &'a Place,
+    /// What the successor of the lost batch may carry as its chain value.
+    links: Vec<u32>,
+    /// Where it should begin, when what lies there denies it.
+    refuted: Option<u64>,
+    /// The first one that is linked, but damaged itself.
+    unsound: Option<Place>,
+    /// Where the chain ends that reaches furthest, and where it begins.
+    furthest: Option<(u64, Place)>,
+    /// Batches from which a chain went on in vain.
+    walked: HashSet<u64>,
+}
+
+impl<'a> Search<'a> {
+    fn new(lost: &'a Place) -> Self {
+        Self {
+            lost,
+            links: Vec::new(),
+            refuted: None,
+            unsound: None,
+            furthest: None,
+            walked: HashSet::new(),
+        }
+    }
+
+    fn is_linked(&self, header: &Header) -> bool {
+        if header.base_offset == self.lost.offset {
+            self.lost.chain == Some(header.chain)
+        } else {
+            self.links.contains(&header.chain)
+        }
+    }
+}
+
 impl Scanner<'_> {
     /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
     pub fn resume_after(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
         let limit = known.end.offset;
-        let (mut links, mut refuted) = (Vec::new(), None);
+        let mut search = Search::new(lost);
         if !self.has_sound_header(lost.position)? {
             match self.by_extents(lost, limit)? {
                 Extents::Lead(place) => return Ok(Some(place)),
-                Extents::Refute(position) => refuted = Some(position),
+                Extents::Refute(position) => search.refuted = Some(position),
                 Extents::Unknown => {}
             }
-            links = self.links_at(lost.position)?;
+            search.links = self.links_at(lost.position)?;
         }
         let entry = self.next_entry(lost, known)?;
         let target = match entry {
@@ -114,40 +151,49 @@ impl Scanner<'_> {
             None => Target::End(known.end),
         };
         let to = entry.map_or(self.len, |place| place.position);
-        let mut furthest: Option<(u64, Place)> = None;
-        let mut walked = HashSet::new();
         let mut position = lost.position + 1;
         while let Some(at) = self.next_magic(position, to)? {
             position = at + 1;
-            let Some((place, header)) = self.candidate(at, lost, limit)? else {
-                continue;
-            };
-            let linked = if header.base_offset == lost.offset {
-                lost.chain == Some(header.chain)
-            } else {
-                links.contains(&header.chain)
-            };
-            if linked {
+            if let Some((place, header)) = self.candidate(at, lost, limit)?
+                && self.leads_on(&mut search, place, &header, &target, known.durable)?
+            {
                 return Ok(Some(place));
-            }
-            let torn = header.base_offset == known.durable && refuted == Some(at);
-            if torn || header.base_offset > known.durable {
-                continue;
-            }
-            let (reached, end) = self.follow(place, &target, &mut walked)?;
-            if reached {
-                return Ok(Some(place));
-            }
-            if furthest.is_none_or(|(best, _)| end > best) {
-                furthest = Some((end, place));
             }
         }
-        let may_be_torn = entry.is_none() && known.durable < limit;
+        let furthest = search.furthest.map(|(_, place)| place);
         Ok(match target {
-            Target::Furthest => furthest.map(|(_, place)| place),
-            Target::End(_) if may_be_torn => furthest.map(|(_, place)| place),
-            Target::Batch(_) | Target::End(_) => entry,
+            Target::Furthest => furthest,
+            Target::End(_) if known.durable < limit => furthest,
+            Target::Batch(_) | Target::End(_) => search.unsound.or(entry),
         })
+    }
+
+    /// Whether there is proof that the log goes on at this candidate; what speaks for it without being a proof is noted.
+    fn leads_on(
+        &mut self,
+        search: &mut Search<'_>,
+        place: Place,
+        header: &Header,
+        target: &Target,
+        durable: u64,
+    ) -> io::Result<bool> {
+        let linked = search.is_linked(header);
+        if linked {
+            if matches!(self.look(&place, true)?, Found::Batch(_)) {
+                return Ok(true);
+            }
+            // Overwritten in part: perhaps a copy of the true one, which is overwritten whole.
+            search.unsound = search.unsound.or(Some(place));
+        }
+        let denied = header.base_offset == durable && search.refuted == Some(place.position);
+        if denied || header.base_offset > durable && !linked {
+            return Ok(false);
+        }
+        let (reached, end) = self.follow(place, target, &mut search.walked)?;
+        if !reached && search.furthest.is_none_or(|(best, _)| end > best) {
+            search.furthest = Some((end, place));
+        }
+        Ok(reached)
     }
 
     /// Whether a sound header lies there, so that it says nothing about another batch that should.

@@ -3,6 +3,7 @@ use super::Walk;
 use crate::disk;
 use crate::index::{self, SparseIndex, Summary};
 use crate::landmark::{Landmark, Noted};
+use crate::preamble::PREAMBLE_BYTES;
 use crate::segment::Segment;
 use crate::sources::Source;
 use bascule_record::planted;
@@ -26,8 +27,9 @@ impl Walk<'_> {
         let Some((summary, index)) = known else {
             return Described::default();
         };
-        let epoch_known =
-            summary.records == 0 || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
+        // Also where compaction left batches without records.
+        let epoch_known = summary.end <= PREAMBLE_BYTES
+            || self.epochs.iter().any(|(epoch, _)| *epoch == summary.epoch);
         let enough = summary.end == source.len
             && source.preamble.is_some()
             && summary.next_offset <= self.durable

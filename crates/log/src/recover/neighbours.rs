@@ -2,7 +2,8 @@
 use super::Walk;
 use crate::Error;
 use crate::damage::{Damage, Fault};
-use crate::segment::{Segment, segment_name};
+use crate::retention::mark_removed;
+use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::sources::{Source, has_batch};
 use bascule_record::Header;
 use std::sync::Arc;
@@ -24,6 +25,18 @@ impl Walk<'_> {
         Ok(resumed_before || continues && has_batch(next, self.identity)?)
     }
 
+    /// Whether the segment is the rest of a roll that found no space: it begins within what was found, and holds nothing.
+    pub(super) fn is_left_over(&self, source: &Source) -> Result<bool, Error> {
+        Ok(source.base_offset < self.place.offset && !has_batch(source, self.identity)?)
+    }
+
+    /// Gives it a marked name.
+    pub(super) fn remove_left_over(&self, source: &Source) -> Result<(), Error> {
+        let storage = self.files.storage();
+        let path = std::iter::once(source.path.as_path());
+        mark_removed(storage, self.directory, path, storage.wall_clock_ns())
+    }
+
     /// Without a checkpoint: whether the journal goes on from the place. Then no ack relied on what should be here, nor on
     /// any later segment: each round after a roll syncs the sealed segment, too, before it answers.
     pub(super) fn is_in_journal(&self) -> Result<bool, Error> {
@@ -37,7 +50,8 @@ impl Walk<'_> {
         for (segment, next) in segments.iter().zip(kept.iter().skip(1)) {
             if segment.next_offset() < next.base_offset {
                 let told = next.preamble.filter(|preamble| preamble.chain != 0);
-                segment.set_lost_until(told.map_or(i64::MAX, |preamble| preamble.last_timestamp));
+                let told = told.map(|preamble| preamble.last_timestamp);
+                segment.set_lost_until(told.filter(|time| *time != NO_TIME).unwrap_or(i64::MAX));
             }
         }
     }

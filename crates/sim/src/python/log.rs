@@ -1,7 +1,7 @@
 //! The class `Log`: the writer of one partition, and its reader.
 use super::failure::{ReadFailure, kind, raise, read_failure};
 use super::store::options;
-use bascule_log::{ReadError, ReadMode, Retention};
+use bascule_log::{Compaction, CompactionReport, Error, ReadError, ReadMode, Retention};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Header, Producer, RecordRef,
 };
@@ -26,6 +26,7 @@ pub(crate) struct Log {
     inner: Mutex<Option<bascule_log::Log>>,
     answers: Arc<Mutex<Vec<Answer>>>,
     commits: Mutex<u64>,
+    removed: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Log {
@@ -35,6 +36,7 @@ impl Log {
             inner: Mutex::new(Some(log)),
             answers: Arc::default(),
             commits: Mutex::new(0),
+            removed: Arc::default(),
         }
     }
 
@@ -215,6 +217,37 @@ impl Log {
         self.log()?
             .maintain(&retention, now_ns)
             .map_err(|error| raise(&error))
+    }
+
+    /// Moves the log start; returns it.
+    fn trim(&self, before: u64, now_ns: i64) -> PyResult<u64> {
+        self.log()?
+            .trim(before, now_ns)
+            .map_err(|error| raise(&error))
+    }
+
+    /// Asks for a compaction; what it removed comes out of `removed` once it is done. `false`: none is due.
+    fn compact(&self, tombstone_grace_ns: i64, map_bytes: usize, now_ns: i64) -> PyResult<bool> {
+        let compaction = Compaction {
+            tombstone_grace_ns,
+            map_bytes,
+            producer_grace_ns: i64::MAX,
+            ..Compaction::default()
+        };
+        let removed = Arc::clone(&self.removed);
+        let done = Box::new(move |outcome: Result<CompactionReport, Error>| {
+            removed
+                .lock()
+                .push(outcome.map_or(0, |report| report.records));
+        });
+        self.log()?
+            .compact(&compaction, now_ns, done)
+            .map_err(|error| raise(&error))
+    }
+
+    /// How many records each compaction removed that ended since the last call; 0 when it failed, too.
+    fn removed(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.removed.lock())
     }
 
     fn checkpoint(&self) -> PyResult<()> {
