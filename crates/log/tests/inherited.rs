@@ -148,17 +148,23 @@ impl Life {
     }
 }
 
-/// Returns whether the first life was killed.
-fn killed_at(call: u64, journaled: bool, cut: Cut) -> bool {
+/// Lives that are killed after so many calls each, then one that is not, a power cut, and a last one. Returns whether
+/// all of them were killed.
+fn killed_at(calls: &[u64], journaled: bool, cut: Cut) -> bool {
     let storage = Volatile::new();
     storage.create_directory(&home()).unwrap();
     sync_root(&storage);
     let mut told = vec![Told::default(); LOGS as usize];
-    storage.kill_after(call);
-    let _ = Life::begin(&storage, journaled, &mut told).and_then(|life| life.work(&mut told, 1));
-    let killed = storage.restart();
+    let mut killed = true;
+    for (number, calls) in (1..).zip(calls) {
+        storage.kill_after(*calls);
+        let begun = Life::begin(&storage, journaled, &mut told);
+        // An error is what a dead process gets.
+        let _ = begun.and_then(|life| life.work(&mut told, number));
+        killed &= storage.restart();
+    }
     let life = Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
-    life.work(&mut told, 2).expect("nothing fails in this life");
+    life.work(&mut told, 9).expect("nothing fails in this life");
     storage.cut(cut);
     Life::begin(&storage, journaled, &mut told).expect("nothing fails in this life");
     killed
@@ -171,10 +177,24 @@ fn sync_root(storage: &Volatile) {
 
 fn killed_at_every_call(journaled: bool, cut: Cut) {
     let mut call = 0;
-    while killed_at(call, journaled, cut) {
+    while killed_at(&[call], journaled, cut) {
         call += 1;
     }
     assert!(call > 100, "{call}");
+}
+
+#[test]
+fn so_do_acks_behind_two_killed_lives() {
+    for cut in [Cut::Loses, Cut::Tears] {
+        let mut pairs = 0;
+        for first in (0..400).step_by(11) {
+            pairs += (first % 13..400)
+                .step_by(13)
+                .filter(|second| killed_at(&[first, *second], first % 2 == 0, cut))
+                .count();
+        }
+        assert!(pairs > 300, "{pairs}");
+    }
 }
 
 #[test]
