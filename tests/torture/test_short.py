@@ -8,7 +8,6 @@ from tests.torture.__main__ import rigs
 from tests.torture.result import Scale, SkippedError
 
 OPEN: Final = {
-    "S12-full-disk": "once acked records could not be read while a filesystem was read-only; they were there later",
     "S15": "its bar is a ratio of times, for a quiet machine",
     "S21": "goodput was 67 to 72 % of the peak on a busy machine, the bar is 80 %",
 }
