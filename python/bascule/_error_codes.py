@@ -110,6 +110,15 @@ CODES: Final[dict[str, ErrorCode]] = {
         "the message is larger than the limit", "UsageError", "never", "caller", "INVALID_ARGUMENT", 413, 2
     ),
     "permission_denied": ErrorCode("not allowed", "AccessError", "never", "caller", "PERMISSION_DENIED", 403, 4),
+    "tls_failed": ErrorCode(
+        "the TLS handshake was refused: a certificate is missing, expired or not trusted",
+        "AccessError",
+        "never",
+        "caller",
+        "UNAUTHENTICATED",
+        401,
+        4,
+    ),
     "unauthenticated": ErrorCode(
         "who you are is not known", "AccessError", "never", "caller", "UNAUTHENTICATED", 401, 4
     ),

@@ -52,6 +52,21 @@ class Engine:
             NativeError: `address_in_use`, `address_unusable`.
         """
 
+    def load_tls(self, settings: bytes) -> bytes:
+        """Read certificates and key (JSON, see seam.md) and serve every connection from now on with them; open ones stay as they are.
+        JSON: `subject`, `expires_s` (seconds since 1970), `notes`.
+
+        Raises:
+            NativeError: `configuration_invalid`; what was in use stays in use.
+        """
+
+    def publish_access(self, table: bytes) -> None:
+        """Decide by this table of rights (JSON, see seam.md) from now on, in calls that are open too; empty = all is allowed.
+
+        Raises:
+            NativeError: `invalid_argument`; what was in use stays in use.
+        """
+
     def set_serving(self, serving: bool) -> None:
         """What health answers: SERVING or NOT_SERVING. False also refuses new calls with UNAVAILABLE (draining)."""
 
@@ -174,6 +189,13 @@ class Engine:
     def statistics(self) -> bytes:
         """JSON of counters and gauges, names as in specs/metrics.toml."""
 
+def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> list[bool]:
+    """What a table of rights would decide: questions are (client, action, resource).
+
+    Raises:
+        NativeError: `invalid_argument`.
+    """
+
 def log_verify(path: str) -> bytes:
     """Read and check a data directory, or one log of it, that no broker uses; changes nothing. Blocks. JSON, see seam.md.
 
@@ -204,7 +226,8 @@ class Client:
     """The SDK's core: one Liftbridge connection set. Sync; the async classes call it from threads."""
 
     def __new__(cls, address: str, options: bytes) -> Client:
-        """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight`, `client_id`.
+        """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight`, `client_id`,
+        `tls` (`ca`, `cert`, `key`: paths, `server_name`; all optional).
 
         Raises:
             NativeError: `unavailable`.

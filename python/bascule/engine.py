@@ -16,6 +16,7 @@ from bascule._native import (
     RecordBatch,
     Subscription,
     __version__,
+    access_allows,
     log_inspect,
     log_repair,
     log_verify,
@@ -30,6 +31,7 @@ __all__ = [
     "RecordBatch",
     "Subscription",
     "__version__",
+    "decide_access",
     "inspect_log",
     "native_errors",
     "repair_log",
@@ -50,6 +52,12 @@ def native_errors() -> Generator[None]:
         yield
     except NativeError as failure:
         raise from_native(failure) from failure
+
+
+def decide_access(table: Mapping[str, Any], questions: Sequence[tuple[str, str, str]]) -> list[bool]:
+    """What the data plane decides by a table of rights: questions are (client, action, resource)."""
+    with native_errors():
+        return access_allows(json.dumps(table).encode(), questions)
 
 
 def verify_log(path: str) -> dict[str, Any]:
@@ -107,6 +115,20 @@ class Engine:
         """Bind and serve gRPC; returns the bound port. Raises `address_in_use` or `address_unusable`."""
         with native_errors():
             return self._native.serve(host, port)
+
+    def load_tls(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Use these certificates from now on; `subject`, `expires_s` and `notes` of what was loaded.
+
+        Raises:
+            UsageError: `configuration_invalid`: names the file; what was in use stays in use.
+        """
+        with native_errors():
+            return json.loads(self._native.load_tls(json.dumps(settings).encode()))
+
+    def publish_access(self, table: Mapping[str, Any] | None) -> None:
+        """Decide by this table of rights from now on; `None` = all is allowed."""
+        with native_errors():
+            self._native.publish_access(b"" if table is None else json.dumps(table).encode())
 
     def set_serving(self, serving: bool) -> None:
         """What health answers; False also refuses new calls."""

@@ -13,6 +13,7 @@ TIMEOUT_S: Final = 60.0
 LEADER, ALL, NONE = 0, 1, 2
 NEW_ONLY, OFFSET, EARLIEST, LATEST, TIMESTAMP = range(5)
 UNKNOWN, BAD_REQUEST, NOT_FOUND, INTERNAL, READONLY, INCORRECT_OFFSET = range(6)
+PERMISSION_DENIED = 7
 STOP_ON_CANCEL, STOP_OFFSET, STOP_LATEST, STOP_TIMESTAMP = range(4)
 
 
@@ -33,10 +34,13 @@ def failed(code: str, text: str) -> Callable[[BaseException], bool]:
 
 
 class Api:
-    """One connection. Safe to use from several threads; a context."""
+    """One connection, with TLS when there are credentials. Safe to use from several threads; a context."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address, OPTIONS)
+    def __init__(self, address: str, credentials: Any = None) -> None:
+        secure = credentials is not None
+        self._channel = (
+            grpc.secure_channel(address, credentials, OPTIONS) if secure else grpc.insecure_channel(address, OPTIONS)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +58,13 @@ class Api:
         )
         try:
             return call(message(kinds[0])(**fields), timeout=timeout)
+        except grpc.RpcError as failure:
+            raise _failed(failure) from None
+
+    def raw(self, path: str, body: bytes) -> bytes:
+        """One unary call by its path, in bytes; raises `Failed`."""
+        try:
+            return self._channel.unary_unary(path)(body, timeout=TIMEOUT_S)
         except grpc.RpcError as failure:
             raise _failed(failure) from None
 

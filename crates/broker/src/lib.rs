@@ -6,7 +6,9 @@
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
 //! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
-//! * [`encryption`]: the master keys of this broker.
+//! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
+//! * [`access`]: what clients may do.
+pub mod access;
 mod admission;
 pub mod encryption;
 pub mod engine;
@@ -21,4 +23,5 @@ pub mod offline;
 pub mod partition;
 pub mod shared;
 pub mod statistics;
+pub mod tls;
 pub mod view;

@@ -1,10 +1,12 @@
 //! What every server of the broker sees.
+use crate::access::Access;
 use crate::admission::Admission;
 use crate::encryption::Masters;
 use crate::events::Events;
 use crate::liftbridge::{CursorIndexes, Members};
 use crate::nats::NatsLink;
 use crate::statistics::Statistics;
+use crate::tls::Tls;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
@@ -91,6 +93,10 @@ pub struct Shared {
     pub limits: Limits,
     /// Places for connections, calls and bytes of requests.
     pub admission: Admission,
+    /// How connections are protected, and what makes clients known.
+    pub tls: Tls,
+    /// What clients may do.
+    pub access: Access,
     /// The current view. Load once per request.
     pub view: ArcSwap<View>,
     /// Events and requests for the control plane.
@@ -132,6 +138,8 @@ impl Shared {
             namespace: namespace.to_owned(),
             limits,
             admission: Admission::new(limits),
+            tls: Tls::default(),
+            access: Access::default(),
             view: ArcSwap::default(),
             events: Events::new(EVENTS)?
                 .with_requests(limits.admin_requests, limits.admin_request_bytes),

@@ -6,6 +6,7 @@ use crate::outgoing::Outgoing;
 use crate::publish;
 use crate::runtime::{Home, Patience};
 use crate::subscription::Subscription;
+use crate::tls::TlsOptions;
 use crate::transport::{Incoming, Transport};
 use bascule_wire::liftbridge::methods;
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub struct Options {
     pub max_in_flight: usize,
     /// Begins the user agent that the broker sees.
     pub client_id: String,
+    /// Absent = plain text.
+    pub tls: Option<TlsOptions>,
 }
 impl Default for Options {
     /// 5 s, 16,384 records, `python`.
@@ -31,6 +34,7 @@ impl Default for Options {
             connect_timeout_ms: 5000,
             max_in_flight: 16_384,
             client_id: "python".into(),
+            tls: None,
         }
     }
 }
@@ -65,7 +69,9 @@ impl Client {
     /// `invalid_argument` when it is no address; `unavailable`; `closed` when patience ended.
     pub fn connect(address: &str, options: Options, patience: Patience<'_>) -> Result<Self, Error> {
         let home = Home::of_this_process()?;
-        let connecting = Transport::connect(address, &options.client_id, options.connect_timeout());
+        let tls = options.tls.as_ref().map(TlsOptions::config).transpose()?;
+        let connecting =
+            Transport::connect(address, &options.client_id, options.connect_timeout(), tls);
         let transport = home.block_on(connecting, patience)??;
         Ok(Self {
             home,

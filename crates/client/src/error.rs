@@ -97,6 +97,9 @@ impl Error {
             text = format!("{text}: {source}");
             cause = source.source();
         }
+        if crate::tls::is_refused(&text) {
+            return Self::new("tls_failed", text);
+        }
         match effect {
             Effect::Write if sent => Self::new("outcome_unknown", text),
             _ => Self::new("unavailable", text),

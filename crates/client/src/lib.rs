@@ -3,6 +3,7 @@
 //! * [`Client`]: one connection to one broker; calls, batched publishes, subscriptions. Every method blocks its caller.
 //! * [`Outgoing`]: records to publish, framed as they are added.
 //! * [`Subscription`]: a background task reads and decodes into a bounded buffer, the caller takes [`Records`] out.
+//! * [`TlsOptions`]: whom a connection trusts, and what it shows of the client.
 //! * [`Error`]: a code of `specs/errors.toml`, one sentence, and details.
 //!
 //! The runtime behind them is small, starts on first use and belongs to the process that started it: a forked child is
@@ -17,6 +18,7 @@ mod outgoing;
 mod publish;
 mod runtime;
 mod subscription;
+mod tls;
 mod transport;
 
 pub use client::{Client, Options};
@@ -25,3 +27,4 @@ pub use error::Error;
 pub use outgoing::Outgoing;
 pub use runtime::Patience;
 pub use subscription::Subscription;
+pub use tls::TlsOptions;

@@ -2,11 +2,12 @@
 use crate::Error;
 use crate::error::Effect;
 use crate::frames::Frames;
+use crate::tls;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::time::Duration;
 use tonic::body::Body;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use tower::Service;
 
@@ -30,11 +31,12 @@ impl Transport {
     /// Connects.
     ///
     /// # Errors
-    /// `invalid_argument` for what is no address; `unavailable`.
+    /// `invalid_argument` for what is no address, and for certificates that are none; `tls_failed`; `unavailable`.
     pub(crate) async fn connect(
         address: &str,
         client_id: &str,
         timeout: Duration,
+        tls: Option<ClientTlsConfig>,
     ) -> Result<Self, Error> {
         let not_an_address = |error| {
             Error::new(
@@ -42,8 +44,18 @@ impl Transport {
                 format!("`{address}` is not an address (host:port): {error}"),
             )
         };
-        let endpoint =
-            Endpoint::from_shared(format!("http://{address}")).map_err(not_an_address)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let mut endpoint =
+            Endpoint::from_shared(format!("{scheme}://{address}")).map_err(not_an_address)?;
+        if let Some(tls) = tls {
+            endpoint = endpoint.tls_config(tls).map_err(|error| {
+                let text = format!(
+                    "the files of the client's TLS cannot be used: {}",
+                    chain(&error)
+                );
+                Error::new("invalid_argument", text)
+            })?;
+        }
         let endpoint = endpoint
             .connect_timeout(timeout)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -204,7 +216,24 @@ impl Incoming {
     }
 }
 
+/// An error with all its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
+
 fn broken(effect: Effect, text: &str) -> Error {
+    if tls::is_refused(text) {
+        return Error::new(
+            "tls_failed",
+            format!("the broker refused the TLS handshake: {text}"),
+        );
+    }
     let code = if effect == Effect::Write {
         "outcome_unknown"
     } else {

@@ -1,10 +1,13 @@
 //! `_native.Engine`: converts and forwards.
 use crate::failure::NativeError;
-use bascule_broker::engine::{Engine as Broker, EngineError, EngineSettings, ViewChanges};
+use bascule_broker::engine::{
+    Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
+};
 use bascule_broker::events::{Event, Refusal};
 use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{EndReason, PartitionSpec};
+use bascule_broker::tls::TlsSettings;
 use bytes::Bytes;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -81,6 +84,17 @@ impl Engine {
 
     fn serve(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
         self.detached(py, |broker| broker.serve(host, port))
+    }
+
+    fn load_tls<'py>(&self, py: Python<'py>, settings: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let settings: TlsSettings = document("TLS settings", settings)?;
+        let loaded = self.detached(py, |broker| broker.load_tls(&settings))?;
+        let told = serde_json::json!(loaded).to_string();
+        Ok(PyBytes::new(py, told.as_bytes()))
+    }
+
+    fn publish_access(&self, py: Python<'_>, table: &[u8]) -> PyResult<()> {
+        self.detached(py, |broker| broker.publish_access(table))
     }
 
     fn set_serving(&self, serving: bool) -> PyResult<()> {
@@ -264,4 +278,14 @@ impl Engine {
             self.broker()?.statistics().to_string().as_bytes(),
         ))
     }
+}
+
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+pub(crate) fn access_allows(
+    py: Python<'_>,
+    table: &[u8],
+    questions: Vec<Question>,
+) -> PyResult<Vec<bool>> {
+    py.detach(|| decide(table, &questions)).map_err(raised)
 }

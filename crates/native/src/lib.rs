@@ -16,6 +16,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Client>()?;
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
+    module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_verify, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_inspect, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_repair, module)?)?;

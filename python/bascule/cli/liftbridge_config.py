@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from bascule import config
 from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge_security import security
 from bascule.cli.liftbridge_values import Address
 from bascule.config import Layer, Settings
 from bascule.errors import UsageError
@@ -69,7 +70,12 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
             else:
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag")
-    layers = [Layer("Liftbridge default", _defaults(given)), *_settings(given), Layer("addresses", _addresses(given))]
+    layers = [
+        Layer("Liftbridge default", _defaults(given)),
+        *_settings(given),
+        *security(given.values, given.origins, given.notes),
+        Layer("addresses", _addresses(given)),
+    ]
     resolved = config.combine(layers)
     return Translated(resolved.settings, resolved.origins, given.notes)
 
@@ -116,9 +122,9 @@ def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str) -> No
 
 def _settings(given: _Given) -> Iterator[Layer]:
     for key, value in given.values.items():
-        setting = KEYS[key].setting
-        if setting:
-            yield Layer(f"{key}, {given.origins[key]}", {setting: value})
+        known = KEYS[key]
+        if known.setting and not known.joint:
+            yield Layer(f"{key}, {given.origins[key]}", {known.setting: value})
     if "nats.embedded.config" in given.values:
         yield Layer(f"nats.embedded.config, {given.origins['nats.embedded.config']}", {"nats.standalone": True})
 

@@ -34,6 +34,7 @@ class Key:
         same: values that say what this broker does anyway; accepted.
         reason: why any other value is refused; empty = nothing is refused.
         idle: what to tell when it is accepted and changes nothing; empty = it does change something.
+        joint: whether the setting is resolved together with other keys (`liftbridge_security`).
     """
 
     parse: Parser
@@ -41,10 +42,15 @@ class Key:
     same: tuple[object, ...] = ()
     reason: str = ""
     idle: str = ""
+    joint: bool = False
 
 
 def _sets(setting: str, parse: Parser) -> Key:
     return Key(parse, setting=setting)
+
+
+def _joint(setting: str, parse: Parser) -> Key:
+    return Key(parse, setting=setting, joint=True)
 
 
 def _refused(parse: Parser, reason: str, *same: object) -> Key:
@@ -55,9 +61,7 @@ def _idle(parse: Parser, told: str) -> Key:
     return Key(parse, idle=told)
 
 
-_TLS: Final = "TLS is not there yet: listen on loopback, or put a TLS proxy in front"
 _NATS_TLS: Final = "TLS towards NATS is set in the server's URL: tls://host:port with a certificate the system trusts"
-_AUTHZ: Final = "authorization is not there yet"
 _CLUSTER: Final = "clusters are not there yet: this broker runs alone"
 _ALONE: Final = "a broker that runs alone has no use for it"
 _NO_RAFT: Final = "this broker does not keep its metadata in Raft snapshots of its own kind"
@@ -74,13 +78,13 @@ KEYS: Final[dict[str, Key]] = {
     "logging.nats": _idle(boolean, "warnings and errors of nats-server are in the log of the broker"),
     "batch.max.messages": _sets("streams.batch_max_messages", integer),
     "batch.max.time": _refused(duration_ms, "batches never wait: what has arrived during a sync joins the next", 0),
-    "tls.key": _refused(text, _TLS),
-    "tls.cert": _refused(text, _TLS),
-    "tls.client.auth.enabled": _refused(boolean, _TLS, False),
-    "tls.client.auth.ca": _refused(text, _TLS),
-    "tls.client.authz.enabled": _refused(boolean, _AUTHZ, False),
-    "tls.client.authz.model": _refused(text, _AUTHZ),
-    "tls.client.authz.policy": _refused(text, _AUTHZ),
+    "tls.key": _joint("tls.key_file", text),
+    "tls.cert": _joint("tls.certificate_file", text),
+    "tls.client.auth.enabled": _joint("tls.client_auth", boolean),
+    "tls.client.auth.ca": _joint("tls.client_ca_file", text),
+    "tls.client.authz.enabled": _joint("access.policy_file", boolean),
+    "tls.client.authz.model": _joint("access.model_file", text),
+    "tls.client.authz.policy": _joint("access.policy_file", text),
     "nats.servers": _sets("nats.servers", names),
     "nats.user": _sets("nats.user", text),
     "nats.password": _sets("nats.password", text),

@@ -12,6 +12,7 @@ from bascule.client.batch import Batch
 from bascule.client.positions import group_cursor
 from bascule.client.requests import StreamOptions
 from bascule.client.sync import Client, Producer, Subscription
+from bascule.client.tls import Tls
 from bascule.client.types import (
     Ack,
     Broker,
@@ -46,6 +47,7 @@ __all__ = [
     "StreamOptions",
     "SubjectReceipt",
     "Subscription",
+    "Tls",
     "connect",
     "connect_async",
     "group_cursor",

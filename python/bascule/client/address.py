@@ -1,38 +1,51 @@
-"""Where to connect to: `liftbridge://host[:port][,host[:port]…]`, and the two ways in."""
+"""Where to connect to: `liftbridge://host[:port][,host[:port]…]`, or `bascules://…?ca=…` for TLS; the two ways in."""
 
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from bascule.client.aio import AsyncClient
 from bascule.client.link import Link
 from bascule.client.sync import Client
+from bascule.client.tls import NAMES, Tls
 from bascule.errors import UsageError
 
-__all__ = ["addresses", "connect", "connect_async"]
+__all__ = ["addresses", "connect", "connect_async", "protection"]
 
 DEFAULT_PORT: Final = 9292
-SCHEMES: Final = ("bascule", "liftbridge")
+PLAIN: Final = ("bascule", "liftbridge")
+PROTECTED: Final = ("bascules", "liftbridges")
+"""With TLS."""
+
 MOST_PORT: Final = 65535
 
 
-def connect(
-    url: str, *, timeout: float = 10.0, reconnect: float = 30.0, max_in_flight: int = 16_384, name: str = "python"
+def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
+    url: str,
+    *,
+    tls: Tls | None = None,
+    timeout: float = 10.0,
+    reconnect: float = 30.0,
+    max_in_flight: int = 16_384,
+    name: str = "python",
 ) -> Client:
     """A connected client; close it, or use it as a context manager.
 
     Args:
         url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; port 9292 when left
-            out. Both schemes speak the Liftbridge protocol.
+            out. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
+            of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`.
+        tls: whom to trust and what to show; `None` = what the URL says.
         timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
         reconnect: seconds that a subscription tries to come back after its broker went away.
         max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
         name: begins the user agent that the broker sees.
 
     Raises:
-        UsageError: code `invalid_argument`: the URL.
+        UsageError: code `invalid_argument`: the URL, or a file of `tls`.
+        AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`.
     """
-    client = Client(_link(url, max_in_flight, name), timeout=timeout, reconnect=reconnect)
+    client = Client(_link(url, tls, max_in_flight, name), timeout=timeout, reconnect=reconnect)
     try:
         client.open()
     except BaseException:
@@ -41,19 +54,29 @@ def connect(
     return client
 
 
-def connect_async(
-    url: str, *, timeout: float = 10.0, reconnect: float = 30.0, max_in_flight: int = 16_384, name: str = "python"
+def connect_async(  # noqa: PLR0913 (as above)
+    url: str,
+    *,
+    tls: Tls | None = None,
+    timeout: float = 10.0,
+    reconnect: float = 30.0,
+    max_in_flight: int = 16_384,
+    name: str = "python",
 ) -> AsyncClient:
     """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
     arguments and errors are those of `connect`.
     """
-    return AsyncClient(Client(_link(url, max_in_flight, name), timeout=timeout, reconnect=reconnect))
+    return AsyncClient(Client(_link(url, tls, max_in_flight, name), timeout=timeout, reconnect=reconnect))
 
 
-def _link(url: str, max_in_flight: int, name: str) -> Link:
+def _link(url: str, tls: Tls | None, max_in_flight: int, name: str) -> Link:
     if max_in_flight < 1:
         raise UsageError("invalid_argument", f"max_in_flight is 1 or more, not {max_in_flight}")
-    return Link(addresses(url), {"max_in_flight": max_in_flight, "client_id": name})
+    options: dict[str, Any] = {"max_in_flight": max_in_flight, "client_id": name}
+    tls = tls or protection(url)
+    if tls is not None:
+        options["tls"] = tls.options()
+    return Link(addresses(url), options)
 
 
 def addresses(url: str) -> list[str]:
@@ -62,18 +85,44 @@ def addresses(url: str) -> list[str]:
     Raises:
         UsageError: code `invalid_argument`, naming the part that is wrong.
     """
+    parts = _split(url)
+    return [_address(url, part.strip()) for part in parts.netloc.split(",")]
+
+
+def protection(url: str) -> Tls | None:
+    """The TLS of a URL; `None` = plain text.
+
+    Raises:
+        UsageError: code `invalid_argument`, naming the part that is wrong.
+    """
+    parts = _split(url)
+    if parts.scheme not in PROTECTED:
+        return None
+    try:
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise _refusal(url, "what follows the question mark is name=value, joined by &") from None
+    values = dict(given)
+    unknown = [name for name in values if name not in NAMES]
+    if unknown or len(values) != len(given) or not all(values.values()):
+        raise _refusal(url, f"what follows the question mark is any of {', '.join(NAMES)}, each once and with a value")
+    return Tls(**values)
+
+
+def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
     except ValueError:
         raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}") from None
-    if parts.scheme not in SCHEMES:
-        known = " or ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise _refusal(url, f"it begins with {known}, e.g. liftbridge://127.0.0.1:{DEFAULT_PORT}")
-    if parts.path.strip("/") or parts.query or parts.fragment:
+    if parts.scheme not in PLAIN + PROTECTED:
+        known = " or ".join(f"{scheme}://" for scheme in PLAIN)
+        other = f", with TLS {PROTECTED[0]}://"
+        raise _refusal(url, f"it begins with {known}{other}, e.g. liftbridge://127.0.0.1:{DEFAULT_PORT}")
+    if parts.path.strip("/") or parts.fragment or (parts.query and parts.scheme not in PROTECTED):
         raise _refusal(url, "nothing follows the addresses")
     if "@" in parts.netloc:
         raise _refusal(url, "credentials do not belong into a URL")
-    return [_address(url, part.strip()) for part in parts.netloc.split(",")]
+    return parts
 
 
 def _address(url: str, part: str) -> str:

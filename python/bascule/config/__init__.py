@@ -10,6 +10,7 @@ from bascule.config.sections import (
     ENVIRONMENT_KEY,
     ENVIRONMENT_KEY_ID,
     SECRETS,
+    AccessSettings,
     ActivitySettings,
     BrokerSettings,
     CursorSettings,
@@ -21,6 +22,7 @@ from bascule.config.sections import (
     ScrubSettings,
     Settings,
     StreamDefaults,
+    TlsSettings,
 )
 from bascule.config.sources import Layer, Resolved, combine, load, read_yaml, resolve, scalar
 
@@ -28,6 +30,7 @@ __all__ = [
     "ENVIRONMENT_KEY",
     "ENVIRONMENT_KEY_ID",
     "SECRETS",
+    "AccessSettings",
     "ActivitySettings",
     "BrokerSettings",
     "CursorSettings",
@@ -41,6 +44,7 @@ __all__ = [
     "ScrubSettings",
     "Settings",
     "StreamDefaults",
+    "TlsSettings",
     "combine",
     "expand",
     "known_keys",

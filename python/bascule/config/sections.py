@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from bascule._units import parse_bytes, parse_duration_ms
 
@@ -13,6 +22,7 @@ __all__ = [
     "ENVIRONMENT_KEY",
     "ENVIRONMENT_KEY_ID",
     "SECRETS",
+    "AccessSettings",
     "ActivitySettings",
     "BrokerSettings",
     "CursorSettings",
@@ -24,6 +34,7 @@ __all__ = [
     "ScrubSettings",
     "Settings",
     "StreamDefaults",
+    "TlsSettings",
 ]
 
 ENVIRONMENT_KEY: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
@@ -251,6 +262,54 @@ class BrokerSettings(_Section):
     drain_ms: Milliseconds = Field(default=5_000, description="how long a stop waits for calls to end")
 
 
+class TlsSettings(_Section):
+    """TLS on the port of Liftbridge and Flight. Files are PEM; SIGHUP reads them again."""
+
+    certificate_file: Path | None = Field(
+        default=None, description="the broker's certificate, then those that lead to its authority; unset = plain text"
+    )
+    key_file: Path | None = Field(default=None, description="its private key, without a password")
+    min_version: Literal["1.2", "1.3"] = Field(default="1.3", description="oldest version of TLS that is spoken")
+    client_auth: Literal["none", "required"] = Field(
+        default="none", description="required = clients must show a certificate, and are known by its common name"
+    )
+    client_ca_file: Path | None = Field(
+        default=None, description="authorities whose client certificates are taken; unset = the system's"
+    )
+
+    @field_validator("min_version", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, float) else value
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("tls.certificate_file and tls.key_file go together: set both or none")
+        if self.client_auth == "required" and self.certificate_file is None:
+            raise ValueError("tls.client_auth is required without TLS: set tls.certificate_file and tls.key_file")
+        if self.client_auth == "none" and self.client_ca_file is not None:
+            raise ValueError('tls.client_ca_file has no effect without tls.client_auth: set that to "required"')
+        return self
+
+
+class AccessSettings(_Section):
+    """What clients may do. Without a policy they may do everything; SIGHUP reads it again."""
+
+    policy_file: Path | None = Field(
+        default=None, description="policy: YAML (.yaml, .yml), or Casbin's CSV; what it does not allow is denied"
+    )
+    model_file: Path | None = Field(
+        default=None, description="Casbin model of a CSV policy; unset = client, resource and action match exactly"
+    )
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        if self.model_file is not None and self.policy_file is None:
+            raise ValueError("access.model_file goes with a policy: set access.policy_file")
+        return self
+
+
 class ScrubSettings(_Section):
     """Reading what nobody reads, so that damage is found while a backup still has it."""
 
@@ -282,6 +341,8 @@ class Settings(_Section):
     groups: GroupSettings = GroupSettings()
     cursors: CursorSettings = CursorSettings()
     activity: ActivitySettings = ActivitySettings()
+    tls: TlsSettings = TlsSettings()
+    access: AccessSettings = AccessSettings()
     limits: LimitSettings = LimitSettings()
     scrub: ScrubSettings = ScrubSettings()
     log: LogSettings = LogSettings()
@@ -292,4 +353,8 @@ class Settings(_Section):
             raise ValueError("nats.servers is empty and nats.standalone is false: name a server or set standalone")
         if self.nats.password is not None and self.nats.password_file is not None:
             raise ValueError("nats.password and nats.password_file are both set: keep the file")
+        if self.access.policy_file is not None and self.tls.client_auth != "required":
+            raise ValueError(
+                "access.policy_file needs clients that are known by a certificate: set tls.client_auth to required"
+            )
         return self

@@ -31,12 +31,14 @@ class AdminRequest:
         body: the request message as it came.
         peer: `host:port` of the caller.
         timeout_s: what is left until the caller's deadline; `DEFAULT_TIMEOUT_S` when it set none.
+        client: common name of the caller's certificate; `None` = it showed none.
     """
 
     method: str
     body: bytes
     peer: str
     timeout_s: float
+    client: str | None = None
 
 
 Handler = Callable[[AdminRequest], Awaitable[bytes]]
@@ -53,7 +55,8 @@ class Router:
 
     def on_request(self, event: Event) -> None:
         """Start handling one request; its answer is sent by itself."""
-        _, request_id, method, body, peer, left_ms = event
+        _, request_id, method, body, caller, left_ms = event
+        peer, named, client = caller.partition("\n")
         handler = self._handlers.get(method)
         if handler is None:
             name = method.rpartition("/")[2]
@@ -61,7 +64,8 @@ class Router:
         elif len(self._tasks) >= MAX_IN_FLIGHT:
             self._reply(request_id, Status.UNAVAILABLE, f"{MAX_IN_FLIGHT} admin requests wait already", b"")
         else:
-            request = AdminRequest(method, body, peer, DEFAULT_TIMEOUT_S if left_ms < 0 else left_ms / 1000)
+            timeout_s = DEFAULT_TIMEOUT_S if left_ms < 0 else left_ms / 1000
+            request = AdminRequest(method, body, peer, timeout_s, client if named else None)
             task = asyncio.get_running_loop().create_task(self._handle(handler, request, request_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

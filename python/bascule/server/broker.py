@@ -24,6 +24,7 @@ from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
 from bascule.server import documents, reports
 from bascule.server.nats_child import NatsChild
+from bascule.server.security import Security
 
 REPLAY_S = 600.0
 REGISTER_S = 30.0
@@ -55,6 +56,7 @@ class Broker:
         self._reconciler: Reconciler | None = None
         self._router: Router | None = None
         self._groups: Groups | None = None
+        self._security: Security | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -88,6 +90,12 @@ class Broker:
             raise error("internal", "the broker has not been started")
         return await asyncio.shield(self._failed)
 
+    async def reload(self) -> bool:
+        """Read certificates and policy again; False when one of them could not be used, and the old stays."""
+        if self._security is None or self._engine is None:
+            return False
+        return await asyncio.to_thread(self._security.reload)
+
     async def stop(self) -> None:
         """Refuse new calls, let those under way end for `broker.drain_ms`, close everything. Idempotent."""
         engine, self._engine = self._engine, None
@@ -117,6 +125,8 @@ class Broker:
         self._failed = asyncio.get_running_loop().create_future()
         identity = documents.broker_id(settings)
         engine = await self._lock(identity)
+        self._security = security = Security(settings, engine)
+        await asyncio.to_thread(security.load)
         if settings.nats.standalone:
             self._nats = NatsChild(settings.data_dir.absolute() / "nats", settings.nats)
             self._nats.start()
@@ -125,7 +135,7 @@ class Broker:
         self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
         controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, documents.group_timeouts(settings))
-        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings))
+        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access)
         self._router = router = Router(engine, admin.handlers())
         self._start_pump(engine, log, router)
         await controller.replay(REPLAY_S)

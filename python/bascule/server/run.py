@@ -3,7 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from bascule.config import Settings
 from bascule.logs import emit
@@ -13,7 +14,8 @@ EXIT_OK, EXIT_INTERRUPTED = 0, 130
 
 
 def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None) -> int:
-    """Start a broker and stay. SIGINT and SIGTERM stop it in order, a second one at once; SIGHUP does nothing.
+    """Start a broker and stay. SIGINT and SIGTERM stop it in order, a second one at once; SIGHUP reads certificates
+    and policy again.
 
     Args:
         settings: what it is told; logs are the caller's to configure.
@@ -41,6 +43,7 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None) ->
             emit(20, "server", "interrupted before it was ready")
             return EXIT_INTERRUPTED
         starting.result()
+        signals.on_hangup = broker.reload
         if on_ready is not None:
             on_ready(broker)
         failing = asyncio.create_task(broker.wait_failed())
@@ -62,10 +65,20 @@ class _Signals:
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.name = ""
+        self.on_hangup: Callable[[], Coroutine[Any, Any, object]] | None = None
+        self._hangups: set[asyncio.Task[object]] = set()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal, number)
-        loop.add_signal_handler(signal.SIGHUP, emit, 20, "server", "SIGHUP: nothing to reload")
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    def _on_hangup(self) -> None:
+        if self.on_hangup is None:
+            emit(20, "server", "SIGHUP: nothing is reloaded before the broker is ready")
+            return
+        task = asyncio.get_running_loop().create_task(self.on_hangup())
+        self._hangups.add(task)
+        task.add_done_callback(self._hangups.discard)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self.stop.is_set():

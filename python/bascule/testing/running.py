@@ -32,7 +32,8 @@ class RunningBroker(ABC):
     @property
     def url(self) -> str:
         """What `bascule.connect` takes."""
-        return f"liftbridge://{self.address}"
+        scheme = "bascules" if "tls.certificate_file" in self._settings else "liftbridge"
+        return f"{scheme}://{self.address}"
 
     @property
     def nats_url(self) -> str:

@@ -143,7 +143,11 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
         ("nats.embedded: maybe", "true or false is wanted"),
         ("streams.retention.max.age: week", "a duration is wanted"),
         ("streams.segment.max.age: 10ms", "at least 1s is wanted"),
-        ("tls.key: k", "tls.key (/liftbridge.yaml) is refused: TLS is not there yet"),
+        ("tls.key: k", "tls.key (/liftbridge.yaml): tls.cert is not set"),
+        ("tls.cert: c", "tls.cert (/liftbridge.yaml): tls.key is not set"),
+        ("tls: {cert: c, key: k, client.authz.enabled: true}", "tls.client.authz.policy is not set"),
+        ("tls: {cert: c, key: k, client.authz: {enabled: true, policy: p}}", "set tls.client_auth to required"),
+        ("tls.client.auth.enabled: true", "tls.client_auth is required without TLS"),
         ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
         ("clustering.min.insync.replicas: 2", "is refused: clusters are not there yet"),
         ("activity.stream.publish.ack.policy: some", "none, leader or all is wanted"),
@@ -165,6 +169,33 @@ def test_what_is_wrong_or_not_there_is_said(tmp_path: Path, text: str, said: str
 )  # fmt: skip
 def test_what_is_switched_off_anyway_may_be_switched_off(tmp_path: Path, text: str) -> None:
     assert settings(tmp_path, text) == settings(tmp_path)
+
+
+SECURE = """
+tls:
+  cert: c.pem
+  key: c.key
+  client.auth: {enabled: true, ca: ca.pem}
+  client.authz: {enabled: true, model: model.conf, policy: policy.csv}
+"""
+
+
+def test_tls_and_authorization_mean_what_they_say(tmp_path: Path) -> None:
+    found = settings(tmp_path, SECURE)
+    assert (found.tls.certificate_file, found.tls.key_file) == (Path("c.pem"), Path("c.key"))
+    assert (found.tls.client_auth, found.tls.client_ca_file) == ("required", Path("ca.pem"))
+    assert (found.access.policy_file, found.access.model_file) == (Path("policy.csv"), Path("model.conf"))
+    assert found.tls.min_version == "1.2", "as Liftbridge"
+
+
+def test_authorization_has_a_switch_of_its_own_and_what_is_off_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(SECURE.replace("authz: {enabled: true", "authz: {enabled: false"))
+    translated = translate(file, {}, {})
+    assert translated.settings.tls.client_auth == "required"
+    assert translated.settings.access.policy_file is None
+    assert [note.split(" ")[0] for note in translated.notes] == ["tls.client.authz.policy", "tls.client.authz.model"]
+    assert all("has no effect: tls.client.authz.enabled is not true" in note for note in translated.notes)
 
 
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:

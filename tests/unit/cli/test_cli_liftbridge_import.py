@@ -42,6 +42,18 @@ def test_every_setting_means_the_same_and_notes_are_kept(tmp_path: Path) -> None
     assert "nats.password_file" in text
 
 
+def test_tls_and_authorization_are_taken_over(tmp_path: Path) -> None:
+    text = (
+        "tls: {cert: c, key: k, client.auth: {enabled: true, ca: ca}, "
+        "client.authz: {enabled: true, model: m, policy: p.csv}}"
+    )
+    settings = round_trip(tmp_path, text)
+    assert settings.access.policy_file == Path("p.csv")
+    written = (tmp_path / "bascule.yaml").read_text()
+    assert "client_auth: required  # tls.client.auth.enabled\n" in written
+    assert "policy_file: p.csv  # tls.client.authz.policy\n" in written
+
+
 @given(name=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20))
 def test_any_text_survives(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     round_trip(tmp_path_factory.mktemp("import"), yaml.safe_dump({"clustering.namespace": name}))

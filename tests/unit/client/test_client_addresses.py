@@ -1,7 +1,8 @@
 """URLs of brokers."""
 
 import pytest
-from bascule.client.address import addresses
+from bascule import Tls
+from bascule.client.address import addresses, connect, protection
 from bascule.errors import UsageError
 
 
@@ -32,6 +33,7 @@ def test_a_url_names_one_address_or_more(url: str, found: list[str]) -> None:
         ("liftbridge://::1:7", "an IPv6 address stands in brackets"),
         ("liftbridge://a/stream", "nothing follows the addresses"),
         ("liftbridge://a?x=1", "nothing follows the addresses"),
+        ("bascules://a/stream?ca=x", "nothing follows the addresses"),
         ("liftbridge://me:secret@a", "credentials do not belong into a URL"),
     ],
 )
@@ -40,3 +42,37 @@ def test_what_is_no_url_of_a_broker_is_refused_with_the_reason(url: str, reason:
         addresses(url)
     assert raised.value.code == "invalid_argument"
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("liftbridge://a", None),
+        ("bascules://a", Tls()),
+        ("liftbridges://a,b:1?ca=/ca.pem", Tls(ca="/ca.pem")),
+        (
+            "bascules://a?ca=my%20ca.pem&cert=c&key=k&server_name=b",
+            Tls(ca="my ca.pem", cert="c", key="k", server_name="b"),
+        ),
+    ],
+)
+def test_a_url_says_whether_and_how_a_connection_is_protected(url: str, found: Tls | None) -> None:
+    assert protection(url) == found
+    assert addresses(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("bascules://a?ca", "name=value"),
+        ("bascules://a?ca=", "each once and with a value"),
+        ("bascules://a?ca=x&ca=y", "each once and with a value"),
+        ("bascules://a?password=x", "any of ca, cert, key, server_name"),
+        ("bascules://a?cert=c", "give cert and key"),
+    ],
+)
+def test_what_protects_nothing_is_refused_with_the_reason(url: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        protection(url)
+    with pytest.raises(UsageError, match=reason):
+        connect(url)

@@ -1,22 +1,23 @@
 //! From the listening socket to connections that have greeted.
 //!
-//! A task accepts. Each connection then has `limits.handshake_ms` to send the whole client preface of HTTP/2 (24 fixed
-//! bytes and a SETTINGS frame of at most 1 KiB); anything else closes it at once. At most `limits.handshakes` are at
-//! it: one more, and the oldest is closed, so that those who say nothing cannot keep out those who do. Nothing but
-//! these bytes is read before, and no memory of HTTP/2 is taken.
+//! A task accepts. Each connection then has `limits.handshake_ms` for the TLS handshake, when there is TLS, and the whole
+//! client preface of HTTP/2 (24 fixed bytes and a SETTINGS frame of at most 1 KiB); anything else closes it at once. At
+//! most `limits.handshakes` are at it: one more, and the oldest is closed, so that those who say nothing cannot keep out
+//! those who do. Nothing but these bytes is read before, and no memory of HTTP/2 is taken.
 //!
 //! A lack of descriptors is waited out, without spinning and without ending the server.
 use super::Admission;
 use super::addresses::FromAddress;
-use super::connection::Connection;
+use super::connection::{Connection, Stream};
 use crate::shared::SharedRef;
+use crate::tls::{Peer, shake};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -76,6 +77,13 @@ impl Acceptor {
     fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
         let admission = &self.shared.admission;
         let refused = &self.shared.statistics.connections_refused;
+        // Whoever waits for a TLS handshake can be told nothing before it.
+        let refuse = |stream: &TcpStream, text: &str| {
+            if self.shared.tls.acceptor().is_none() {
+                // A peer that cannot take it is told by the close.
+                let _ = stream.try_write(&refusal(text));
+            }
+        };
         if stream.as_raw_fd() as u64 >= admission.descriptors {
             refused.add(1);
             return refuse(
@@ -122,30 +130,36 @@ impl Acceptor {
 /// Waits for the greeting and hands the connection on.
 async fn greet(
     shared: SharedRef,
-    mut stream: TcpStream,
+    stream: TcpStream,
     from: FromAddress,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
     let admission: &Admission = &shared.admission;
     let patience = Duration::from_millis(admission.limits.handshake_ms);
-    let Ok(Some(greeting)) = timeout(patience, read_greeting(&mut stream)).await else {
+    // Fails only for a connection that is gone.
+    let _ = stream.set_nodelay(true);
+    let greeted = timeout(patience, async {
+        let (mut stream, peer) = opened(&shared, stream).await?;
+        let greeting = read_greeting(&mut stream).await?;
+        Some((stream, peer, greeting))
+    });
+    let Ok(Some((mut stream, peer, greeting))) = greeted.await else {
         shared.statistics.handshakes_failed.add(1);
         return;
     };
     let Ok(place) = Arc::clone(&admission.connections).try_acquire_owned() else {
         shared.statistics.connections_refused.add(1);
         let most = admission.limits.connections;
-        return refuse(
-            &stream,
-            &format!(
-                "limits.connections ({most}) connections are open: try again later, or raise it"
-            ),
+        let text = format!(
+            "limits.connections ({most}) connections are open: try again later, or raise it"
         );
+        // Bounded by the place among those at their handshake. Whoever cannot take it is told by the close.
+        let _ = timeout(patience, stream.write_all(&refusal(&text))).await;
+        return;
     };
-    // Fails only for a connection that is gone.
-    let _ = stream.set_nodelay(true);
     let connection = Connection {
         stream,
+        peer,
         greeting,
         given: 0,
         _place: place,
@@ -155,8 +169,27 @@ async fn greet(
     let _ = ready.send(Ok(connection)).await;
 }
 
+/// The connection behind its TLS handshake, when there is TLS. `None` when that failed, which ends this connection only.
+async fn opened(shared: &SharedRef, stream: TcpStream) -> Option<(Stream, Peer)> {
+    let address = stream.peer_addr().ok();
+    let Some(acceptor) = shared.tls.acceptor() else {
+        let peer = Peer {
+            address,
+            identity: None,
+        };
+        return Some((Stream::Plain(stream), peer));
+    };
+    match shake(&acceptor, stream).await {
+        Ok((stream, peer)) => Some((Stream::Tls(stream), peer)),
+        Err(error) => {
+            shared.tls.tell_failed(&shared.events, address, &error);
+            None
+        }
+    }
+}
+
 /// The client's preface, whole; `None` when something else came, or the end.
-async fn read_greeting(stream: &mut TcpStream) -> Option<Vec<u8>> {
+async fn read_greeting(stream: &mut Stream) -> Option<Vec<u8>> {
     let mut greeting = vec![0; PREFACE.len() + FRAME_HEAD];
     let mut have = 0;
     while have < greeting.len() {
@@ -180,8 +213,8 @@ async fn read_greeting(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(greeting)
 }
 
-/// Says why in the words of HTTP/2, as far as the socket takes it at once, and closes.
-fn refuse(stream: &TcpStream, text: &str) {
+/// Why, in the words of HTTP/2: sent before the connection is closed.
+fn refusal(text: &str) -> Vec<u8> {
     let mut out = vec![0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
     let length = (8 + text.len()) as u32;
     out.extend_from_slice(length.to_be_bytes().get(1..).unwrap_or_default());
@@ -189,6 +222,5 @@ fn refuse(stream: &TcpStream, text: &str) {
     out.extend_from_slice(&0_u32.to_be_bytes());
     out.extend_from_slice(&CALM.to_be_bytes());
     out.extend_from_slice(text.as_bytes());
-    // A peer that cannot take it is told by the close.
-    let _ = stream.try_write(&out);
+    out
 }

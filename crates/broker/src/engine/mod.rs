@@ -11,6 +11,7 @@ mod life;
 mod partitions;
 mod records;
 mod scrub;
+mod security;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -20,3 +21,4 @@ pub(crate) use directory::{check_manifest, lock_existing};
 pub use documents::{EngineSettings, PlaceSpec, StreamSpec, ViewChanges};
 pub use error::EngineError;
 pub use life::Engine;
+pub use security::{Question, access_allows};

@@ -4,12 +4,16 @@
 //! before: at most one message waits. The task ends when the scan does, or when the caller goes away.
 use super::body::{Produced, ScanBody};
 use super::range;
-use super::refusal::{ended, internal, invalid, out_of_range, read_failed, refuse, unimplemented};
+use super::refusal::{
+    denied, ended, internal, invalid, out_of_range, read_failed, refuse, unimplemented,
+};
 use super::request::{End, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
 use super::{info, offsets, resolve};
+use crate::access::{Action, Permit};
 use crate::partition::Partition;
 use crate::shared::SharedRef;
+use crate::tls::Peer;
 use arrow_flight::Ticket;
 use bascule_log::{ReadError, ReadMode};
 use bytes::Bytes;
@@ -31,17 +35,18 @@ const MAX_TICKET_BYTES: usize = 64 << 10;
 /// Answers a call. The response begins at once; the scan runs in a task of its own.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, `OUT_OF_RANGE`, `RESOURCE_EXHAUSTED`, UNAVAILABLE. Later failures end the
-/// body with their status.
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, `OUT_OF_RANGE`, `RESOURCE_EXHAUSTED`, UNAVAILABLE. Later
+/// failures end the body with their status.
 pub async fn respond(
     shared: SharedRef,
     request: http::Request<Body>,
 ) -> Result<http::Response<Body>, Status> {
     resolve::check_serving(&shared)?;
+    let peer = resolve::peer(request.extensions());
     let ticket = read_ticket(request.into_body()).await?;
     let ticket: ScanTicket = parse("ticket", &ticket).map_err(invalid)?;
     check(&ticket)?;
-    let (call, first) = Call::open(shared, ticket).await?;
+    let (call, first) = Call::open(shared, &peer, ticket).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(call.run(sender));
     let mut response = http::Response::new(Body::new(ScanBody::new(first, receiver)));
@@ -145,12 +150,19 @@ struct Call {
     limit: Limit,
     follow: bool,
     wait: Duration,
-    _slot: Slot,
+    permit: Permit,
+    slot: Slot,
 }
 
 impl Call {
     /// The call and the first message of its answer.
-    async fn open(shared: SharedRef, ticket: ScanTicket) -> Result<(Self, Bytes), Status> {
+    async fn open(
+        shared: SharedRef,
+        peer: &Peer,
+        ticket: ScanTicket,
+    ) -> Result<(Self, Bytes), Status> {
+        let names = (ticket.namespace.as_str(), ticket.stream.as_str());
+        let permit = resolve::permit(&shared, peer, Action::Subscribe, names)?;
         let slot = Slot::take(&shared)?;
         let view = shared.view.load_full();
         let stream = resolve::stream(&view, &ticket.namespace, &ticket.stream)?;
@@ -174,7 +186,8 @@ impl Call {
                 limit,
                 follow,
                 wait,
-                _slot: slot,
+                permit,
+                slot,
             },
             first,
         ))
@@ -198,13 +211,15 @@ impl Call {
             Limit::Offset(until) => until,
             Limit::AfterWait(most) => self.partition.reader().high_watermark().min(most),
         };
-        while let Ok(permit) = sender.reserve().await {
+        while let Ok(room) = sender.reserve().await {
+            let allowed = self.permit.renew(&self.slot.0.access);
+            allowed.map_err(|refusal| denied(&refusal))?;
             match self.step(until).await? {
-                Step::Message(chunks) => permit.send(Ok(chunks)),
+                Step::Message(chunks) => room.send(Ok(chunks)),
                 Step::Scanned | Step::WouldBlock => {}
                 Step::Complete => return Ok(()),
                 Step::CaughtUp if self.follow => {
-                    drop(permit);
+                    drop(room);
                     match self.wait_for_more(sender).await {
                         Wake::Moved => {}
                         Wake::PartitionEnded => {

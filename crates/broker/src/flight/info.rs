@@ -3,9 +3,11 @@ use super::frame::schema_bytes;
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{End, ScanTicket, Selection, Start, parse};
 use super::{range, resolve};
+use crate::access::Action;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
-use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView, View};
+use crate::tls::Peer;
+use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, SchemaResult, Ticket};
 use bascule_wire::flight::schema::Projection;
@@ -17,6 +19,9 @@ use tonic::Status;
 
 /// Streams whose name begins with this are the broker's own; they are listed only when asked for by that prefix.
 const INTERNAL_PREFIX: &str = "__";
+
+/// What `FetchMetadata` is allowed on: the list of all streams.
+const EVERYTHING: &str = "*";
 
 /// Reads a descriptor: a path `[stream]` or `[namespace, stream]`, or a JSON command.
 ///
@@ -65,10 +70,15 @@ pub fn filter(subject: Option<&str>) -> Result<Option<SubjectFilter>, Status> {
 /// Answers `GetSchema`.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`.
-pub fn get_schema(view: &View, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`.
+pub fn get_schema(
+    shared: &Shared,
+    peer: &Peer,
+    descriptor: &FlightDescriptor,
+) -> Result<SchemaResult, Status> {
     let selection = selection(descriptor)?;
-    resolve::stream(view, &selection.namespace, &selection.stream)?;
+    permit(shared, peer, &selection)?;
+    resolve::stream(&shared.view.load(), &selection.namespace, &selection.stream)?;
     let projection = projection(selection.columns.as_deref())?;
     Ok(SchemaResult {
         schema: schema_bytes(projection.schema()).map_err(|error| internal(error.to_string()))?,
@@ -80,12 +90,14 @@ pub fn get_schema(view: &View, descriptor: &FlightDescriptor) -> Result<SchemaRe
 /// May wait for the disk when the selection names times.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE, `OUT_OF_RANGE`.
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, UNAVAILABLE, `OUT_OF_RANGE`.
 pub async fn get_flight_info(
     shared: &SharedRef,
+    peer: &Peer,
     descriptor: FlightDescriptor,
 ) -> Result<FlightInfo, Status> {
     let selection = selection(&descriptor)?;
+    permit(shared, peer, &selection)?;
     let view = shared.view.load_full();
     let stream = resolve::stream(&view, &selection.namespace, &selection.stream)?;
     let shared = Arc::clone(shared);
@@ -95,12 +107,28 @@ pub async fn get_flight_info(
         .map_err(|error| internal(format!("planning failed: {error}")))?
 }
 
+/// What is told of a stream, only its readers are told.
+fn permit(shared: &Shared, peer: &Peer, selection: &Selection) -> Result<(), Status> {
+    let names = (selection.namespace.as_str(), selection.stream.as_str());
+    resolve::permit(shared, peer, Action::Subscribe, names).map(drop)
+}
+
 /// Every stream whose name starts with the criteria (UTF-8; empty = all), by namespace and name. Partitions that are not
 /// open here are left out of the endpoints.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` when the criteria are not UTF-8.
-pub fn list_flights(shared: &Shared, criteria: &[u8]) -> Result<Vec<FlightInfo>, Status> {
+/// `PERMISSION_DENIED`; `INVALID_ARGUMENT` when the criteria are not UTF-8.
+pub fn list_flights(
+    shared: &Shared,
+    peer: &Peer,
+    criteria: &[u8],
+) -> Result<Vec<FlightInfo>, Status> {
+    resolve::permit(
+        shared,
+        peer,
+        Action::FetchMetadata,
+        (DEFAULT_NAMESPACE, EVERYTHING),
+    )?;
     let prefix = std::str::from_utf8(criteria).map_err(|_| {
         invalid("criteria are not UTF-8: they are a prefix of stream names".to_owned())
     })?;

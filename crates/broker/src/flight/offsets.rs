@@ -5,8 +5,10 @@
 use super::refusal::{internal, invalid, read_failed};
 use super::request::{OffsetsRequest, TimeLookup, parse};
 use super::resolve;
+use crate::access::Action;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
+use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView};
 use futures_util::future::select_all;
 use serde_json::{Value, json};
@@ -21,8 +23,8 @@ pub const MAX_WAIT_MS: u64 = 60_000;
 /// Answers the action: one document for one request, a list for a list. Cancel-safe.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range.
-pub async fn answer(shared: &SharedRef, body: &[u8]) -> Result<Vec<u8>, Status> {
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range.
+pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<u8>, Status> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let requests: Vec<OffsetsRequest> = if is_list {
         parse("list of offsets requests", body).map_err(invalid)?
@@ -35,12 +37,12 @@ pub async fn answer(shared: &SharedRef, body: &[u8]) -> Result<Vec<u8>, Status> 
     let wait_ms = requests.iter().map(|request| request.wait_ms).max();
     if let Some(wait_ms) = wait_ms.filter(|wait_ms| *wait_ms > 0) {
         let deadline = Instant::now() + Duration::from_millis(wait_ms);
-        wait(shared, &requests, deadline).await?;
+        wait(shared, peer, &requests, deadline).await?;
     }
     // Streams are looked up again: the wait may have ended with one that was deleted, or that grew.
     let mut documents = Vec::with_capacity(requests.len());
     for request in &requests {
-        let stream = load(shared, request)?;
+        let stream = load(shared, peer, request)?;
         let times = look_up(shared, &stream, &request.times).await?;
         documents.push(document(shared, &stream, request, &times)?);
     }
@@ -62,19 +64,22 @@ pub fn check_wait(wait_ms: u64) -> Result<(), Status> {
     Ok(())
 }
 
-fn load(shared: &Shared, request: &OffsetsRequest) -> Result<Arc<StreamView>, Status> {
+fn load(shared: &Shared, peer: &Peer, request: &OffsetsRequest) -> Result<Arc<StreamView>, Status> {
+    let names = (request.namespace.as_str(), request.stream.as_str());
+    resolve::permit(shared, peer, Action::Subscribe, names)?;
     resolve::stream(&shared.view.load(), &request.namespace, &request.stream)
 }
 
 /// Waits until a high watermark is beyond what the caller has, a partition closes, or the deadline passes.
 async fn wait(
     shared: &Shared,
+    peer: &Peer,
     requests: &[OffsetsRequest],
     deadline: Instant,
 ) -> Result<(), Status> {
     let mut watches = Vec::new();
     for request in requests {
-        let stream = load(shared, request)?;
+        let stream = load(shared, peer, request)?;
         for partition in resolve::partitions(&stream, request.partitions.as_deref())? {
             let handle = resolve::handle(shared, &stream, partition, None)?;
             let Some(known) = request.beyond.get(&partition.number).copied() else {

@@ -4,11 +4,13 @@
 //! without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
 //! is the number of results that the caller has not read.
 use super::intake::Intake;
-use super::refusal::{append_failed, internal, invalid, refuse};
+use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
 use super::resolve;
+use crate::access::{Action, Permit};
 use crate::partition::{Append, AppendError, Committed, Partition, Payload};
 use crate::shared::SharedRef;
+use crate::tls::Peer;
 use arrow_array::RecordBatch;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
@@ -61,15 +63,18 @@ enum Pending {
 /// Begins a call: reads the first message for its descriptor, then runs the pump in a task of its own.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status.
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Later failures end the results with their status.
 pub async fn respond(
     shared: &SharedRef,
+    peer: &Peer,
     mut messages: Streaming<FlightData>,
 ) -> Result<Results, Status> {
     let first = messages.message().await?;
     let first = first.ok_or_else(|| invalid("the call carries no message".to_owned()))?;
     let command = command(first.flight_descriptor.as_ref())?;
-    let target = Target::open(shared, &command)?;
+    let names = (command.namespace.as_str(), command.stream.as_str());
+    let permit = resolve::permit(shared, peer, Action::Publish, names)?;
+    let target = Target::open(shared, &command, permit)?;
     let what: Arc<str> = target.what.as_str().into();
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
     let messages = stream::once(async { Ok(first) }).chain(messages);
@@ -117,10 +122,11 @@ struct Target {
     producer: Option<Producer>,
     nats_copy: bool,
     in_flight: Arc<Semaphore>,
+    permit: Permit,
 }
 
 impl Target {
-    fn open(shared: &SharedRef, command: &PutCommand) -> Result<Self, Status> {
+    fn open(shared: &SharedRef, command: &PutCommand, permit: Permit) -> Result<Self, Status> {
         let view = shared.view.load();
         let stream = resolve::stream(&view, &command.namespace, &command.stream)?;
         let view = resolve::partition(&stream, command.partition)?;
@@ -151,6 +157,7 @@ impl Target {
             producer,
             nats_copy: command.nats_copy,
             in_flight,
+            permit,
         })
     }
 }
@@ -201,6 +208,8 @@ impl Target {
         batch: RecordBatch,
         results: &mpsc::Sender<Pending>,
     ) -> Result<(), Status> {
+        let allowed = self.permit.renew(&self.shared.access);
+        allowed.map_err(|refusal| denied(&refusal))?;
         let rows = batch.num_rows();
         if rows == 0 {
             return deliver(results, Pending::Empty).await;

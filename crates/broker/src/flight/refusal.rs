@@ -2,6 +2,7 @@
 //!
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
+use crate::access::Denied;
 use crate::partition::{AppendError, EndReason, damage_sentence};
 use bascule_log::damage::Damage;
 use bascule_log::{ReadError, SequenceError};
@@ -43,6 +44,15 @@ pub fn unimplemented(message: &str) -> Status {
 /// Our bug.
 pub fn internal(message: String) -> Status {
     refuse(Code::Internal, "internal", message, json!({}))
+}
+
+/// The client may not.
+pub fn denied(denied: &Denied) -> Status {
+    let (grpc, code) = match denied {
+        Denied::Nameless => (Code::Unauthenticated, "unauthenticated"),
+        Denied::NotAllowed { .. } => (Code::PermissionDenied, "permission_denied"),
+    };
+    refuse(grpc, code, denied.to_string(), json!({}))
 }
 
 /// Outside the readable offsets. `what` is `namespace/stream/partition`.

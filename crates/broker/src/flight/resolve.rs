@@ -1,7 +1,9 @@
 //! From names in a request to an open partition.
-use super::refusal::{ended, refuse};
+use super::refusal::{denied, ended, refuse};
+use crate::access::{Action, Permit, stream_resource};
 use crate::partition::{EndReason, Partition};
 use crate::shared::Shared;
+use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView, View};
 use serde_json::json;
 use std::sync::Arc;
@@ -22,6 +24,26 @@ pub fn check_serving(shared: &Shared) -> Result<(), Status> {
         "the broker is starting or draining".to_owned(),
         json!({}),
     ))
+}
+
+/// Whom a call is from.
+pub fn peer(extensions: &http::Extensions) -> Peer {
+    extensions.get::<Peer>().cloned().unwrap_or_default()
+}
+
+/// The right to do something to a stream, asked for before anything is told of it.
+///
+/// # Errors
+/// `PERMISSION_DENIED`, UNAUTHENTICATED.
+pub fn permit(
+    shared: &Shared,
+    peer: &Peer,
+    action: Action,
+    (namespace, stream): (&str, &str),
+) -> Result<Permit, Status> {
+    let resource = stream_resource(namespace, stream);
+    let permit = shared.access.permit(peer, action, &resource);
+    permit.map_err(|refusal| denied(&refusal))
 }
 
 /// A stream by name.

@@ -109,14 +109,16 @@ impl FlightService for Handler {
         resolve::check_serving(&self.shared)?;
         Ok(items(info::list_flights(
             &self.shared,
+            &resolve::peer(request.extensions()),
             &request.get_ref().expression,
         )?))
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
         resolve::check_serving(&self.shared)?;
+        let peer = resolve::peer(request.extensions());
         Ok(Response::new(
-            info::get_flight_info(&self.shared, request.into_inner()).await?,
+            info::get_flight_info(&self.shared, &peer, request.into_inner()).await?,
         ))
     }
 
@@ -128,8 +130,10 @@ impl FlightService for Handler {
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
         resolve::check_serving(&self.shared)?;
+        let peer = resolve::peer(request.extensions());
         Ok(Response::new(info::get_schema(
-            &self.shared.view.load(),
+            &self.shared,
+            &peer,
             request.get_ref(),
         )?))
     }
@@ -140,17 +144,19 @@ impl FlightService for Handler {
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
         resolve::check_serving(&self.shared)?;
+        let peer = resolve::peer(request.extensions());
         Ok(Response::new(
-            put::respond(&self.shared, request.into_inner()).await?,
+            put::respond(&self.shared, &peer, request.into_inner()).await?,
         ))
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
         resolve::check_serving(&self.shared)?;
+        let peer = resolve::peer(request.extensions());
         let action = request.into_inner();
         match action.r#type.as_str() {
             "offsets" => Ok(items(vec![arrow_flight::Result::new(
-                offsets::answer(&self.shared, &action.body).await?,
+                offsets::answer(&self.shared, &peer, &action.body).await?,
             )])),
             other => Err(invalid(format!(
                 "there is no action {other:?}: ListActions names them"

@@ -1,5 +1,6 @@
 //! What came with a call: its deadline, its peer, and the one message of a unary request.
 use super::frames::FrameReader;
+use crate::tls::Peer;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,7 +8,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::transport::server::TcpConnectInfo;
 
 /// Longest deadline that is told apart from none; keeps instants from overflowing.
 const LONGEST: Duration = Duration::from_hours(400 * 24);
@@ -17,8 +17,8 @@ const LONGEST: Duration = Duration::from_hours(400 * 24);
 pub(super) struct Call {
     /// When the caller gives up; `None` = never.
     pub(super) deadline: Option<Instant>,
-    /// `host:port`, or empty when unknown.
-    pub(super) peer: String,
+    /// Whom the connection is with.
+    pub(super) peer: Peer,
 }
 impl Call {
     /// Reads `grpc-timeout` (counted from now) and the address of the connection.
@@ -27,13 +27,10 @@ impl Call {
             .headers()
             .get("grpc-timeout")
             .and_then(|value| parse_timeout(value.as_bytes()));
-        let peer = request
-            .extensions()
-            .get::<TcpConnectInfo>()
-            .and_then(TcpConnectInfo::remote_addr);
+        let peer = request.extensions().get::<Peer>();
         Self {
             deadline: timeout.map(|timeout| Instant::now() + timeout.min(LONGEST)),
-            peer: peer.map(|address| address.to_string()).unwrap_or_default(),
+            peer: peer.cloned().unwrap_or_default(),
         }
     }
 

@@ -39,9 +39,10 @@ pub(super) async fn forward(
     let request = unary_message(body, shared.limits.message_bytes);
     let request = call.within(request).await??;
     let name = format!("liftbridge/{method}");
+    let peer = call.peer.to_text();
     let answer = shared
         .events
-        .request(&name, request, &call.peer, call.remaining());
+        .request(&name, request, &peer, call.remaining());
     let answer = call.within(answer).await?;
     answer
         .map(|message| reply::message(&message))

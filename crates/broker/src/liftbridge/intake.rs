@@ -6,6 +6,7 @@ use super::resume::resume;
 use super::route::{AckContext, Destination, Routes, split};
 use crate::partition::IncomingRecord;
 use crate::shared::SharedRef;
+use crate::tls::Peer;
 use bascule_wire::liftbridge::publish::PublishView;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -40,11 +41,11 @@ pub(super) struct Pending {
 }
 
 impl Intake {
-    pub(super) fn new(shared: &SharedRef) -> Self {
+    pub(super) fn new(shared: &SharedRef, peer: &Peer) -> Self {
         Self {
             frames: FrameReader::new(shared.limits.message_bytes),
             shared: shared.clone(),
-            routes: Routes::new(shared),
+            routes: Routes::new(shared, peer),
             pending: Vec::new(),
             parked: Vec::new(),
             refused: Vec::new(),
@@ -52,7 +53,7 @@ impl Intake {
         }
     }
 
-    /// Forgets routes of an older view.
+    /// Forgets routes of an older view, and of older rights.
     pub(super) fn refresh(&mut self) {
         self.routes.refresh();
     }

@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::resume::{NotResumed, resume};
 use super::route::{AckContext, Destination, Route, split};
+use crate::access::Action;
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
 use crate::shared::SharedRef;
 use bascule_wire::envelope::{self, MessageType};
@@ -90,6 +91,11 @@ async fn open_destination(
     let (stream, number) = (&view.stream, view.partition);
     for _ in 0..RESUMES {
         let route = Route::find(&shared.view.load(), &shared.broker_id, stream, number);
+        if !route.is_unknown() {
+            let name = String::from_utf8_lossy(stream);
+            let allowed = shared.access.check(&call.peer, Action::Publish, &name);
+            allowed.map_err(|denied| denied.status())?;
+        }
         match route.check(view.ack_policy) {
             Ok(destination) => return Ok(destination.clone()),
             Err(Refusal::Paused(_)) => {}

@@ -10,7 +10,7 @@
 //! Bounded by a budget in bytes: what was taken in gives its share back only when its responses were handed to HTTP/2, so
 //! a client that does not read, or a disk that does not keep up, stops the reading of the body (HTTP/2 flow control).
 use super::acks::Group;
-use super::call::{PULSE, shutting_down};
+use super::call::{Call, PULSE, shutting_down};
 use super::intake::{Intake, Pending};
 use super::reply::{self, Reply};
 use super::responses::{Outcome, Responses};
@@ -31,7 +31,7 @@ use tonic::body::Body;
 const GATHER_BYTES: usize = 64 << 10;
 
 /// Starts a call.
-pub(super) fn publish_async(shared: &SharedRef, body: Body) -> Reply {
+pub(super) fn publish_async(shared: &SharedRef, call: &Call, body: Body) -> Reply {
     let (outcomes, received) = mpsc::unbounded_channel();
     let total = u32::try_from(shared.limits.queue_bytes / 4)
         .unwrap_or(u32::MAX)
@@ -42,7 +42,7 @@ pub(super) fn publish_async(shared: &SharedRef, body: Body) -> Reply {
         outcomes,
         budget: budget.clone(),
         total,
-        intake: Intake::new(shared),
+        intake: Intake::new(shared, &call.peer),
     };
     tokio::spawn(reader.run(body));
     reply::with_body(Responses::new(received, budget, &shared.namespace))

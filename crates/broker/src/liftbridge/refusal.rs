@@ -1,4 +1,5 @@
 //! Why a publish was not stored, as unary calls and as asynchronous errors say it.
+use crate::access::Denied;
 use crate::partition::{AppendError, RejectReason};
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
 use tonic::{Code, Status};
@@ -9,6 +10,9 @@ pub(super) enum Refusal {
     /// Unary only: the name is empty.
     #[error("no stream provided")]
     StreamMissing,
+    /// The client may not.
+    #[error(transparent)]
+    Denied(#[from] Denied),
     /// No stream of this name.
     #[error("no such stream: {0}")]
     NoSuchStream(String),
@@ -57,6 +61,9 @@ impl Refusal {
 
     /// As a unary call answers it (§3.7).
     pub(super) fn status(&self) -> Status {
+        if let Self::Denied(denied) = self {
+            return denied.status();
+        }
         Status::new(self.code(), self.to_string())
     }
 
@@ -65,6 +72,7 @@ impl Refusal {
             Self::StreamMissing | Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => {
                 Code::InvalidArgument
             }
+            Self::Denied(_) => Code::PermissionDenied,
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
             Self::Readonly(_) => Code::FailedPrecondition,
             Self::NotOpen(_)
@@ -82,6 +90,7 @@ impl Refusal {
             Self::StreamMissing | Self::NoSuchStream(_) | Self::NoSuchPartition(_) => {
                 AsyncCode::NotFound
             }
+            Self::Denied(_) => AsyncCode::PermissionDenied,
             Self::Readonly(_) => AsyncCode::Readonly,
             Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,

@@ -7,6 +7,7 @@ use super::call::shutting_down;
 use super::damaged::damaged;
 use super::position::Range;
 use super::subscribe::Slot;
+use crate::access::Permit;
 use crate::partition::{Partition, opened};
 use crate::shared::SharedRef;
 use bascule_log::{LogReader, ReadError, ReadMode};
@@ -37,6 +38,7 @@ pub(super) struct ReverseSubscription {
     /// Ascending; the last one is delivered next.
     held: Vec<Batch>,
     window: u64,
+    permit: Permit,
     _slot: Slot,
 }
 
@@ -49,7 +51,12 @@ struct Window {
 
 impl ReverseSubscription {
     /// Begins at `range.start`, which is below the high watermark, and ends with `range.stop`.
-    pub(super) fn new(shared: &SharedRef, slot: Slot, partition: &Partition, range: Range) -> Self {
+    pub(super) fn new(
+        shared: &SharedRef,
+        (slot, permit): (Slot, Permit),
+        partition: &Partition,
+        range: Range,
+    ) -> Self {
         let identity = partition.identity();
         Self {
             shared: shared.clone(),
@@ -64,6 +71,7 @@ impl ReverseSubscription {
             stops: range.stop.is_some(),
             held: Vec::new(),
             window: FIRST_WINDOW,
+            permit,
             _slot: slot,
         }
     }
@@ -73,6 +81,8 @@ impl ReverseSubscription {
     /// # Errors
     /// The status that the stream ends with.
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
+        let permitted = self.permit.renew(&self.shared.access);
+        permitted.map_err(|denied| denied.status())?;
         let mut out = Vec::with_capacity(CHUNK_BYTES);
         while out.len() < CHUNK_BYTES {
             if self.held.is_empty() && !self.fetch().await? {

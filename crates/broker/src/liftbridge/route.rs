@@ -1,7 +1,9 @@
 //! From a stream and partition number to the place an append goes, with the checks before it in their order.
 use super::refusal::Refusal;
+use crate::access::{self, AccessTable, Action};
 use crate::partition::{IncomingRecord, Partition};
-use crate::shared::SharedRef;
+use crate::shared::{Shared, SharedRef};
+use crate::tls::Peer;
 use crate::view::{DEFAULT_NAMESPACE, View};
 use bascule_wire::liftbridge::acks::AckTemplate;
 use bascule_wire::liftbridge::messages::AckPolicy;
@@ -68,6 +70,20 @@ impl Route {
         route
     }
 
+    /// Whether nothing but the stream's name is known to be wrong with it.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.refusal, Some(Refusal::NoSuchStream(_)))
+    }
+
+    /// The same for `peer`, who may not publish to every stream.
+    fn permitted(mut self, shared: &Shared, peer: &Peer) -> Self {
+        let stream = String::from_utf8_lossy(&self.stream);
+        if let Err(denied) = shared.access.check(peer, Action::Publish, &stream) {
+            self.refusal = Some(denied.into());
+        }
+        self
+    }
+
     /// Whether this is the route of a message's stream and partition.
     pub(super) fn is_for(&self, stream: &[u8], number: i32) -> bool {
         self.number == number && self.stream == stream
@@ -93,31 +109,41 @@ impl Route {
     }
 }
 
-/// The routes that one PublishAsync call uses, looked up anew when the view was swapped.
+/// The routes that one PublishAsync call uses, looked up anew when the view or the table of rights was swapped.
 #[derive(Debug)]
 pub(super) struct Routes {
     shared: SharedRef,
     /// Which view the routes come from; weak, so that an idle call keeps no closed partition alive.
     view: Weak<View>,
+    /// Who publishes, and by which table the routes are allowed.
+    peer: Peer,
+    table: Option<Arc<AccessTable>>,
     found: Vec<Route>,
     last: usize,
 }
 impl Routes {
     /// Nothing remembered.
-    pub(super) fn new(shared: &SharedRef) -> Self {
+    pub(super) fn new(shared: &SharedRef, peer: &Peer) -> Self {
         Self {
             shared: shared.clone(),
             view: Weak::new(),
+            peer: peer.clone(),
+            table: None,
             found: Vec::new(),
             last: 0,
         }
     }
 
-    /// Forgets everything when the view was swapped. Call before each group of messages, and now and then while idle.
+    /// Forgets everything when the view or the table was swapped. Call before each group of messages, and now and then while idle.
     pub(super) fn refresh(&mut self) {
         let view = self.shared.view.load();
         if !std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
             self.view = Arc::downgrade(&view);
+            self.found.clear();
+        }
+        let table = self.shared.access.current();
+        if !access::same(table.as_ref(), self.table.as_ref()) {
+            self.table = table;
             self.found.clear();
         }
     }
@@ -145,12 +171,9 @@ impl Routes {
         if self.found.len() >= REMEMBERED {
             self.found.clear();
         }
-        self.found.push(Route::find(
-            &self.shared.view.load(),
-            &self.shared.broker_id,
-            stream,
-            number,
-        ));
+        let (shared, view) = (&self.shared, self.shared.view.load());
+        let route = Route::find(&view, &shared.broker_id, stream, number);
+        self.found.push(route.permitted(shared, &self.peer));
         self.found.len() - 1
     }
 }

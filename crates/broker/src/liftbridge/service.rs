@@ -58,7 +58,7 @@ async fn answer(
     let (head, body) = request.into_parts();
     match head.uri.path().rsplit('/').next().unwrap_or_default() {
         "Publish" => publish::publish(&shared, &call, body).await,
-        "PublishAsync" => Ok(publish_async::publish_async(&shared, body)),
+        "PublishAsync" => Ok(publish_async::publish_async(&shared, &call, body)),
         "PublishToSubject" => to_subject::publish_to_subject(&shared, &call, body).await,
         "Subscribe" => subscribe::subscribe(&shared, &call, body).await,
         "SetCursor" => cursors::set_cursor(&shared, &call, body).await,

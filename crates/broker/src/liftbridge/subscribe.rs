@@ -7,6 +7,7 @@ use super::reply::{self, Reply};
 use super::resume::resume;
 use super::reverse::ReverseSubscription;
 use super::subscription::Subscription;
+use crate::access::Action;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
 use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
@@ -35,6 +36,11 @@ pub(super) async fn subscribe(
         .await??;
     let request = SubscribeRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
+    // Before anything has an effect, and before anything is told of the stream.
+    let permit = shared
+        .access
+        .permit(&call.peer, Action::Subscribe, &request.stream)
+        .map_err(|denied| denied.status())?;
     // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
     find(shared, &request)?;
     let slot = Slot::take(shared)?;
@@ -54,12 +60,14 @@ pub(super) async fn subscribe(
     let source = if request.reverse {
         let range = call.within(resolve_reverse(&request, &reader)).await??;
         join(shared, group, incarnation)?;
-        Source::Down(ReverseSubscription::new(shared, slot, &partition, range))
+        let place = (slot, permit);
+        Source::Down(ReverseSubscription::new(shared, place, &partition, range))
     } else {
         let readonly = partition.is_readonly();
         let range = call.within(resolve(&request, &reader, readonly)).await??;
         let membership = join(shared, group, incarnation)?;
-        let subscription = Subscription::new(shared, slot, &partition, range, call.deadline);
+        let place = (slot, permit);
+        let subscription = Subscription::new(shared, place, &partition, range, call.deadline);
         Source::Up(subscription.with_membership(membership))
     };
     Ok(reply::with_body(StreamBody::new(frames(source))))

@@ -8,6 +8,7 @@ use super::damaged::damaged;
 use super::members::Membership;
 use super::position::Range;
 use super::subscribe::Slot;
+use crate::access::Permit;
 use crate::partition::{EndReason, Partition, Subscriber};
 use crate::shared::{Shared, SharedRef};
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
@@ -51,6 +52,7 @@ pub(super) struct Subscription {
     deadline: Option<Instant>,
     /// Of a consumer group, when it reads for one.
     membership: Option<Membership>,
+    permit: Permit,
     _slot: Slot,
     _subscriber: Subscriber,
 }
@@ -67,7 +69,7 @@ impl Subscription {
     /// Begins at `range.start`.
     pub(super) fn new(
         shared: &SharedRef,
-        slot: Slot,
+        (slot, permit): (Slot, Permit),
         partition: &Partition,
         range: Range,
         deadline: Option<Instant>,
@@ -94,6 +96,7 @@ impl Subscription {
             deadline,
             membership: None,
             partition: partition.clone(),
+            permit,
             _slot: slot,
             _subscriber: partition.subscribe(),
         }
@@ -123,6 +126,8 @@ impl Subscription {
                 // What was gathered the other member is going to read.
                 return Err(Status::new(Code::Ok, ""));
             }
+            let permitted = self.permit.renew(&self.shared.access);
+            permitted.map_err(|denied| denied.status())?;
             let limit = self.limit();
             if let Some(failed) = self.failed.take() {
                 return Err(failed);

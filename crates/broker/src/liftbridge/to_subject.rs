@@ -1,6 +1,7 @@
 //! `PublishToSubject` (§3.9): an envelope to exactly one NATS subject; nothing else is checked.
 use super::call::{Call, new_inbox, unary_message};
 use super::reply::{self, Reply};
+use crate::access::Action;
 use crate::shared::SharedRef;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::messages::{
@@ -18,7 +19,7 @@ const SHOWN: usize = 200;
 /// Publishes, and waits for the first ack when the policy is not NONE and the call has a deadline.
 ///
 /// # Errors
-/// INTERNAL for malformed requests and acks; `INVALID_ARGUMENT` for subjects that nothing can be published on; UNKNOWN when
+/// INTERNAL for malformed requests and acks; what the client may not; `INVALID_ARGUMENT` for subjects that nothing can be published on; UNKNOWN when
 /// NATS refuses; `DEADLINE_EXCEEDED`.
 pub(super) async fn publish_to_subject(
     shared: &SharedRef,
@@ -36,6 +37,10 @@ pub(super) async fn publish_to_subject(
     } else {
         check_subject("ackInbox", &request.ack_inbox)?;
     }
+    shared
+        .access
+        .check(&call.peer, Action::PublishToSubject, &request.subject)
+        .map_err(|denied| denied.status())?;
     let (subject, inbox, policy) = (
         request.subject.clone(),
         request.ack_inbox.clone(),

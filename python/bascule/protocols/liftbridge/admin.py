@@ -3,17 +3,22 @@
 from bascule.control import Controller
 from bascule.control.groups import Groups
 from bascule.metadata import StreamSettings
+from bascule.protocols.liftbridge.authorization import guarded
 from bascule.protocols.liftbridge.groups import GroupMethods
 from bascule.protocols.liftbridge.metadata import MetadataMethods
 from bascule.protocols.liftbridge.removal import RemovalMethods
 from bascule.protocols.liftbridge.streams import StreamMethods
 from bascule.protocols.router import Handler
+from bascule.security import Access
 
 
 class LiftbridgeAdmin:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say."""
+    """The handlers. `defaults` holds what a stream gets whose creator did not say; `access` is asked before each."""
 
-    def __init__(self, controller: Controller, groups: Groups, defaults: StreamSettings) -> None:
+    def __init__(
+        self, controller: Controller, groups: Groups, defaults: StreamSettings, access: Access | None = None
+    ) -> None:
+        self._access = access or Access()
         self._parts = (
             StreamMethods(controller, defaults),
             MetadataMethods(controller),
@@ -26,4 +31,4 @@ class LiftbridgeAdmin:
         handlers: dict[str, Handler] = {}
         for part in self._parts:
             handlers.update(part.handlers())
-        return {f"liftbridge/{name}": handler for name, handler in handlers.items()}
+        return {f"liftbridge/{name}": guarded(name, handler, self._access) for name, handler in handlers.items()}

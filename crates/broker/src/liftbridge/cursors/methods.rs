@@ -1,4 +1,5 @@
 //! The two methods: checks in the order of the specification, then the log.
+use crate::access::Action;
 use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
@@ -35,6 +36,8 @@ pub(in crate::liftbridge) async fn set_cursor(
     let request: SetCursorRequest = decoded(shared, call, body).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
+    permit(shared, &call, Action::SetCursor, &request.stream)?;
+    permit(shared, &call, Action::Publish, STREAM)?;
     let key = key(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(shared, &call, &key)).await??;
     let value = Cursor {
@@ -63,6 +66,7 @@ pub(in crate::liftbridge) async fn fetch_cursor(
     let request: FetchCursorRequest = decoded(shared, call, body).await?;
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
+    permit(shared, &call, Action::FetchCursor, &request.stream)?;
     let key = key(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(shared, &call, &key)).await??;
     let found = call
@@ -113,6 +117,11 @@ fn check(stream: &str, cursor_id: &str) -> Result<(), Status> {
         }
     }
     Ok(())
+}
+
+fn permit(shared: &Shared, call: &Call, action: Action, stream: &str) -> Result<(), Status> {
+    let allowed = shared.access.check(&call.peer, action, stream);
+    allowed.map_err(|denied| denied.status())
 }
 
 /// The open partition of `__cursors` that a key lies on, led here; resumed when it is paused.

@@ -1,0 +1,155 @@
+//! What clients may do: a table that the control plane compiles from a policy and swaps whole.
+//!
+//! A client is the common name of its certificate. Without a table everything is allowed; with one, what it does not
+//! allow is denied. The check costs two look-ups and no allocation; calls that last remember its answer together with
+//! the table it came from ([`Permit`]) and ask again when that was swapped.
+mod action;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use action::Action;
+pub use table::{AccessTable, TableError};
+
+use crate::tls::Peer;
+use crate::view::DEFAULT_NAMESPACE;
+use arc_swap::ArcSwapOption;
+use std::borrow::Cow;
+use std::sync::Arc;
+use tonic::Status;
+
+/// Characters of a resource that a refusal shows: its text has to fit into headers.
+const SHOWN: usize = 1024;
+
+/// Why a call is refused: the texts of the specification, §9.3.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// There is a table, and the client showed no name.
+    #[error("api: Failed to retrieve client ID")]
+    Nameless,
+    /// The table does not allow it.
+    #[error("The client is not authorized to call {} on resource {resource}", action.name())]
+    NotAllowed {
+        /// What was to be done …
+        action: Action,
+        /// … to what.
+        resource: String,
+    },
+}
+
+/// The table in use.
+#[derive(Debug, Default)]
+pub struct Access {
+    table: ArcSwapOption<AccessTable>,
+}
+
+/// A right that a call which lasts goes on needing.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    peer: Peer,
+    action: Action,
+    resource: Arc<str>,
+    /// What allowed it.
+    table: Option<Arc<AccessTable>>,
+}
+
+impl Denied {
+    /// As a gRPC call ends (deviation D5: `PERMISSION_DENIED` in place of UNKNOWN).
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Nameless => Status::unauthenticated(self.to_string()),
+            Self::NotAllowed { .. } => Status::permission_denied(self.to_string()),
+        }
+    }
+}
+
+impl Access {
+    /// Uses this table from now on; `None` = everything is allowed.
+    pub fn publish(&self, table: Option<AccessTable>) {
+        self.table.store(table.map(Arc::new));
+    }
+
+    /// Whether `peer` may do `action` to `resource`.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn check(&self, peer: &Peer, action: Action, resource: &str) -> Result<(), Denied> {
+        decide(self.table.load().as_deref(), peer, action, resource)
+    }
+
+    /// The same, for a call that lasts: ask [`Permit::renew`] before each step.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn permit(
+        &self,
+        peer: &Peer,
+        action: Action,
+        resource: &str,
+    ) -> Result<Permit, Denied> {
+        let table = self.table.load_full();
+        decide(table.as_deref(), peer, action, resource)?;
+        Ok(Permit {
+            peer: peer.clone(),
+            action,
+            resource: resource.into(),
+            table,
+        })
+    }
+
+    /// The table itself, to see whether it was swapped.
+    pub(crate) fn current(&self) -> Option<Arc<AccessTable>> {
+        self.table.load_full()
+    }
+}
+
+impl Permit {
+    /// Whether it still holds. Costs a comparison as long as the table is the same.
+    ///
+    /// # Errors
+    /// [`Denied`], when a newer table does not allow it.
+    pub(crate) fn renew(&mut self, access: &Access) -> Result<(), Denied> {
+        let table = access.table.load();
+        if same(table.as_ref(), self.table.as_ref()) {
+            return Ok(());
+        }
+        decide(table.as_deref(), &self.peer, self.action, &self.resource)?;
+        self.table = arc_swap::Guard::into_inner(table);
+        Ok(())
+    }
+}
+
+/// Whether two are the very same table.
+pub(crate) fn same(one: Option<&Arc<AccessTable>>, other: Option<&Arc<AccessTable>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn decide(
+    table: Option<&AccessTable>,
+    peer: &Peer,
+    action: Action,
+    resource: &str,
+) -> Result<(), Denied> {
+    let Some(table) = table else { return Ok(()) };
+    let identity = peer.identity.as_deref().ok_or(Denied::Nameless)?;
+    if table.allows(identity, action, resource) {
+        return Ok(());
+    }
+    Err(Denied::NotAllowed {
+        action,
+        resource: resource.chars().take(SHOWN).collect(),
+    })
+}
+
+/// The resource that a stream is: its name, with its namespace before it where that is not Liftbridge's.
+pub(crate) fn stream_resource<'a>(namespace: &str, stream: &'a str) -> Cow<'a, str> {
+    if namespace == DEFAULT_NAMESPACE {
+        Cow::Borrowed(stream)
+    } else {
+        Cow::Owned(format!("{namespace}/{stream}"))
+    }
+}

@@ -1,0 +1,106 @@
+//! Client × action × resource.
+use super::Action;
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
+
+/// Resources that a rule names: exactly, or by how they begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Resources {
+    exact: HashSet<Box<str>>,
+    /// An empty one matches everything.
+    prefixes: Vec<Box<str>>,
+}
+
+/// One action of one client: allowed where `allow` matches and `deny` does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Grant {
+    allow: Resources,
+    deny: Resources,
+}
+
+/// Grants by number of the action; absent = denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rights(Vec<Option<Grant>>);
+
+/// The document of `Engine.publish_access` (`specs/formats/seam.md`).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    clients: HashMap<Box<str>, HashMap<String, Grant>>,
+    everyone: HashMap<String, Grant>,
+}
+
+/// Everything that is allowed. Immutable. A client has its own grants and those of every client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccessTable {
+    clients: HashMap<Box<str>, Rights>,
+    everyone: Rights,
+}
+
+/// Why a document is no table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("access table: {0}")]
+pub struct TableError(String);
+
+impl AccessTable {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// [`TableError`]: malformed, or an action that does not exist.
+    pub fn read(json: &[u8]) -> Result<Self, TableError> {
+        let document: Document =
+            serde_json::from_slice(json).map_err(|error| TableError(error.to_string()))?;
+        let clients = document.clients.into_iter();
+        let clients = clients.map(|(name, grants)| Ok((name, Rights::of(grants)?)));
+        Ok(Self {
+            clients: clients.collect::<Result<_, TableError>>()?,
+            everyone: Rights::of(document.everyone)?,
+        })
+    }
+
+    /// Whether `identity` may do `action` to `resource`.
+    pub fn allows(&self, identity: &str, action: Action, resource: &str) -> bool {
+        let own = self
+            .clients
+            .get(identity)
+            .and_then(|rights| rights.grant(action));
+        let all = self.everyone.grant(action);
+        let either = |part: fn(&Grant) -> &Resources| {
+            [own, all]
+                .into_iter()
+                .flatten()
+                .any(|grant| part(grant).has(resource))
+        };
+        either(|grant| &grant.allow) && !either(|grant| &grant.deny)
+    }
+}
+
+impl Rights {
+    fn of(grants: HashMap<String, Grant>) -> Result<Self, TableError> {
+        let mut rights = vec![None; Action::ALL.len()];
+        for (name, grant) in grants {
+            let action =
+                Action::of(&name).ok_or_else(|| TableError(format!("no action {name:?}")))?;
+            if let Some(place) = rights.get_mut(action as usize) {
+                *place = Some(grant);
+            }
+        }
+        Ok(Self(rights))
+    }
+
+    fn grant(&self, action: Action) -> Option<&Grant> {
+        self.0.get(action as usize).and_then(Option::as_ref)
+    }
+}
+
+impl Resources {
+    fn has(&self, resource: &str) -> bool {
+        self.exact.contains(resource)
+            || self
+                .prefixes
+                .iter()
+                .any(|prefix| resource.starts_with(&**prefix))
+    }
+}

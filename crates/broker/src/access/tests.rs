@@ -1,0 +1,116 @@
+//! The table and the refusals; that it equals a naive reading of policies is tested from Python's side.
+use super::*;
+
+fn table(json: &str) -> AccessTable {
+    AccessTable::read(json.as_bytes()).unwrap()
+}
+
+fn named(name: &str) -> Peer {
+    Peer {
+        address: None,
+        identity: Some(name.into()),
+    }
+}
+
+const POLICY: &str = r#"{
+    "clients": {
+        "a": {"Publish": {"allow": {"exact": ["s"], "prefixes": ["t."]}, "deny": {"prefixes": ["t.x"]}}},
+        "root": {"Publish": {"allow": {"prefixes": [""]}}}
+    },
+    "everyone": {
+        "FetchMetadata": {"allow": {"exact": ["*"]}},
+        "Publish": {"deny": {"exact": ["secret"]}}
+    }
+}"#;
+
+#[test]
+fn what_no_rule_allows_is_denied() {
+    let table = table(POLICY);
+    for (client, action, resource, allowed) in [
+        ("a", Action::Publish, "s", true),
+        ("a", Action::Publish, "ss", false),
+        ("a", Action::Publish, "t.1", true),
+        ("a", Action::Publish, "t.x1", false),
+        ("a", Action::Subscribe, "s", false),
+        ("a", Action::FetchMetadata, "*", true),
+        ("a", Action::Publish, "secret", false),
+        ("root", Action::Publish, "secret", false),
+        ("root", Action::Publish, "", true),
+        ("b", Action::FetchMetadata, "*", true),
+        ("b", Action::Publish, "s", false),
+    ] {
+        assert_eq!(
+            table.allows(client, action, resource),
+            allowed,
+            "{client} {action:?} {resource}"
+        );
+    }
+}
+
+#[test]
+fn documents_that_are_none_are_refused() {
+    for (json, reason) in [
+        ("", "EOF"),
+        ("{}", "clients"),
+        (r#"{"clients": {}}"#, "everyone"),
+        (r#"{"clients": {}, "everyone": {"Publsh": {}}}"#, "Publsh"),
+        (
+            r#"{"clients": {}, "everyone": {"Publish": {"alow": {}}}}"#,
+            "alow",
+        ),
+    ] {
+        let error = AccessTable::read(json.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(reason), "{json}: {error}");
+    }
+}
+
+#[test]
+fn without_a_table_everything_is_allowed_and_with_one_a_name_is_needed() {
+    let access = Access::default();
+    let nobody = Peer::default();
+    access.check(&nobody, Action::Publish, "s").unwrap();
+    access.publish(Some(table(POLICY)));
+    let nameless = access.check(&nobody, Action::Publish, "s").unwrap_err();
+    assert_eq!(nameless.to_string(), "api: Failed to retrieve client ID");
+    assert_eq!(nameless.status().code(), tonic::Code::Unauthenticated);
+    access.check(&named("a"), Action::Publish, "s").unwrap();
+    let denied = access.check(&named("b"), Action::Publish, "s").unwrap_err();
+    let status = denied.status();
+    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    assert_eq!(
+        status.message(),
+        "The client is not authorized to call Publish on resource s"
+    );
+    access.publish(None);
+    access.check(&nobody, Action::Publish, "s").unwrap();
+}
+
+#[test]
+fn a_permit_ends_with_the_table_that_takes_it_away() {
+    let access = Access::default();
+    access.publish(Some(table(POLICY)));
+    let mut permit = access.permit(&named("a"), Action::Publish, "s").unwrap();
+    permit.renew(&access).unwrap();
+    access.publish(Some(table(POLICY)));
+    permit.renew(&access).unwrap();
+    access.publish(Some(AccessTable::default()));
+    permit.renew(&access).unwrap_err();
+    assert!(access.permit(&named("a"), Action::Publish, "s").is_err());
+    access.publish(None);
+    permit.renew(&access).unwrap();
+}
+
+#[test]
+fn a_refusal_is_short_enough_for_a_header() {
+    let access = Access::default();
+    access.publish(Some(AccessTable::default()));
+    let long = "s".repeat(1 << 20);
+    let denied = access.check(&named("a"), Action::Publish, &long);
+    assert!(denied.unwrap_err().to_string().len() < 2048);
+}
+
+#[test]
+fn streams_of_other_namespaces_are_resources_of_their_own() {
+    assert_eq!(stream_resource(DEFAULT_NAMESPACE, "s"), "s");
+    assert_eq!(stream_resource("n", "s"), "n/s");
+}

@@ -1,0 +1,64 @@
+//! A connection's first bytes.
+use super::certificate::Facts;
+use super::{Peer, Tls};
+use crate::events::Events;
+use parking_lot::Mutex;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// Between two lines in the log about handshakes that failed: who cannot get in must not fill the disk.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Failures since the last line, and when that was.
+#[derive(Debug, Default)]
+pub(super) struct Quiet(Mutex<(u64, Option<Instant>)>);
+
+impl Tls {
+    /// What the next connection is served with; `None` = plain text.
+    pub(crate) fn acceptor(&self) -> Option<Arc<TlsAcceptor>> {
+        self.acceptor.load_full()
+    }
+
+    /// Tells of a handshake that failed, unless another was told of a moment ago.
+    pub(crate) fn tell_failed(&self, events: &Events, peer: Option<SocketAddr>, why: &io::Error) {
+        let Some(more) = self.failures.take() else {
+            return;
+        };
+        let address = peer.map_or_else(String::new, |peer| peer.to_string());
+        let fields = serde_json::json!({"peer": address, "others": more});
+        events.log(30, "tls", format!("a TLS handshake failed: {why}"), fields);
+    }
+}
+
+impl Quiet {
+    /// How many failures before this one were not told of, when this one is to be.
+    fn take(&self) -> Option<u64> {
+        let mut state = self.0.lock();
+        let (untold, last) = &mut *state;
+        if last.is_some_and(|last| last.elapsed() < QUIET) {
+            *untold += 1;
+            return None;
+        }
+        *last = Some(Instant::now());
+        Some(std::mem::take(untold))
+    }
+}
+
+/// Shakes hands. Not bounded in time: the caller's part.
+pub(crate) async fn shake(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+) -> io::Result<(Box<TlsStream<TcpStream>>, Peer)> {
+    let address = stream.peer_addr().ok();
+    let stream = acceptor.accept(stream).await?;
+    let (_, session) = stream.get_ref();
+    let leaf = session.peer_certificates().and_then(<[_]>::first);
+    let name = leaf.and_then(Facts::read).and_then(|leaf| leaf.common_name);
+    let identity = name.map(Arc::from);
+    Ok((Box::new(stream), Peer { address, identity }))
+}

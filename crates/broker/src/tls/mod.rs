@@ -1,0 +1,83 @@
+//! TLS on the gRPC port: the broker's certificate, whose client certificates are taken, and who a client is.
+//!
+//! One configuration holds at a time and is swapped whole: connections that have shaken hands keep theirs, the next one
+//! gets the new one. A configuration that cannot be used changes nothing.
+//!
+//! * [`load`]: from files to a configuration, with one sentence for each thing that can be wrong with them.
+//! * [`certificate`]: what a certificate says: subject, common name, validity.
+//! * [`handshake`]: a connection's first bytes, and what is told of those that fail.
+mod certificate;
+mod handshake;
+mod load;
+
+pub(crate) use handshake::shake;
+pub use load::{TlsError, TlsSettings};
+
+use arc_swap::ArcSwapOption;
+use handshake::Quiet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+
+/// The TLS of a broker's port.
+#[derive(Default)]
+pub struct Tls {
+    /// `None` = connections are in plain text.
+    acceptor: ArcSwapOption<TlsAcceptor>,
+    failures: Quiet,
+}
+
+/// Whom a connection is with. Cheap to clone: every request of it gets one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    /// Where it comes from.
+    pub(crate) address: Option<SocketAddr>,
+    /// Common name of the client's certificate, which has been verified; `None` = it showed none, or one without a name.
+    pub(crate) identity: Option<Arc<str>>,
+}
+
+/// What was loaded, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Loaded {
+    /// Subject of the broker's certificate.
+    pub subject: String,
+    /// End of its validity, and of those that it depends on, seconds since 1970.
+    pub expires_s: u64,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+impl Tls {
+    /// Reads the files and uses them for every connection from now on.
+    ///
+    /// # Errors
+    /// [`TlsError`]; what was in use stays in use.
+    pub(crate) fn load(&self, settings: &TlsSettings, now_s: u64) -> Result<Loaded, TlsError> {
+        let (config, loaded) = load::load(settings, now_s)?;
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        self.acceptor.store(Some(Arc::new(acceptor)));
+        Ok(loaded)
+    }
+}
+
+impl Peer {
+    /// As requests of the control plane carry it: `host:port`, and behind a line break the client's name when it has one.
+    pub(crate) fn to_text(&self) -> String {
+        let address = self.address.map(|address| address.to_string());
+        let mut text = address.unwrap_or_default();
+        if let Some(name) = &self.identity {
+            text.push('\n');
+            text.push_str(name);
+        }
+        text
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_on = self.acceptor.load().is_some();
+        f.debug_struct("Tls")
+            .field("is_on", &is_on)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+"""The keys of TLS and authorization, which mean something together: certificate with key, authorization with its files.
+
+Where Liftbridge takes the value of `tls.client.auth.enabled` for authorization, its own key counts here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from bascule.cli.liftbridge_keys import KEYS
+from bascule.config import Layer
+from bascule.errors import UsageError
+
+__all__ = ["security"]
+
+_PAIR: Final = ("tls.cert", "tls.key")
+_AUTH: Final = "tls.client.auth.enabled"
+_AUTHZ: Final = "tls.client.authz.enabled"
+_POLICY: Final = "tls.client.authz.policy"
+_SWITCHED: Final = {_AUTH: ("tls.client.auth.ca",), _AUTHZ: (_POLICY, "tls.client.authz.model")}
+"""What switches what on."""
+
+
+def security(values: Mapping[str, object], origins: Mapping[str, str], notes: list[str]) -> Iterator[Layer]:
+    """Our settings.
+
+    Args:
+        values: what is given, by Liftbridge key.
+        origins: where it comes from.
+        notes: gets a sentence for each key that changes nothing.
+
+    Raises:
+        UsageError: code `configuration_invalid`: something is switched on and what it needs is missing.
+    """
+    given = [key for key in _PAIR if key in values]
+    if len(given) == 1:
+        other = next(key for key in _PAIR if key not in values)
+        raise _missing(given[0], origins, f"{other} is not set: a certificate and its key go together")
+    for key in given:
+        yield Layer(f"{key}, {origins[key]}", {KEYS[key].setting: values[key]})
+    if given:
+        # Its own server speaks it, and so may its clients.
+        yield Layer("what Liftbridge speaks", {"tls.min_version": "1.2"})
+    if values.get(_AUTH):
+        yield Layer(f"{_AUTH}, {origins[_AUTH]}", {KEYS[_AUTH].setting: "required"})
+    if values.get(_AUTHZ) and _POLICY not in values:
+        raise _missing(_AUTHZ, origins, f"{_POLICY} is not set: name the file of the policy")
+    for switch, keys in _SWITCHED.items():
+        for key in keys:
+            if key in values and values.get(switch):
+                yield Layer(f"{key}, {origins[key]}", {KEYS[key].setting: values[key]})
+            elif key in values:
+                notes.append(f"{key} ({origins[key]}) has no effect: {switch} is not true")
+
+
+def _missing(key: str, origins: Mapping[str, str], reason: str) -> UsageError:
+    return UsageError("configuration_invalid", f"{key} ({origins[key]}): {reason}", {"key": key})

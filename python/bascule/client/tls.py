@@ -1,0 +1,41 @@
+"""How a client protects its connections, from arguments or from a URL."""
+
+from dataclasses import dataclass, fields
+from os import PathLike, fspath
+from typing import Any, Final
+
+from bascule.errors import UsageError
+
+__all__ = ["Tls"]
+
+File = str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Whom a client trusts, and what it shows of itself. Files are PEM.
+
+    Attributes:
+        ca: authorities that the broker's certificate may be from; `None` = the system's.
+        cert: the client's certificate, then those that lead to its authority; for brokers that ask for one. Goes with
+            `key`.
+        key: its private key, without a password.
+        server_name: the name that the broker's certificate must have; `None` = the host of the address.
+    """
+
+    ca: File | None = None
+    cert: File | None = None
+    key: File | None = None
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            raise UsageError("invalid_argument", "a client's certificate and its key go together: give cert and key")
+
+    def options(self) -> dict[str, Any]:
+        """The same for the native client."""
+        given = {name: getattr(self, name) for name in NAMES}
+        return {name: fspath(value) for name, value in given.items() if value is not None}
+
+
+NAMES: Final = tuple(field.name for field in fields(Tls))

@@ -1,0 +1,105 @@
+"""Which rights each method needs that the control plane answers (specification §9.3, deviation D5).
+
+Asked before the handler sees the request. What the handler is going to refuse as malformed needs none; a method
+without a line here is denied whenever there is a policy.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Final, cast
+
+from bascule._liftbridge_pb import message
+from bascule.errors import AccessError
+from bascule.protocols.liftbridge.creation import RESERVED, is_subject
+from bascule.protocols.liftbridge.messages import parse
+from bascule.protocols.router import AdminRequest, Handler
+from bascule.security import Access
+
+__all__ = ["RIGHTS", "guarded"]
+
+Right = tuple[str, str]
+"""Action and resource."""
+
+EVERYTHING: Final = "*"
+"""What FetchMetadata is allowed on: the list of all streams. A name, no wildcard."""
+
+
+def guarded(name: str, handler: Handler, access: Access) -> Handler:
+    """The same handler for those clients only who may."""
+
+    async def guard(request: AdminRequest) -> bytes:
+        if access.is_on:
+            for action, resource in _rights(name, request.body):
+                access.check(request.client, action, resource)
+        return await handler(request)
+
+    return guard
+
+
+def _rights(name: str, body: bytes) -> Iterable[Right]:
+    needed = RIGHTS.get(name)
+    if needed is None:
+        message = f"The client is not authorized to call {name} on resource {EVERYTHING}"
+        raise AccessError("permission_denied", message, {"action": name, "resource": EVERYTHING})
+    return needed(body)
+
+
+def _named(action: str, field: str = "name") -> Callable[[bytes], Iterable[Right]]:
+    kind = message(f"{action}Request")
+    return lambda body: [(action, getattr(parse(kind, body), field))]
+
+
+def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
+    def needed(body: bytes) -> Iterable[Right]:
+        try:
+            asked: object = json.loads(body)
+        except (ValueError, RecursionError):
+            return ()
+        name = cast("dict[str, Any]", asked).get("name") if isinstance(asked, dict) else None
+        return [(action, name)] if isinstance(name, str) else ()
+
+    return needed
+
+
+def _create_stream(body: bytes) -> Iterable[Right]:
+    asked = parse(message("CreateStreamRequest"), body)
+    if not asked.name or not is_subject(asked.subject) or asked.name in RESERVED:
+        return ()
+    return [("CreateStream", asked.name)]
+
+
+def _join_group(body: bytes) -> Iterable[Right]:
+    """The group, and to read what the member is going to be given."""
+    asked = parse(message("JoinConsumerGroupRequest"), body)
+    if not (asked.groupId and asked.consumerId and asked.streams):
+        return ()
+    return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in asked.streams)]
+
+
+def _group(action: str) -> Callable[[bytes], Iterable[Right]]:
+    kind = message(f"{action}Request")
+
+    def needed(body: bytes) -> Iterable[Right]:
+        asked = parse(kind, body)
+        return [(action, asked.groupId)] if asked.groupId and asked.consumerId else ()
+
+    return needed
+
+
+RIGHTS: Final[dict[str, Callable[[bytes], Iterable[Right]]]] = {
+    "CreateStream": _create_stream,
+    "DeleteStream": _named("DeleteStream"),
+    "PauseStream": _named("PauseStream"),
+    "SetStreamReadonly": _named("SetStreamReadonly"),
+    "FetchMetadata": lambda _: [("FetchMetadata", EVERYTHING)],
+    "FetchPartitionMetadata": _named("FetchPartitionMetadata", "stream"),
+    "JoinConsumerGroup": _join_group,
+    "LeaveConsumerGroup": _group("LeaveConsumerGroup"),
+    "FetchConsumerGroupAssignments": _group("FetchConsumerGroupAssignments"),
+    "ReportConsumerGroupCoordinator": _group("ReportConsumerGroupCoordinator"),
+    "TrimPartition": _json_named("TrimPartition"),
+    "PurgeStream": _json_named("PurgeStream"),
+    # Asked by the data plane, for a publisher or subscriber whose right it has checked.
+    "ResumePartition": lambda _: (),
+}
+"""Rights by method, from the body of a request."""

@@ -1,0 +1,26 @@
+"""What can be allowed: the names that policies and refusals use. The data plane has the same list."""
+
+from typing import Final
+
+__all__ = ["ACTIONS"]
+
+ACTIONS: Final = (
+    "CreateStream",
+    "DeleteStream",
+    "PauseStream",
+    "SetStreamReadonly",
+    "TrimPartition",
+    "PurgeStream",
+    "Subscribe",
+    "FetchMetadata",
+    "FetchPartitionMetadata",
+    "Publish",
+    "PublishToSubject",
+    "SetCursor",
+    "FetchCursor",
+    "JoinConsumerGroup",
+    "LeaveConsumerGroup",
+    "FetchConsumerGroupAssignments",
+    "ReportConsumerGroupCoordinator",
+)
+"""Methods of the protocol. `Publish` is PublishAsync and Flight's DoPut too, `Subscribe` is DoGet."""

@@ -1,0 +1,42 @@
+"""Files of policies, and what is said of those that cannot be used."""
+
+import difflib
+from pathlib import Path
+from typing import Final
+
+from bascule.errors import UsageError
+from bascule.security.actions import ACTIONS
+
+__all__ = ["nearest_action", "read_text", "refusal"]
+
+MOST_BYTES: Final = 16 << 20
+
+
+def read_text(file: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        UsageError: `configuration_invalid`: unreadable, no UTF-8, larger than 16 MiB.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise refusal(file, f"it is larger than {MOST_BYTES} bytes")
+        return content.decode()
+    except OSError as failure:
+        raise refusal(file, f"it cannot be read: {failure.strerror}") from None
+    except UnicodeDecodeError:
+        raise refusal(file, "it is no UTF-8 text") from None
+
+
+def refusal(file: Path, reason: str, line: int | None = None) -> UsageError:
+    """The error that names a file, and the line in it."""
+    place = str(file) if line is None else f"{file}:{line}"
+    return UsageError("configuration_invalid", f"the policy {place} cannot be used: {reason}", {"file": str(file)})
+
+
+def nearest_action(name: str) -> str:
+    """`; did you mean "…"?` when a known action is near, else all of them."""
+    near = difflib.get_close_matches(name, ACTIONS, n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else f": known are {', '.join(ACTIONS)}"

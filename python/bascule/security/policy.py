@@ -1,0 +1,120 @@
+"""A policy from its file: ours in YAML, or Casbin's in CSV. Nothing in it is ever skipped silently.
+
+rules:
+  - clients: [billing, audit]      # common names of certificates; "*" = every client
+    allow: [Publish, Subscribe]    # or deny; "*" = every action
+    on: [orders, "payments-*"]     # streams, groups, subjects; a * at the end stands for any rest
+"""
+
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from bascule.errors import UsageError
+from bascule.security.actions import ACTIONS
+from bascule.security.casbin import read_casbin
+from bascule.security.files import nearest_action, read_text, refusal
+from bascule.security.table import AccessTable, Resources, Rule, compile_rules
+
+__all__ = ["read_policy"]
+
+_YAML: Final = frozenset({".yaml", ".yml"})
+ALL: Final = "*"
+
+
+def read_policy(policy: Path, model: Path | None = None) -> AccessTable:
+    """The table of a policy.
+
+    Args:
+        policy: `.yaml` or `.yml` = ours; anything else is a Casbin policy in CSV.
+        model: Casbin model that the CSV goes with; `None` = exact matching of client, resource and action.
+
+    Raises:
+        UsageError: code `configuration_invalid`: names the file, the place, the fault and the remedy.
+    """
+    if policy.suffix.lower() not in _YAML:
+        return compile_rules(read_casbin(policy, model))
+    if model is not None:
+        raise refusal(model, f"a model goes with a CSV policy, and {policy} is YAML: leave the model out")
+    return compile_rules(_rules(policy))
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    clients: tuple[str, ...] = Field(min_length=1)
+    allow: tuple[str, ...] | None = Field(default=None, min_length=1)
+    deny: tuple[str, ...] | None = Field(default=None, min_length=1)
+    resources: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("clients", "allow", "deny", "resources", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    @field_validator("clients", "resources")
+    @classmethod
+    def _no_empty_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(value):
+            raise ValueError('an empty name means nothing: "*" stands for all')
+        return value
+
+    @field_validator("clients")
+    @classmethod
+    def _whole_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name != ALL and name.endswith(ALL):
+                raise ValueError(f'"{name}": names of clients are written out, "*" alone stands for every client')
+        return value
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _known_actions(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for action in value or ():
+            if action not in ACTIONS and action != ALL:
+                raise ValueError(f'"{action}" is no action{nearest_action(action)}')
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.allow is None) == (self.deny is None):
+            raise ValueError("a rule has either allow or deny")
+        return self
+
+    def rule(self) -> Rule:
+        """The same, as it is compiled."""
+        named = self.allow if self.allow is not None else self.deny or ()
+        return Rule(
+            clients=None if ALL in self.clients else frozenset(self.clients),
+            actions=frozenset(ACTIONS if ALL in named else named),
+            resources=Resources(
+                frozenset(name for name in self.resources if not name.endswith(ALL)),
+                frozenset(name[:-1] for name in self.resources if name.endswith(ALL)),
+            ),
+            allows=self.allow is not None,
+        )
+
+
+class _Policy(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rules: tuple[_Rule, ...]
+
+
+def _rules(file: Path) -> list[Rule]:
+    try:
+        document: Any = yaml.safe_load(read_text(file))
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
+        if isinstance(failure, UsageError):
+            raise
+        raise refusal(file, f"it is not valid YAML: {' '.join(str(failure).split())}") from None
+    try:
+        return [rule.rule() for rule in _Policy.model_validate(document).rules]
+    except ValidationError as invalid:
+        found = invalid.errors(include_url=False)
+        first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
+        path = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        raise refusal(file, f"{path}: {reason[:1].lower()}{reason[1:]}" if path else reason) from None

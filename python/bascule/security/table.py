@@ -1,0 +1,107 @@
+"""Rules, and the table that they are compiled into: client × action × resource.
+
+What no rule allows is denied; what one denies is denied whatever others allow.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["NOTHING", "AccessTable", "Grant", "Resources", "Rule", "compile_rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Resources that are meant: exactly, or by how they begin. An empty prefix means all."""
+
+    exact: frozenset[str] = frozenset()
+    prefixes: frozenset[str] = frozenset()
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self.exact or any(resource.startswith(prefix) for prefix in self.prefixes)
+
+    def __or__(self, other: "Resources") -> "Resources":
+        return Resources(self.exact | other.exact, self.prefixes | other.prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One action of one client."""
+
+    allow: Resources = Resources()
+    deny: Resources = Resources()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One sentence of a policy.
+
+    Attributes:
+        clients: names of clients; `None` = every client that has a name.
+        actions: of `ACTIONS`.
+        resources: what they are done to.
+        allows: whether they are allowed or denied.
+    """
+
+    clients: frozenset[str] | None
+    actions: frozenset[str]
+    resources: Resources
+    allows: bool = True
+
+
+NOTHING: Final = Grant()
+_Grants = Mapping[str, Grant]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessTable:
+    """What is allowed. A client has its own grants and those of every client.
+
+    Attributes:
+        clients: grants by action, by client.
+        everyone: grants of every client, by action.
+    """
+
+    clients: Mapping[str, _Grants] = field(default_factory=dict[str, _Grants])
+    everyone: _Grants = field(default_factory=dict[str, Grant])
+
+    def allows(self, client: str, action: str, resource: str) -> bool:
+        """Whether `client` may do `action` to `resource`."""
+        grants = (self.clients.get(client, {}).get(action, NOTHING), self.everyone.get(action, NOTHING))
+        allowed = any(resource in grant.allow for grant in grants)
+        return allowed and not any(resource in grant.deny for grant in grants)
+
+    def document(self) -> dict[str, Any]:
+        """The same for the data plane (specs/formats/seam.md)."""
+        return {
+            "clients": {client: _grants(grants) for client, grants in self.clients.items()},
+            "everyone": _grants(self.everyone),
+        }
+
+
+def compile_rules(rules: Iterable[Rule]) -> AccessTable:
+    """The table of some rules, whatever their order."""
+    clients: dict[str, dict[str, Grant]] = {}
+    everyone: dict[str, Grant] = {}
+    for rule in rules:
+        holders = [everyone] if rule.clients is None else [clients.setdefault(name, {}) for name in rule.clients]
+        for holder in holders:
+            for action in rule.actions:
+                holder[action] = _with(holder.get(action, NOTHING), rule)
+    return AccessTable(clients, everyone)
+
+
+def _with(grant: Grant, rule: Rule) -> Grant:
+    if rule.allows:
+        return Grant(grant.allow | rule.resources, grant.deny)
+    return Grant(grant.allow, grant.deny | rule.resources)
+
+
+def _grants(grants: _Grants) -> dict[str, Any]:
+    return {
+        action: {"allow": _resources(grant.allow), "deny": _resources(grant.deny)} for action, grant in grants.items()
+    }
+
+
+def _resources(resources: Resources) -> dict[str, Any]:
+    return {"exact": sorted(resources.exact), "prefixes": sorted(resources.prefixes)}
