@@ -13,8 +13,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from bascule.errors import BrokerError, UnavailableError, error
 
@@ -247,6 +249,18 @@ def _status(document: Mapping[str, Any]) -> StreamStatus:
     return StreamStatus(str(document["stream"]), partitions, times)
 
 
+_TLS_OPTIONS: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}
+
+
+def _protection(query: str) -> dict[str, bytes]:
+    """What the files named in an address hold: every executor reads its own."""
+    try:
+        return {_TLS_OPTIONS[name]: Path(file).read_bytes() for name, file in parse_qsl(query)}
+    except OSError as failure:
+        message = f"{failure.filename} cannot be read here: {failure.strerror}; each executor needs the file"
+        raise error("invalid_argument", message) from None
+
+
 def _client(address: str) -> Any:
     """The connection of this process to `address`."""
     flight: Any = import_module("pyarrow.flight")
@@ -254,7 +268,8 @@ def _client(address: str) -> Any:
     with _lock:
         client = _connections.get(key)
         if client is None:
-            client = flight.FlightClient(address, generic_options=_CHANNEL_OPTIONS)
+            place, _, query = address.partition("?")
+            client = flight.FlightClient(place, generic_options=_CHANNEL_OPTIONS, **_protection(query))
             _connections[key] = client
         _connections.move_to_end(key)
         while len(_connections) > MAX_CONNECTIONS:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
+from urllib.parse import parse_qsl
 
 from bascule.spark.columns import DEFAULT as DEFAULT_COLUMNS
 from bascule.spark.columns import parse_columns
@@ -23,7 +24,7 @@ SLOTS_VARIABLE: Final = "PYSPARK_BASCULE_SLOTS"
 """Environment variable that tells planners how many tasks run at once; `bascule.spark.session` sets it."""
 
 OPTIONS: Final = {
-    "address": "host:port of a broker; default 127.0.0.1:9292",
+    "address": "host:port of a broker, or bascules://host:port?ca=FILE&cert=FILE&key=FILE; default 127.0.0.1:9292",
     "namespace": "namespace of the streams; default `default`",
     "stream": "one stream, several separated by commas, or a JSON list",
     "streamPattern": "regular expression that whole stream names match",
@@ -175,12 +176,30 @@ class _Given:
         return number
 
 
+_PROTECTED: Final = re.compile(r"^(grpc\+tls|bascules|liftbridges)://")
+_TLS_FILES: Final = {"ca", "cert", "key"}
+
+
 def _address(text: str) -> str:
-    address = re.sub(r"^(grpc(\+tcp)?|bascule|liftbridge)://", "", text)
+    """`grpc://host:port`, or `grpc+tls://host:port` with the names of the files behind it."""
+    is_protected = _PROTECTED.match(text) is not None
+    address = _PROTECTED.sub("", re.sub(r"^(grpc(\+tcp)?|bascule|liftbridge)://", "", text))
+    address, question, query = address.partition("?")
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536 or "/" in address:
-        raise usage(f"option address is {text!r}: it must be host:port")
-    return f"grpc://{address}"
+    if (
+        not host
+        or not port.isdigit()
+        or not 0 < int(port) < 65_536
+        or "/" in address
+        or (question and not is_protected)
+    ):
+        raise usage(f"option address is {text!r}: it must be host:port, or bascules://host:port?ca=FILE")
+    if not is_protected:
+        return f"grpc://{address}"
+    files = dict(parse_qsl(query, keep_blank_values=True))
+    if not files.keys() <= _TLS_FILES or not all(files.values()) or ("cert" in files) != ("key" in files):
+        raise usage(f"option address is {text!r}: behind ? it may name ca, and cert with key, each with a file")
+    return f"grpc+tls://{address}?{query}"
 
 
 def _selection(options: _Given) -> Selection:
