@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,14 +60,17 @@ class Broker(Watched):
     ready: dict[str, Any]
 
     @classmethod
-    def start(cls, folder: Path) -> "Broker":
-        """Start in `folder` and wait until it is ready."""
+    def start(cls, folder: Path, settings: Mapping[str, Any] | None = None) -> "Broker":
+        """Start in `folder`, with these settings besides, and wait until it is ready."""
         folder.mkdir(parents=True, exist_ok=True)
         ready = folder / "ready.json"
         ready.unlink(missing_ok=True)
         command = [str(Path(sys.executable).with_name("bascule")), "serve", "--standalone", "--port", "0"]
         with (folder / "log").open("ab") as log:
             arguments = ["--data-dir", str(folder / "data"), "--ready-file", str(ready)]
+            if settings:
+                (folder / "broker.json").write_text(json.dumps(settings))
+                arguments += ["--config", str(folder / "broker.json")]
             process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
         limit = time.monotonic() + READY_SECONDS
         while not ready.exists():

@@ -22,6 +22,7 @@ from typing import Any
 
 from arrow import fill, flight_read
 from processes import Broker, NatsServer, Watched
+from secured import Secured
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -118,6 +119,39 @@ def liftbridge(bench: Bench) -> None:
         broker.stop()
 
 
+def secured(bench: Bench) -> None:
+    """What TLS and authorization cost, as ratios to the same load without."""
+    import bascule
+
+    folder = bench.folder / "secured"
+    made = Secured(folder / "ca")
+    modes = {"plain text": None, "mutual TLS": made.settings(policy=False), "with a policy": made.settings(policy=True)}
+    rates: dict[tuple[str, str], float] = {}
+    for mode, settings in modes.items():
+        broker = Broker.start(folder / mode.replace(" ", "-"), settings)
+        try:
+            address = broker.ready["address"]
+            with bascule.connect(made.url(address) if settings else f"bascule://{address}") as client:
+                client.create_stream("secured", "bench.secured")
+            load = {"address": address, "stream": "secured", **(made.load() if settings else {})}
+            kinds: dict[str, Callable[[], Figures]] = {
+                "publish unary": lambda load=load: bench.drive("publish", in_flight=64, seconds=bench.seconds, **load),
+                "publish async": lambda load=load: bench.drive(
+                    "publish-async", in_flight=4096, bytes=256, seconds=bench.seconds, **load
+                ),
+                "subscribe": lambda load=load: bench.drive("subscribe", count=bench.count // 5, **load),
+            }
+            for kind, run in kinds.items():
+                bench.measure(f"{kind}, {mode}", broker, run)
+                rates[kind, mode] = bench.figures[f"{kind}, {mode}"]["rate"]
+        finally:
+            broker.stop()
+    for kind in ("publish unary", "publish async", "subscribe"):
+        plain, tls, policy = (rates[kind, mode] for mode in modes)
+        bench.figures[f"{kind}, ratios"] = {"tls_to_plain": tls / plain, "policy_to_tls": policy / tls}
+        print(f"{kind}: TLS {tls / plain:.2f} of plain text, a policy {policy / tls:.2f} of TLS", flush=True)
+
+
 def ingest(bench: Bench) -> None:
     """Plain NATS messages into a stream; nothing may be lost."""
     broker = Broker.start(bench.folder / "ingest")
@@ -208,7 +242,14 @@ def arrow(bench: Bench) -> None:
         broker.stop()
 
 
-PARTS = {"disk": disk, "liftbridge": liftbridge, "ingest": ingest, "jetstream": jetstream, "arrow": arrow}
+PARTS = {
+    "disk": disk,
+    "liftbridge": liftbridge,
+    "secured": secured,
+    "ingest": ingest,
+    "jetstream": jetstream,
+    "arrow": arrow,
+}
 
 
 def _machine(profile: str) -> Figures:

@@ -14,7 +14,7 @@ use std::time::Instant;
 use tokio::sync::Notify;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tower::{Service, ServiceExt};
 
 /// Messages sent at once on a PublishAsync stream.
@@ -22,8 +22,13 @@ const CHUNK: u64 = 128;
 
 /// Connects to `address`.
 pub async fn connect(arguments: &Arguments) -> Result<Channel, Failure> {
-    let endpoint: Endpoint =
-        format!("http://{}", arguments.text("address", "127.0.0.1:9292")).parse()?;
+    let address = arguments.text("address", "127.0.0.1:9292");
+    let tls = protection(arguments)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut endpoint: Endpoint = format!("{scheme}://{address}").parse()?;
+    if let Some(tls) = tls {
+        endpoint = endpoint.tls_config(tls)?;
+    }
     let window = 4 << 20;
     Ok(endpoint
         .initial_stream_window_size(window)
@@ -31,6 +36,20 @@ pub async fn connect(arguments: &Arguments) -> Result<Channel, Failure> {
         .tcp_nodelay(true)
         .connect()
         .await?)
+}
+
+/// TLS with the files `tls_ca`, `tls_cert` and `tls_key`, when the first is named.
+fn protection(arguments: &Arguments) -> Result<Option<ClientTlsConfig>, Failure> {
+    let ca = arguments.text("tls_ca", "");
+    if ca.is_empty() {
+        return Ok(None);
+    }
+    let cert = std::fs::read(arguments.text("tls_cert", ""))?;
+    let key = std::fs::read(arguments.text("tls_key", ""))?;
+    let config = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(std::fs::read(ca)?))
+        .identity(Identity::from_pem(cert, key));
+    Ok(Some(config))
 }
 
 /// A call of `method` with a ready body; the deadline makes unary Publish wait for its ack.

@@ -62,7 +62,7 @@ def test_the_policy_that_liftbridge_takes(tmp_path: Path, model: str | None) -> 
     assert table.allows("client1", "FetchMetadata", "*")
     assert table.allows("client2", "PublishToSubject", "foo.bar")
     assert not table.allows("client2", "CreateStream", "foo")
-    assert not table.allows("client1", "CreateStream", "fo-")
+    assert not table.allows("client1", "CreateStream", "foo-")
     assert not table.allows("client1", "FetchMetadata", "foo"), "an asterisk is a name here, not a wildcard"
     assert not table.allows("nobody", "CreateStream", "foo")
 
