@@ -123,6 +123,20 @@ def test_publishing_asynchronously_is_denied_in_an_error_of_its_own_and_stores_n
     assert root.partition(other).highWatermark == -1
 
 
+def test_an_ack_goes_to_no_subject_that_the_client_may_not_publish_on(mutual: Mutual, root: Api, stream: str) -> None:
+    victim = f"{stream}.victim"
+    root.create(stream)
+    root.create(victim)
+    mutual.allow(rule("writer", "Publish", stream), rule("writer", "PublishToSubject", f"{stream}.x"))
+    with mutual.api("writer") as api:
+        with pytest.raises(Failed, check=denied("PublishToSubject", victim)):
+            api.publish(stream, b"x", ackInbox=victim)
+        with pytest.raises(Failed, check=denied("PublishToSubject", victim)):
+            api.call("PublishToSubject", subject=f"{stream}.x", value=b"x", ackInbox=victim, ackPolicy=NONE)
+        assert api.publish(stream, b"x", ackInbox="_INBOX.mine") == 0
+    assert root.partition(victim).highWatermark == -1
+
+
 def test_a_denied_subscription_resumes_nothing(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     root.call("PauseStream", name=stream)

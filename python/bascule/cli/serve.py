@@ -39,7 +39,7 @@ def serve(
     log_format: Annotated[str | None, typer.Option(help="json, text or auto.")] = None,
     ready_file: ReadyFile = None,
 ) -> int:
-    """Start a broker and stay until SIGINT or SIGTERM.
+    """Start a broker and stay until SIGINT or SIGTERM. SIGHUP reads certificates and policy again.
 
     Examples:
         bascule serve --standalone --data-dir ./data
@@ -74,14 +74,15 @@ def run_broker(settings: "Settings", ready_file: Path | None = None) -> int:
         if ready_file is not None:
             write_ready_file(ready_file, broker.address, broker.nats_url, broker.ready_seconds)
         if sys.stdout.isatty():
-            sys.stdout.write("\n".join(_greeting(broker.address, broker.nats_url, broker.ready_seconds)))
+            scheme = "liftbridge" if settings.tls.certificate_file is None else "bascules"
+            url = f"{scheme}://{broker.address}"
+            sys.stdout.write("\n".join(_greeting(url, broker.address, broker.nats_url, broker.ready_seconds)))
             sys.stdout.flush()
 
     return server.run(settings, on_ready)
 
 
-def _greeting(address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:
-    url = f"liftbridge://{address}"
+def _greeting(url: str, address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:
     return (
         f"bascule is ready after {ready_seconds:.2f} s; stop it with Ctrl-C",
         f"  Liftbridge, Arrow Flight  {address}",

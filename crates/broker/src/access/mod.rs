@@ -18,6 +18,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tonic::Status;
 
+/// How inboxes of NATS clients begin.
+const INBOXES: &str = "_INBOX.";
+/// What follows the cluster's namespace in its own.
+const ACKS: &str = ".ack.";
 /// Characters of a resource that a refusal shows: its text has to fit into headers.
 const SHOWN: usize = 1024;
 
@@ -75,6 +79,24 @@ impl Access {
     /// [`Denied`].
     pub(crate) fn check(&self, peer: &Peer, action: Action, resource: &str) -> Result<(), Denied> {
         decide(self.table.load().as_deref(), peer, action, resource)
+    }
+
+    /// Whether `peer` may have an ack sent to `inbox`: a message on a subject of its choice, which streams may store. Inboxes
+    /// of NATS clients and of this cluster (`namespace`) need no right.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub(crate) fn check_inbox(
+        &self,
+        peer: &Peer,
+        namespace: &str,
+        inbox: &str,
+    ) -> Result<(), Denied> {
+        let own = inbox.strip_prefix(namespace);
+        if own.is_some_and(|rest| rest.starts_with(ACKS)) || inbox.starts_with(INBOXES) {
+            return Ok(());
+        }
+        self.check(peer, Action::PublishToSubject, inbox)
     }
 
     /// The same, for a call that lasts: ask [`Permit::renew`] before each step.

@@ -101,6 +101,28 @@ fn a_permit_ends_with_the_table_that_takes_it_away() {
 }
 
 #[test]
+fn an_ack_to_a_subject_that_is_no_inbox_needs_the_right_to_publish_there() {
+    let access = Access::default();
+    access.check_inbox(&named("a"), "ns", "orders").unwrap();
+    access.publish(Some(table(
+        r#"{"clients": {"a": {"PublishToSubject": {"allow": {"exact": ["orders"]}}}}, "everyone": {}}"#,
+    )));
+    for (inbox, allowed) in [
+        ("_INBOX.x", true),
+        ("ns.ack.x", true),
+        ("orders", true),
+        ("other.ack.x", false),
+        ("ns.acks", false),
+        ("ns.cursors", false),
+        ("_INBOX", false),
+        ("payments", false),
+    ] {
+        let decided = access.check_inbox(&named("a"), "ns", inbox);
+        assert_eq!(decided.is_ok(), allowed, "{inbox}");
+    }
+}
+
+#[test]
 fn a_refusal_is_short_enough_for_a_header() {
     let access = Access::default();
     access.publish(Some(AccessTable::default()));

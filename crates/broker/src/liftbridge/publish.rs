@@ -96,6 +96,11 @@ async fn open_destination(
             let allowed = shared.access.check(&call.peer, Action::Publish, &name);
             allowed.map_err(|denied| denied.status())?;
         }
+        if !view.ack_inbox.is_empty() {
+            let inbox = String::from_utf8_lossy(&view.ack_inbox);
+            let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);
+            allowed.map_err(|denied| denied.status())?;
+        }
         match route.check(view.ack_policy) {
             Ok(destination) => return Ok(destination.clone()),
             Err(Refusal::Paused(_)) => {}

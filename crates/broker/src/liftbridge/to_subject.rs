@@ -40,6 +40,10 @@ pub(super) async fn publish_to_subject(
     shared
         .access
         .check(&call.peer, Action::PublishToSubject, &request.subject)
+        .and_then(|()| {
+            let inbox = &request.ack_inbox;
+            (shared.access).check_inbox(&call.peer, &shared.namespace, inbox)
+        })
         .map_err(|denied| denied.status())?;
     let (subject, inbox, policy) = (
         request.subject.clone(),
