@@ -1,9 +1,7 @@
 """Mutual TLS and authorization (specification §9.1, §9.3, deviations D4 and D5), with stubs that know only gRPC."""
 
-import json
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import grpc
 import pytest
@@ -11,8 +9,7 @@ import pytest
 from tests.certificates import DAY, Authority
 from tests.conformance.api import ALL, NONE, PERMISSION_DENIED, Api, Failed, failed, until
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
-
-CURSORS = "__cursors"
+from tests.conformance.rights import CALLS, CURSORS, rules_for
 
 
 @pytest.fixture(scope="module")
@@ -31,55 +28,12 @@ def denied(action: str, resource: str) -> Callable[[BaseException], bool]:
     return failed("PERMISSION_DENIED", f"The client is not authorized to call {action} on resource {resource}")
 
 
-def json_call(api: Api, method: str, **fields: Any) -> Any:
-    return json.loads(api.raw(f"/proto.API/{method}", json.dumps(fields).encode()))
-
-
-CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
-    "CreateStream": (lambda api, s: api.create(f"{s}-new"), lambda s: f"{s}-new"),
-    "SetStreamReadonly": (lambda api, s: api.call("SetStreamReadonly", name=s, readonly=False), lambda s: s),
-    "TrimPartition": (
-        lambda api, s: json_call(api, "TrimPartition", name=s, partition=0, before=0, dry_run=True), lambda s: s
-    ),
-    "PurgeStream": (lambda api, s: json_call(api, "PurgeStream", name=s, dry_run=True), lambda s: s),
-    "PauseStream": (lambda api, s: api.call("PauseStream", name=s), lambda s: s),
-    "Subscribe": (lambda api, s: api.subscribe(s, resume=True).cancel(), lambda s: s),
-    "FetchMetadata": (lambda api, s: api.stream(s), lambda _: "*"),
-    "Publish": (lambda api, s: api.publish(s, b"x"), lambda s: s),
-    "FetchPartitionMetadata": (lambda api, s: api.partition(s), lambda s: s),
-    "PublishToSubject": (
-        lambda api, s: api.call("PublishToSubject", subject=f"{s}.x", value=b"x", ackPolicy=NONE), lambda s: f"{s}.x"
-    ),
-    "SetCursor": (
-        lambda api, s: api.call("SetCursor", stream=s, partition=0, cursorId="c", offset=1), lambda s: s
-    ),
-    "FetchCursor": (lambda api, s: api.call("FetchCursor", stream=s, partition=0, cursorId="c"), lambda s: s),
-    "JoinConsumerGroup": (
-        lambda api, s: api.call("JoinConsumerGroup", groupId=f"g-{s}", consumerId="me", streams=[s]), lambda s: f"g-{s}"
-    ),
-    "FetchConsumerGroupAssignments": (
-        lambda api, s: api.call(
-            "FetchConsumerGroupAssignments", groupId=f"g-{s}", consumerId="me", epoch=0
-        ), lambda s: f"g-{s}",
-    ),
-    "LeaveConsumerGroup": (
-        lambda api, s: api.call("LeaveConsumerGroup", groupId=f"g-{s}", consumerId="me"), lambda s: f"g-{s}"
-    ),
-    "DeleteStream": (lambda api, s: api.call("DeleteStream", name=s), lambda s: s),
-}  # fmt: skip
-"""Each method as a call on a stream, and the resource that it is denied or allowed on."""
-
-NEEDED_TOO = {"SetCursor": [("Publish", CURSORS)], "JoinConsumerGroup": [("Subscribe", None)]}
-
-
 def test_each_method_is_denied_without_its_right_and_allowed_with_it(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     clients = {method: f"may-{method}" for method in CALLS}
     rules = [rule("may-nothing", [other for other in CALLS if other != method], "elsewhere") for method in CALLS]
-    for method, (_, resource) in CALLS.items():
-        rules.append(rule(clients[method], method, resource(stream)))
-        for action, on in NEEDED_TOO.get(method, []):
-            rules.append(rule(clients[method], action, on or stream))
+    for method in CALLS:
+        rules += rules_for(clients[method], method, stream)
     mutual.allow(*rules)
     with mutual.api("may-nothing") as nothing:
         for method, (call, resource) in CALLS.items():

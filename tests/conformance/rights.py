@@ -1,0 +1,59 @@
+"""Each method as a call on a stream, with the rights that it needs."""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.conformance.api import NONE, Api
+from tests.conformance.mutual import rule
+
+__all__ = ["CALLS", "CURSORS", "rules_for"]
+
+CURSORS: Final = "__cursors"
+
+
+def json_call(api: Api, method: str, **fields: Any) -> Any:
+    return json.loads(api.raw(f"/proto.API/{method}", json.dumps(fields).encode()))
+
+
+CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
+    "CreateStream": (lambda api, s: api.create(f"{s}-new"), lambda s: f"{s}-new"),
+    "SetStreamReadonly": (lambda api, s: api.call("SetStreamReadonly", name=s, readonly=False), lambda s: s),
+    "TrimPartition": (
+        lambda api, s: json_call(api, "TrimPartition", name=s, partition=0, before=0, dry_run=True), lambda s: s
+    ),
+    "PurgeStream": (lambda api, s: json_call(api, "PurgeStream", name=s, dry_run=True), lambda s: s),
+    "PauseStream": (lambda api, s: api.call("PauseStream", name=s), lambda s: s),
+    "Subscribe": (lambda api, s: api.subscribe(s, resume=True).cancel(), lambda s: s),
+    "FetchMetadata": (lambda api, s: api.stream(s), lambda _: "*"),
+    "Publish": (lambda api, s: api.publish(s, b"x"), lambda s: s),
+    "FetchPartitionMetadata": (lambda api, s: api.partition(s), lambda s: s),
+    "PublishToSubject": (
+        lambda api, s: api.call("PublishToSubject", subject=f"{s}.x", value=b"x", ackPolicy=NONE), lambda s: f"{s}.x"
+    ),
+    "SetCursor": (
+        lambda api, s: api.call("SetCursor", stream=s, partition=0, cursorId="c", offset=1), lambda s: s
+    ),
+    "FetchCursor": (lambda api, s: api.call("FetchCursor", stream=s, partition=0, cursorId="c"), lambda s: s),
+    "JoinConsumerGroup": (
+        lambda api, s: api.call("JoinConsumerGroup", groupId=f"g-{s}", consumerId="me", streams=[s]), lambda s: f"g-{s}"
+    ),
+    "FetchConsumerGroupAssignments": (
+        lambda api, s: api.call(
+            "FetchConsumerGroupAssignments", groupId=f"g-{s}", consumerId="me", epoch=0
+        ), lambda s: f"g-{s}",
+    ),
+    "LeaveConsumerGroup": (
+        lambda api, s: api.call("LeaveConsumerGroup", groupId=f"g-{s}", consumerId="me"), lambda s: f"g-{s}"
+    ),
+    "DeleteStream": (lambda api, s: api.call("DeleteStream", name=s), lambda s: s),
+}  # fmt: skip
+"""Each method as a call on a stream, and the resource that it is denied or allowed on."""
+
+NEEDED_TOO = {"SetCursor": [("Publish", CURSORS)], "JoinConsumerGroup": [("Subscribe", None)]}
+
+
+def rules_for(client: str, method: str, stream: str) -> list[dict[str, Any]]:
+    """The rules that let a client call a method on a stream, and nothing else."""
+    more = [rule(client, action, on or stream) for action, on in NEEDED_TOO.get(method, [])]
+    return [rule(client, method, CALLS[method][1](stream)), *more]
