@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -210,6 +211,19 @@ def test_a_former_group_of_the_same_id_shuts_nobody_out(api: Api, stream: str) -
     newer = api.subscribe(stream, consumer=member(stream, "d", epoch))
     assert new.rest() == ([], None), "a newer epoch takes the place"
     assert newer.next().offset == 0
+
+
+def test_members_who_create_a_group_at_once_are_all_in_it(patient: TestBroker, stream: str) -> None:
+    names = [f"member-{index}" for index in range(8)]
+    with Api(patient.address) as api, ThreadPoolExecutor(len(names)) as pool:
+        api.create(stream, partitions=5)
+        epochs = [answer.epoch for answer in pool.map(lambda name: join(api, stream, name, stream), names)]
+        now = group_of(api, stream).epoch
+        read = [number for name in names for number in assigned(api, stream, name).get(stream, [])]
+        assert sorted(read) == [0, 1, 2, 3, 4]
+        assert max(epochs) == now
+        list(pool.map(lambda name: leave(api, stream, name), names))
+        assert group_of(api, stream).error == 1
 
 
 def test_groups_survive_a_kill_and_their_members_get_their_time_again() -> None:

@@ -15,6 +15,7 @@ from bascule.testing import TestBroker
 from nats.aio.client import Client as NatsClient
 
 from tests.conformance import envelopes
+from tests.conformance.api import Api
 
 LEADER, ALL, NONE = 0, 1, 2
 
@@ -106,6 +107,23 @@ async def test_policy_none_is_stored_and_not_acknowledged(
         await publisher.publish(stream, envelopes.publish(value=b"v", ackInbox=f"acks.{stream}", ackPolicy=policy))
     ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
     assert (ack.offset, ack.ackPolicy) == (1, LEADER), "the only ack is the second message's"
+
+
+async def test_what_is_read_only_drops_messages_from_nats_without_a_word(
+    running: TestBroker, stream: str, publisher: NatsClient
+) -> None:
+    create(running, stream, stream)
+    create(running, f"{stream}-fence", f"fence.{stream}")
+    inbox = await publisher.subscribe(f"acks.{stream}")
+    with Api(running.address) as api:
+        api.call("SetStreamReadonly", name=stream, readonly=True)
+        await publisher.publish(stream, b"plain")
+        for subject in (stream, f"fence.{stream}"):
+            data = envelopes.publish(value=b"v", ackInbox=f"acks.{stream}", correlationId=subject)
+            await publisher.publish(subject, data)
+        ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
+        assert ack.correlationId == f"fence.{stream}", "the only ack is that of the other stream"
+        assert api.partition(stream).newestOffset == -1
 
 
 PAYLOAD = envelopes.publish(value=b"v")

@@ -1,0 +1,105 @@
+"""gufo-liftbridge 0.2.0, unmodified: what the other two files leave, so that every call and every argument is used."""
+
+import ast
+import asyncio
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule.testing import TestBroker, broker
+from gufo.liftbridge.client import LiftbridgeClient
+from gufo.liftbridge.types import AckPolicy, StartPosition
+
+from tests.conformance.api import Api, values
+from tests.conformance.test_gufo_liftbridge import fill, take
+
+FILES = sorted(Path(__file__).parent.glob("test_gufo_*.py"))
+NO_EFFECT = {"timeout"}
+"""Arguments that the client takes and never looks at."""
+
+
+def test_every_call_and_every_argument_is_used() -> None:
+    used: dict[str, set[str]] = {}
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                used.setdefault(node.func.attr, set()).update(item.arg or "" for item in node.keywords)
+    for name, function in inspect.getmembers(LiftbridgeClient, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        assert name in used, f"{name} is never called"
+        optional = {
+            item.name
+            for item in inspect.signature(function).parameters.values()
+            if item.kind is item.KEYWORD_ONLY or item.default is not item.empty
+        }
+        positional = {"stream"} if name == "get_metadata" else set[str]()
+        assert not optional - used[name] - positional - NO_EFFECT, f"of {name}"
+
+
+async def test_whoever_waits_for_a_stream_finds_it(running: TestBroker, stream: str) -> None:
+    async with LiftbridgeClient([running.address]) as client, asyncio.timeout(90):
+        await client.create_stream(stream, subject=f"on.{stream}", enable_compact=True, partitions=2)
+        await client.wait_for_stream(stream)
+        (found,) = (await client.get_metadata(stream, wait_for_stream=True)).metadata
+        assert (found.name, found.subject) == (stream, f"on.{stream}")
+        shown = await client.get_partition_metadata(stream, 1, wait_for_stream=True)
+        assert (shown.high_watermark, shown.newest_offset, shown.paused) == (-1, -1, False)
+        await client.publish(b"x", stream=stream, partition=1, ack_policy=AckPolicy.LEADER, wait_for_stream=True)
+        (message,) = await take(client.subscribe(stream, partition=1, start_position=StartPosition.EARLIEST), 1)
+        assert (message.value, message.partition, message.subject) == (b"x", 1, f"on.{stream}.1")
+        names = {item.name for item in (await client.get_metadata()).metadata}
+        assert stream in names
+
+
+async def test_bulk_without_waiting_still_stores_everything(running: TestBroker, stream: str) -> None:
+    client = LiftbridgeClient([running.address], compression_method="lzma", compression_threshold=10)
+    async with asyncio.timeout(90):
+        await client.create_stream(stream, wait_for_stream=True)
+        requests = [
+            client.get_publish_request(
+                b"again and again %d" % number,
+                stream=stream,
+                key=b"k%d" % number,
+                partition=0,
+                headers={"h": b"%d" % number},
+                ack_policy=AckPolicy.ALL,
+                auto_compress=True,
+            )
+            for number in range(50)
+        ]
+        _ = [ack async for ack in client.publish_bulk(requests, wait=False)]
+        await client.publish(
+            b"last", stream=stream, headers={"h": b"last"}, correlation_id="c", ack_inbox=f"inbox.{stream}"
+        )
+        found = await take(client.subscribe(stream, start_position=StartPosition.EARLIEST), 51)
+        await client.close()
+    sent = {(b"k%d" % number, b"again and again %d" % number) for number in range(50)}
+    assert {(item.key, item.value) for item in found} == {*sent, (b"", b"last")}
+
+
+async def test_a_subscriber_goes_on_where_it_was_after_a_kill() -> None:
+    got: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+
+    async def listen(client: Any) -> None:
+        async for message in client.subscribe("s", start_position=StartPosition.EARLIEST):
+            got.put_nowait((message.offset, message.value))
+
+    with broker(durability="disk") as running:
+        async with LiftbridgeClient([running.address]) as client, asyncio.timeout(120):
+            await client.create_stream("s", wait_for_stream=True)
+            await fill(client, "s", 20)
+            listening = asyncio.create_task(listen(client))
+            before = [await got.get() for _ in range(20)]
+            await asyncio.to_thread(running.kill)
+            await asyncio.to_thread(running.start)
+            with Api(running.address) as api:
+                api.publish("s", b"later")
+                stored = values(api.read("s"))
+            after = await got.get()
+            listening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listening
+    assert stored == [*(b"%d" % number for number in range(20)), b"later"]
+    assert [*before, after] == list(enumerate(stored))
