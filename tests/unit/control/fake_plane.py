@@ -159,7 +159,7 @@ class FakePlane:
         return [(item, *self.positions.get(item, nothing)) for item in incarnations if item in self.opened]
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Wait until `condition()` holds."""
     async with asyncio.timeout(limit_s):
         while not condition():  # noqa: ASYNC110 - the condition has no event to wait for
