@@ -1,7 +1,11 @@
 """PauseStream and auto-pause (specification §3.3), SetStreamReadonly (§3.4)."""
 
+import itertools
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from bascule.testing import TestBroker, broker
@@ -210,3 +214,59 @@ def test_subscribers_keep_a_partition_awake_when_the_stream_says_so(api: Api, st
     api.create(other, autoPauseTime={"value": 1_000}, autoPauseDisableIfSubscribers={"value": False})
     found, end = api.subscribe(other, resume=True).rest()
     assert (found, str(end)) == ([], "FAILED_PRECONDITION commit log was closed")
+
+
+AGAIN = "failed to resume stream: partition 0 is paused again and again"
+"""What a publish may be told that met three pauses; nothing is stored then."""
+
+
+class Publishing:
+    """Publishers that go on until `done`, and what was acked to them: offset and value."""
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self.api, self.stream = api, stream
+        self.done = threading.Event()
+        self.acked: list[tuple[int, bytes]] = []
+
+    def values(self, name: str) -> Iterator[bytes]:
+        for number in itertools.takewhile(lambda _: not self.done.is_set(), itertools.count()):
+            yield b"%s:%d" % (name.encode(), number)
+
+    def unary(self, name: str) -> None:
+        for value in self.values(name):
+            try:
+                self.acked.append((self.api.publish(self.stream, value), value))
+            except Failed as refusal:
+                assert refusal.text == AGAIN  # noqa: PT017 - the other outcome is right too
+
+    def streamed(self, name: str) -> None:
+        def requests() -> Iterator[dict[str, Any]]:
+            for value in self.values(name):
+                yield {"stream": self.stream, "value": value, "correlationId": value.decode()}
+                time.sleep(0.001)
+
+        for answer in self.api.publishing(requests(), None):
+            assert not answer.HasField("asyncError") or answer.asyncError.message == AGAIN
+            if answer.ack.correlationId:
+                self.acked.append((answer.ack.offset, answer.ack.correlationId.encode()))
+
+
+def test_publishing_goes_on_beside_pauses_and_nothing_is_lost_doubled_or_moved(api: Api, stream: str) -> None:
+    api.create(stream)
+    publishing = Publishing(api, stream)
+    with ThreadPoolExecutor(3) as pool:
+        ways = ((publishing.unary, "a"), (publishing.unary, "b"), (publishing.streamed, "c"))
+        working = [pool.submit(way, name) for way, name in ways]
+        try:
+            for _ in range(40):
+                api.call("PauseStream", name=stream)
+                time.sleep(0.01)
+        finally:
+            publishing.done.set()
+        for work in working:
+            work.result()
+    api.publish(stream, b"end")
+    stored = {item.offset: item.value for item in api.read(stream)}
+    assert sorted(stored) == list(range(len(stored)))
+    assert len(set(stored.values())) == len(stored)
+    assert [(offset, stored.get(offset)) for offset, _ in publishing.acked] == publishing.acked
