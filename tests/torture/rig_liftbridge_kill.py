@@ -37,7 +37,7 @@ from tests.torture.liftbridge_load import (
 )
 from tests.torture.result import Result, Scale
 
-ROW: Final = "LB-kill"
+ROW = "LB-kill"
 KILLS: Final = {Scale.FULL: 100, Scale.SHORT: 3}
 SHORT_SECONDS: Final = 45.0
 """After which the short share ends, with at least one kill: a busy machine starts a broker slowly."""
