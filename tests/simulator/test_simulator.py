@@ -26,10 +26,10 @@ BACK = (20636, 114569, 142073)
 """A timestamp went back after a reopening."""
 STRAYS = (44046, 104386, 123449, 132488, 140643)
 """Copies from other places and batches of earlier lives were taken for the log."""
-LOST = (35599, 40684, 115074, 115874, 120961, 141369)
+LOST = (35599, 40684, 115074, 115874, 120961, 141369, 1964, 1107376, 5104947)
 """Acked records were lost, or refused, behind damage."""
-OTHERS = (33547, 102129, 114294, 127684)
-"""A sole segment vanished; a directory was taken from its owner."""
+OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496)
+"""A sole segment vanished; a directory was taken from its owner; the rest of a roll, or damage, was taken for a segment."""
 
 
 @pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *OTHERS])

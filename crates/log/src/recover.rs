@@ -309,7 +309,8 @@ impl<'a> Walk<'a> {
             durable: self.durable,
         };
         let failed = |error| Error::io("read", segment.path(), error);
-        let mut forgotten = self.place.offset >= self.durable;
+        // A segment that begins beyond the durable point was dropped from the cache before.
+        let mut forgotten = segment.base_offset >= self.durable;
         let mut resumed_before = false;
         loop {
             let whole = self.place.offset >= self.durable;

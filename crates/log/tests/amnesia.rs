@@ -147,7 +147,7 @@ impl StorageFile for Segment {
 }
 
 fn acked(log: &mut Log, coordinator: &Coordinator) -> bool {
-    log.append(batch(b"value", 0), 1, 0).unwrap();
+    log.append(batch(&[1; 5_000], 0), 1, 0).unwrap();
     let told = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&told);
     log.commit(Box::new(move |outcome| {
@@ -157,21 +157,22 @@ fn acked(log: &mut Log, coordinator: &Coordinator) -> bool {
     told.load(Ordering::Relaxed)
 }
 
-fn lose_and_recover(checkpointed: bool) {
+fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("7");
     let storage = Amnesiac::default();
     let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
-    let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    let mut log = Log::create(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
     assert!(acked(&mut log, &coordinator));
     if checkpointed {
         log.checkpoint().unwrap();
         while coordinator.step() {}
     }
+    let noted = directory.join("landmark").exists();
     storage.fails.store(true, Ordering::Relaxed);
     assert!(!acked(&mut log, &coordinator));
     drop(log);
-    let again = Log::open(&directory, IDENTITY, LogOptions::default(), &coordinator);
+    let again = Log::open(&directory, IDENTITY, options.clone(), &coordinator);
     assert!(
         matches!(again, Err(Error::Failed { .. })),
         "not in this life"
@@ -179,22 +180,31 @@ fn lose_and_recover(checkpointed: bool) {
 
     // A restart of the process leaves the page cache as it is.
     let coordinator = Coordinator::stepped(Arc::new(storage));
-    let (mut log, _) =
-        Log::open(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    let (mut log, _) = Log::open(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
     assert_eq!(
         log.reader().log_end(),
         1,
         "the second record is not on the disk"
     );
     assert!(acked(&mut log, &coordinator));
+    noted
 }
 
 #[test]
 fn what_a_failed_sync_lost_is_not_recovered_from_the_page_cache() {
-    lose_and_recover(false);
+    assert!(!lose_and_recover(false, &LogOptions::default()));
 }
 
 #[test]
 fn nor_when_the_durable_point_lies_within_the_segment() {
-    lose_and_recover(true);
+    assert!(!lose_and_recover(true, &LogOptions::default()));
+}
+
+#[test]
+fn nor_when_recovery_begins_at_a_landmark() {
+    let options = LogOptions {
+        segment_bytes: 1 << 20,
+        ..LogOptions::default()
+    };
+    assert!(lose_and_recover(true, &options), "there is a landmark");
 }
