@@ -29,7 +29,7 @@ STRAYS = (44046, 104386, 123449, 132488, 140643)
 LOST = (35599, 40684, 115074, 115874, 120961, 141369, 1964, 1107376, 5104947)
 """Acked records were lost, or refused, behind damage."""
 OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496)
-"""A sole segment vanished; a directory was taken from its owner; the rest of a roll, or damage, was taken for a segment."""
+"""A sole segment vanished; a directory was taken from its owner; the rest of a roll was taken for a segment."""
 
 
 @pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *OTHERS])
