@@ -104,7 +104,7 @@ def test_a_right_that_is_taken_away_ends_what_is_open(mutual: Mutual, root: Api,
     root.create(stream)
     mutual.allow(rule("reader", "Subscribe", stream), rule("writer", "Publish", stream))
     with mutual.api("reader") as api, mutual.api("writer") as writer:
-        reading = api.subscribe(stream)
+        reading = api.subscribe(stream, timeout=120)
         assert writer.publish(stream, b"seen") == 0
         assert reading.next().value == b"seen"
         mutual.allow(rule("writer", "Publish", stream))

@@ -46,6 +46,7 @@ def naive(given_rules: list[Rule], client: str, action: str, resource: str) -> b
     return True in spoken and False not in spoken
 
 
+@settings(deadline=None)
 @given(rules)
 def test_the_table_is_a_plain_reading_of_the_rules(given_rules: list[Rule]) -> None:
     table = compile_rules(given_rules)
@@ -89,7 +90,7 @@ ALLOW = "some(where (p.eft == allow))"
 DENY_WINS = f"{ALLOW} && !some(where (p.eft == deny))"
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(lines, st.sampled_from((ALLOW, DENY_WINS)))
 def test_a_policy_means_what_casbin_says(given_lines: list[tuple[str, ...]], effect: str) -> None:
     text = WIDE.format(effect=effect, client="g(r.sub, p.sub)", resource="keyMatch")

@@ -108,11 +108,14 @@ def test_who_does_not_finish_a_handshake_is_closed(served: Served, what: str) ->
 
 
 def test_who_shakes_hands_and_says_nothing_more_is_closed(served: Served) -> None:
-    with (
-        served.connect() as connection,
-        served.context().wrap_socket(connection, server_hostname="localhost") as protected,
-    ):
-        wait_closed(protected)
+    for _ in range(20):
+        # On a busy machine the handshake itself may take longer than it may.
+        with contextlib.suppress(OSError), served.connect() as connection:
+            protected = served.context().wrap_socket(connection, server_hostname="localhost")
+            with protected:
+                wait_closed(protected)
+            return
+    pytest.fail("no handshake came to its end")
 
 
 def test_who_says_nothing_keeps_nobody_out(served: Served) -> None:
