@@ -169,6 +169,27 @@ def test_a_stop_in_a_hole_of_a_compacted_log_ends_the_reading() -> None:
             assert down(api, "s", stopPosition=STOP_OFFSET, stopOffset=stop) == ([6, 5, 4, 3], STOPPED)
 
 
+def test_a_read_only_partition_ends_at_its_newest_record(trimmed: Api, stream: str) -> None:
+    trimmed.call("SetStreamReadonly", name=stream, readonly=True)
+    assert up(trimmed, stream) == (list(range(TRIMMED, COUNT)), STOPPED)
+    assert up(trimmed, stream, startPosition=LATEST) == ([COUNT - 1], STOPPED)
+    assert down(trimmed, stream)[0][:2] == [COUNT - 1, COUNT - 2]
+    for start, offset in ((NEW_ONLY, 0), (OFFSET, COUNT)):
+        beyond = failed("INVALID_ARGUMENT", f"Stop offset is before start offset: {COUNT - 1} < {COUNT}")
+        with pytest.raises(Failed, check=beyond):
+            trimmed.subscribe(stream, startPosition=start, startOffset=offset)
+
+
+def test_a_read_only_partition_that_was_trimmed_away_ends_at_once(running: TestBroker, api: Api, stream: str) -> None:
+    api.create(stream)
+    in_one_batch(api, stream, 5)
+    with running.connect() as client:
+        client.trim_partition(stream, 0, 5)
+    api.call("SetStreamReadonly", name=stream, readonly=True)
+    for position in (EARLIEST, NEW_ONLY):
+        assert up(api, stream, startPosition=position) == ([], "RESOURCE_EXHAUSTED End of readonly partition")
+
+
 def test_resume_wakes_one_partition_or_all_and_harms_nobody_that_is_awake(api: Api, stream: str) -> None:
     api.create(stream, partitions=3)
     api.publish(stream, b"x")

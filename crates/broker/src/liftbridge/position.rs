@@ -128,7 +128,10 @@ async fn wanted_stop(
 ) -> Result<Option<i64>, Status> {
     let none_below_zero = |offset: i64| (offset != -1).then_some(offset);
     match StopPosition::try_from(request.stop_position) {
-        Ok(StopPosition::StopOnCancel) if readonly => Ok(none_below_zero(bounds.newest())),
+        // With nothing to read there is nothing to stop at: the end of the partition is met at once.
+        Ok(StopPosition::StopOnCancel) if readonly && !bounds.is_empty() => {
+            Ok(Some(bounds.newest()))
+        }
         Ok(StopPosition::StopOnCancel) => Ok(None),
         Ok(StopPosition::StopOffset) => Ok(none_below_zero(request.stop_offset)),
         Ok(StopPosition::StopLatest) if bounds.is_empty() => {
