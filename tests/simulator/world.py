@@ -181,7 +181,7 @@ class World:
             LifeOverError: when the power went.
         """
         for model in self.models:
-            model.flaky |= self.plan.read > 0
+            model.flaky = may_fail and self.plan.read > 0
             model.no_opening = self.plan.open > 0
         for attempt in range(4):
             self.doing = "during a recovery"
