@@ -65,6 +65,9 @@ pub(crate) fn hot(data: &[u8]) {
         assert_eq!(view.correlation_id, full.correlation_id.as_bytes());
         assert_eq!(view.ack_policy, full.ack_policy);
         assert_eq!(view.expected_offset, full.expected_offset);
+        assert_eq!(view.producer_batch, full.producer_batch);
+        let begun = view.begun_batch().flatten();
+        assert!(begun.is_none_or(|batch| view.producer_batch == batch.to_bytes()[..]));
         assert_eq!(last_of_each(&view.headers), full.headers);
     }
     if let Some(view) = PublishToSubjectView::read(bytes.clone()) {

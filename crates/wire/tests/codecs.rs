@@ -1,6 +1,7 @@
 //! The codecs written by hand agree with prost on every message, and on every damaged one.
 mod records;
 
+use bascule_record::Producer;
 use bascule_wire::envelope::{self, EnvelopedPublish, MessageType, Recognised};
 use bascule_wire::liftbridge::acks::{
     AckFields, AckTemplate, AckView, ResponseView, put_async_error_frame,
@@ -10,7 +11,8 @@ use bascule_wire::liftbridge::messages::{
     self, Ack, PublishAsyncError, PublishRequest, PublishResponse, PublishToSubjectRequest,
 };
 use bascule_wire::liftbridge::publish::{
-    PublishFields, PublishToSubjectView, PublishView, put_envelope_publish, put_request_frame,
+    PRODUCER_BATCH_AT, ProducerBatch, PublishFields, PublishToSubjectView, PublishView,
+    put_envelope_publish, put_request_frame,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -28,12 +30,24 @@ fn headers() -> impl Strategy<Value = Headers> {
 }
 
 prop_compose! {
+    fn producer_batch()(
+        id in 1..=u64::MAX, epoch in any::<u32>(), base_sequence in any::<u32>(), records in 1..=ProducerBatch::MAX_RECORDS,
+    ) -> ProducerBatch {
+        ProducerBatch { producer: Producer { id, epoch, base_sequence }, records }
+    }
+}
+
+prop_compose! {
     fn publish_request()(
         key in blob(), value in blob(), stream in ".{0,12}", partition in any::<i32>(), headers in headers(),
         ack_inbox in ".{0,12}", correlation_id in ".{0,12}", ack_policy in any::<i32>(), expected_offset in any::<i64>(),
+        producer_batch in prop::option::of(producer_batch()),
     ) -> PublishRequest {
         let (key, value) = (key.into(), value.into());
-        PublishRequest { key, value, stream, partition, headers, ack_inbox, correlation_id, ack_policy, expected_offset }
+        let producer_batch = producer_batch.map(|batch| batch.to_bytes().to_vec().into()).unwrap_or_default();
+        PublishRequest {
+            key, value, stream, partition, headers, ack_inbox, correlation_id, ack_policy, expected_offset, producer_batch,
+        }
     }
 }
 
@@ -122,6 +136,7 @@ fn request_of(view: &PublishView) -> PublishRequest {
         correlation_id: text(&view.correlation_id),
         ack_policy: view.ack_policy,
         expected_offset: view.expected_offset,
+        producer_batch: view.producer_batch.clone(),
     }
 }
 
@@ -316,10 +331,14 @@ proptest! {
             correlation_id: &request.correlation_id,
             ack_policy: request.ack_policy,
             expected_offset: request.expected_offset,
+            producer_batch: PublishView::read(request.encode_to_vec().into()).and_then(|view| view.begun_batch()).flatten(),
         };
         let mut out = Vec::new();
         put_request_frame(&mut out, &fields);
         prop_assert_eq!(PublishRequest::decode(unframed(&out)), Ok(request.clone()));
+        if let Some(batch) = fields.producer_batch {
+            prop_assert_eq!(&out[PRODUCER_BATCH_AT..PRODUCER_BATCH_AT + ProducerBatch::BYTES], &batch.to_bytes());
+        }
 
         out.clear();
         put_envelope_publish(&mut out, "some.subject", &fields);
@@ -449,4 +468,41 @@ fn the_handshake_is_a_message_of_no_bytes() {
     assert!(
         MessageView::read(Bytes::from_static(b"\x08\x01")).is_some_and(|view| !view.is_handshake())
     );
+}
+
+#[test]
+fn what_cannot_be_a_producers_batch_is_told_apart_from_none() {
+    let producer = Producer {
+        id: 7,
+        epoch: 1,
+        base_sequence: 2,
+    };
+    let batch = ProducerBatch {
+        producer,
+        records: 3,
+    };
+    let begun = |bytes: &[u8]| {
+        let view = PublishView {
+            producer_batch: bytes.to_vec().into(),
+            ..PublishView::default()
+        };
+        view.begun_batch()
+    };
+    assert_eq!(begun(&[]), Some(None));
+    assert_eq!(begun(&batch.to_bytes()), Some(Some(batch)));
+    let nobody = ProducerBatch {
+        producer: Producer { id: 0, ..producer },
+        records: 0,
+    };
+    assert_eq!(begun(&nobody.to_bytes()), Some(None));
+    for records in [0, ProducerBatch::MAX_RECORDS + 1] {
+        assert_eq!(
+            begun(&ProducerBatch { producer, records }.to_bytes()),
+            None,
+            "{records} records"
+        );
+    }
+    for length in [1, 19, 21] {
+        assert_eq!(begun(&vec![1; length]), None, "{length} bytes");
+    }
 }

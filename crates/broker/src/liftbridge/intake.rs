@@ -1,13 +1,15 @@
 //! Messages of a PublishAsync call on their way in: framing, checks, and groups by partition.
 use super::acks::put_refusal;
-use super::frames::{FrameError, FrameReader};
+use super::frames::FrameReader;
 use super::refusal::Refusal;
 use super::resume::resume;
 use super::route::{AckContext, Destination, Routes, split};
 use crate::partition::IncomingRecord;
 use crate::shared::SharedRef;
 use crate::tls::Peer;
-use bascule_wire::liftbridge::publish::PublishView;
+use bascule_record::Producer;
+use bascule_wire::liftbridge::messages::AckPolicy;
+use bascule_wire::liftbridge::publish::{ProducerBatch, PublishView};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +17,9 @@ use tonic::Status;
 
 /// Charged for each message besides its length: its response and bookkeeping, bytes.
 pub(super) const MESSAGE_COST: usize = 192;
+
+/// Most bytes of a producer's batch, besides a single message that is larger.
+const BATCH_BYTES: usize = 16 << 20;
 
 /// How often a partition that is paused again at once is resumed.
 const RESUMES: usize = 3;
@@ -26,13 +31,27 @@ pub(super) struct Intake {
     routes: Routes,
     pending: Vec<Pending>,
     /// Messages for paused partitions, with their lengths.
-    parked: Vec<(PublishView, usize)>,
+    parked: Vec<Message>,
+    /// A producer's batch that is not whole yet.
+    batch: Option<OpenBatch>,
     refused: Vec<u8>,
     refused_cost: usize,
 }
 
+/// A message and its length as received.
+type Message = (PublishView, usize);
+
+/// A producer's batch while its messages come in.
+struct OpenBatch {
+    begun: ProducerBatch,
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
 /// Records of one partition, in order.
 pub(super) struct Pending {
+    /// Whose batch they are; `None` = nobody's, others may join them.
+    pub(super) producer: Option<Producer>,
     pub(super) destination: Arc<Destination>,
     pub(super) records: Vec<IncomingRecord>,
     pub(super) acks: Vec<AckContext>,
@@ -48,6 +67,7 @@ impl Intake {
             routes: Routes::new(shared, peer),
             pending: Vec::new(),
             parked: Vec::new(),
+            batch: None,
             refused: Vec::new(),
             refused_cost: 0,
         }
@@ -58,9 +78,13 @@ impl Intake {
         self.routes.refresh();
     }
 
-    /// Checks that the body did not end inside a message.
-    pub(super) fn end(&self) -> Result<(), FrameError> {
-        self.frames.end()
+    /// Checks that the body did not end inside a message or a producer's batch.
+    pub(super) fn end(&self) -> Result<(), Status> {
+        self.frames.end()?;
+        match self.batch {
+            None => Ok(()),
+            Some(_) => Err(broken_batch("the call ends")),
+        }
     }
 
     /// Framed refusals, and what they cost.
@@ -89,13 +113,81 @@ impl Intake {
         let view = PublishView::read(message).ok_or_else(|| {
             Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
         })?;
+        if self.batch.is_some() || !view.producer_batch.is_empty() {
+            return self.take_produced(view, length);
+        }
         self.place(view, length);
         Ok(())
     }
 
+    /// A message of a producer's batch; the last one completes it.
+    fn take_produced(&mut self, view: PublishView, length: usize) -> Result<(), Status> {
+        let begun = view.begun_batch().ok_or_else(|| {
+            Status::invalid_argument("producerBatch is not 20 bytes that say one")
+        })?;
+        let batch = match (&mut self.batch, begun) {
+            (None, None) => {
+                self.place(view, length);
+                return Ok(());
+            }
+            (None, Some(begun)) => self.batch.insert(OpenBatch {
+                begun,
+                messages: Vec::new(),
+                bytes: 0,
+            }),
+            (Some(batch), None) if batch.is_for(&view) => batch,
+            _ => return Err(broken_batch("another begins, or names another partition")),
+        };
+        batch.bytes += length;
+        if batch.bytes > BATCH_BYTES.max(length) {
+            return Err(broken_batch("it is larger than 16 MiB"));
+        }
+        batch.messages.push((view, length));
+        if batch.messages.len() == batch.begun.records as usize
+            && let Some(batch) = self.batch.take()
+        {
+            self.place_batch(batch.begun.producer, batch.messages);
+        }
+        Ok(())
+    }
+
+    /// The same as [`Self::place`] for a whole batch.
+    fn place_batch(&mut self, producer: Producer, messages: Vec<Message>) {
+        let Some((first, _)) = messages.first() else {
+            return;
+        };
+        let policies = messages.iter().map(|(view, _)| view.ack_policy);
+        // Without acks a stream may refuse (concurrency control): one such message decides for all.
+        let policy = policies.fold(first.ack_policy, |policy, other| {
+            if other == AckPolicy::None as i32 {
+                other
+            } else {
+                policy
+            }
+        });
+        match self
+            .routes
+            .find(&first.stream, first.partition)
+            .check(policy)
+        {
+            Err(Refusal::Paused(_)) => self.parked.extend(messages),
+            Err(refusal) => {
+                for (view, length) in &messages {
+                    self.refuse(view, *length, &refusal);
+                }
+            }
+            Ok(destination) => {
+                let mut pending = Pending::new(destination, Some(producer));
+                for (view, length) in messages {
+                    pending.push(view, length);
+                }
+                self.pending.push(pending);
+            }
+        }
+    }
+
     /// Puts a message where it belongs: to its partition, to the refusals, or aside until its partition is resumed.
     fn place(&mut self, view: PublishView, length: usize) {
-        let cost = length + MESSAGE_COST;
         match self
             .routes
             .find(&view.stream, view.partition)
@@ -104,11 +196,7 @@ impl Intake {
             Err(Refusal::Paused(_)) => self.parked.push((view, length)),
             Err(refusal) => self.refuse(&view, length, &refusal),
             Ok(destination) => {
-                let pending = pending_of(&mut self.pending, destination);
-                let (record, ack) = split(view, length);
-                pending.records.push(record);
-                pending.acks.push(ack);
-                pending.cost += cost;
+                pending_of(&mut self.pending, destination).push(view, length);
             }
         }
     }
@@ -127,11 +215,18 @@ impl Intake {
             }
             let failures = self.resume_parked().await;
             self.routes.refresh();
-            for (view, length) in std::mem::take(&mut self.parked) {
+            let mut parked = std::mem::take(&mut self.parked).into_iter();
+            while let Some((view, length)) = parked.next() {
                 let partition = (view.stream.clone(), view.partition);
-                match failures.get(&partition) {
-                    Some(refusal) => self.refuse(&view, length, refusal),
-                    None => self.place(view, length),
+                match (failures.get(&partition), view.begun_batch().flatten()) {
+                    (Some(refusal), _) => self.refuse(&view, length, refusal),
+                    (None, None) => self.place(view, length),
+                    (None, Some(begun)) => {
+                        // The batch was parked whole, in one piece.
+                        let others = parked.by_ref().take(begun.records as usize - 1);
+                        let messages = std::iter::once((view, length)).chain(others).collect();
+                        self.place_batch(begun.producer, messages);
+                    }
                 }
             }
         }
@@ -157,18 +252,52 @@ impl Intake {
     }
 }
 
-/// The group of a destination, made when there is none. Few partitions are written at once, and mostly the last one again.
-fn pending_of<'a>(groups: &'a mut Vec<Pending>, destination: &Arc<Destination>) -> &'a mut Pending {
-    let found = groups
-        .iter()
-        .rposition(|group| Arc::ptr_eq(&group.destination, destination));
-    let index = found.unwrap_or_else(|| {
-        groups.push(Pending {
+impl OpenBatch {
+    fn is_for(&self, view: &PublishView) -> bool {
+        self.messages.first().is_some_and(|(first, _)| {
+            first.stream == view.stream && first.partition == view.partition
+        })
+    }
+}
+
+impl Pending {
+    fn new(destination: &Arc<Destination>, producer: Option<Producer>) -> Self {
+        Self {
+            producer,
             destination: destination.clone(),
             records: Vec::new(),
             acks: Vec::new(),
             cost: 0,
+        }
+    }
+
+    fn push(&mut self, view: PublishView, length: usize) {
+        let (record, ack) = split(view, length);
+        self.records.push(record);
+        self.acks.push(ack);
+        self.cost += length + MESSAGE_COST;
+    }
+}
+
+fn broken_batch(reason: &str) -> Status {
+    Status::invalid_argument(format!(
+        "producerBatch: the batch is not whole when {reason}: send its records one behind the other"
+    ))
+}
+
+/// The group of a destination, made when there is none. Few partitions are written at once, and mostly the last one again.
+fn pending_of<'a>(groups: &'a mut Vec<Pending>, destination: &Arc<Destination>) -> &'a mut Pending {
+    let found = groups
+        .iter()
+        .rposition(|group| Arc::ptr_eq(&group.destination, destination))
+        // What came behind a producer's batch stays behind it.
+        .filter(|index| {
+            groups
+                .get(*index)
+                .is_some_and(|group| group.producer.is_none())
         });
+    let index = found.unwrap_or_else(|| {
+        groups.push(Pending::new(destination, None));
         groups.len() - 1
     });
     &mut groups[index]

@@ -40,6 +40,15 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     if view.stream.is_empty() {
         return Err(Refusal::StreamMissing.status());
     }
+    let producer = match view.begun_batch() {
+        Some(None) => None,
+        Some(Some(batch)) if batch.records == 1 => Some(batch.producer),
+        _ => {
+            return Err(Status::invalid_argument(
+                "producerBatch is not one of a single record, which is what a unary call carries",
+            ));
+        }
+    };
     let destination = open_destination(shared, call, &view).await?;
 
     let (inbox, number) = (view.ack_inbox.clone(), view.partition);
@@ -47,7 +56,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     let (done, mut outcome) = oneshot::channel();
     let append = Append {
         payload: Payload::Records(vec![record]),
-        producer: None,
+        producer,
         copy_to_nats: destination.copy_to_nats,
         done: Box::new(move |result| {
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.
@@ -178,6 +187,8 @@ fn rejected_fields<'a>(
         RejectReason::TooLarge => (AckError::TooLarge, 0),
         RejectReason::IncorrectOffset => (AckError::IncorrectOffset, committed.commit_timestamp),
         RejectReason::Encryption => (AckError::Encryption, 0),
+        // A unary call's batch is its one record.
+        RejectReason::Batch => (AckError::Unknown, 0),
     };
     AckFields {
         offset: 0,

@@ -126,12 +126,13 @@ impl Reader {
                 destination,
                 records,
                 acks,
+                producer,
                 ..
             } = pending;
             let (outcomes, acked) = (self.outcomes.clone(), destination.clone());
             let append = Append {
                 payload: Payload::Records(records),
-                producer: None,
+                producer,
                 copy_to_nats: destination.copy_to_nats,
                 done: Box::new(move |outcome| {
                     // Fails only when the client is gone.

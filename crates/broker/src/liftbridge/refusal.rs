@@ -47,6 +47,7 @@ fn reject_text(reason: RejectReason) -> &'static str {
         RejectReason::TooLarge => "message exceeds max replication size",
         RejectReason::IncorrectOffset => "incorrect expected offset",
         RejectReason::Encryption => "encryption failed on partition",
+        RejectReason::Batch => "another record of its batch was refused",
     }
 }
 
@@ -78,7 +79,7 @@ impl Refusal {
             Self::NotOpen(_)
             | Self::Paused(_)
             | Self::NotResumed(_)
-            | Self::Rejected(RejectReason::Encryption) => Code::Internal,
+            | Self::Rejected(RejectReason::Encryption | RejectReason::Batch) => Code::Internal,
             Self::Rejected(RejectReason::IncorrectOffset) => Code::Unknown,
             Self::Append(error) => append_code(error),
         }
@@ -95,9 +96,11 @@ impl Refusal {
             Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
-            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) | Self::Append(_) => {
-                AsyncCode::Internal
-            }
+            Self::NotOpen(_)
+            | Self::Paused(_)
+            | Self::NotResumed(_)
+            | Self::Rejected(RejectReason::Batch)
+            | Self::Append(_) => AsyncCode::Internal,
         };
         code as i32
     }

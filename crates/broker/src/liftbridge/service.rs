@@ -3,6 +3,7 @@ use super::call::Call;
 use super::reply::{self, Reply};
 use super::{cursors, forward, publish, publish_async, subscribe, to_subject};
 use crate::shared::SharedRef;
+use http::{HeaderName, HeaderValue};
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +11,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::body::Body;
+
+/// Tells clients in every answer that batches of idempotent producers (`producerBatch`) are stored once.
+const PRODUCERS: HeaderName = HeaderName::from_static("bascule-producers");
+const ONE: HeaderValue = HeaderValue::from_static("1");
 
 /// The service, for tonic's router. Cheap to clone; one for the broker.
 #[derive(Clone, Debug)]
@@ -41,7 +46,11 @@ impl tower::Service<http::Request<Body>> for LiftbridgeService {
         let shared = self.shared.clone();
         // Counted from here, not from the first poll, so that our deadline is never later than the transport's own.
         let call = Call::new(&request);
-        Box::pin(async move { Ok(reply::result(answer(shared, call, request).await)) })
+        Box::pin(async move {
+            let mut reply = reply::result(answer(shared, call, request).await);
+            reply.headers_mut().insert(PRODUCERS, ONE);
+            Ok(reply)
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 const LEADER: i32 = 0;
 const ALL: i32 = 1;
 const OK: i32 = 0;
+const UNKNOWN: i32 = 1;
 const INCORRECT_OFFSET: i32 = 2;
 const TOO_LARGE: i32 = 3;
 const ENCRYPTION: i32 = 4;
@@ -94,6 +95,8 @@ impl AckJob {
                 ),
                 None => return None,
                 Some(RejectReason::TooLarge) => (0, 0, TOO_LARGE),
+                // What comes by NATS is nobody's batch.
+                Some(RejectReason::Batch) => (0, 0, UNKNOWN),
                 Some(RejectReason::Encryption) => (0, 0, ENCRYPTION),
                 Some(RejectReason::IncorrectOffset) => (0, self.commit_timestamp, INCORRECT_OFFSET),
             };

@@ -6,6 +6,7 @@ use super::{Append, IncomingRecord, PartitionSpec, Payload, Rejected};
 use crate::nats::NatsCopy;
 use crate::shared::SharedRef;
 use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
+use bascule_record::Producer;
 
 use parking_lot::Mutex;
 
@@ -185,7 +186,12 @@ impl Partition {
         let cost = self.0.admission.cost(&append);
         let waiting = Waiting::new(append.done);
         match self.0.admission.enter(cost).await {
-            Ok(room) => self.send(append.payload, append.copy_to_nats, waiting.admitted(room)),
+            Ok(room) => self.send(
+                append.payload,
+                append.producer,
+                append.copy_to_nats,
+                waiting.admitted(room),
+            ),
             Err(error) => waiting.answer(Err(error)),
         }
     }
@@ -199,16 +205,22 @@ impl Partition {
         match self.0.admission.try_enter(&append) {
             Some(room) => {
                 let waiting = Waiting::new(append.done).admitted(room);
-                self.send(append.payload, append.copy_to_nats, waiting);
+                self.send(
+                    append.payload,
+                    append.producer,
+                    append.copy_to_nats,
+                    waiting,
+                );
                 Ok(())
             }
             None => Err(append),
         }
     }
 
-    fn send(&self, payload: Payload, copy: bool, waiting: Waiting) {
+    fn send(&self, payload: Payload, producer: Option<Producer>, copy: bool, waiting: Waiting) {
         let queued = task::Queued {
             payload,
+            producer,
             copy,
             waiting,
         };

@@ -37,7 +37,8 @@ pub enum Payload {
 pub struct Append {
     /// Records or a batch.
     pub payload: Payload,
-    /// Idempotent producer (with `Sealed` only: must equal what the batch was sealed with).
+    /// Idempotent producer. With `Records`: they become one batch of their own, stored whole, once, or not at all. With
+    /// `Sealed` it must equal what the batch was sealed with.
     pub producer: Option<Producer>,
     /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest).
     pub copy_to_nats: bool,
@@ -92,6 +93,8 @@ pub enum RejectReason {
     IncorrectOffset,
     /// The stream is encrypted and its data key is not there.
     Encryption,
+    /// Another record of its producer's batch was refused.
+    Batch,
 }
 
 /// Why nothing of an append was taken, or why its outcome is unknown.

@@ -10,6 +10,7 @@ mod damage;
 mod handle;
 mod incoming;
 mod maintenance;
+mod produced;
 mod queue;
 mod spec;
 mod stored;

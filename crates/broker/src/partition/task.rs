@@ -6,6 +6,7 @@ use super::commit::Waiting;
 use super::writer::Writer;
 use super::{EndReason, Partition, PartitionSpec, Payload, maintenance};
 use bascule_log::{Error, Log};
+use bascule_record::Producer;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
@@ -33,6 +34,7 @@ pub(super) enum Message {
 /// An append that was admitted.
 pub(super) struct Queued {
     pub payload: Payload,
+    pub producer: Option<Producer>,
     pub copy: bool,
     pub waiting: Waiting,
 }

@@ -20,18 +20,18 @@ const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// The writing half of a partition's task: owns the log and the group being taken.
 pub(super) struct Writer {
-    partition: Partition,
+    pub(super) partition: Partition,
     pub log: Log,
     pub spec: PartitionSpec,
-    builder: BatchBuilder,
+    pub(super) builder: BatchBuilder,
     /// Leader epoch, while leading.
     pub epoch: Option<u64>,
     /// Receipt time of the group being taken.
-    timestamp: i64,
+    pub(super) timestamp: i64,
     /// Appended or gathered, not yet handed to the committer.
-    group: Vec<InFlight>,
+    pub(super) group: Vec<InFlight>,
     /// Why the rest of this group cannot be appended.
-    broken: Option<AppendError>,
+    pub(super) broken: Option<AppendError>,
     /// When the disk was last seen full, until it was told that there is space again.
     full: Option<Instant>,
     /// Why nothing can be encrypted that has to be.
@@ -112,7 +112,10 @@ impl Writer {
             NatsCopy::None
         };
         match queued.payload {
-            Payload::Records(records) => self.take_records(records, waiting, copy),
+            Payload::Records(records) => match queued.producer {
+                None => self.take_records(records, waiting, copy),
+                Some(producer) => self.take_produced(records, producer, waiting, copy),
+            },
             Payload::Sealed(batch) => self.take_sealed(batch, waiting, copy),
         }
     }
@@ -143,7 +146,7 @@ impl Writer {
     }
 
     /// `headers` is room that is used again for every record.
-    fn push<'a>(
+    pub(super) fn push<'a>(
         &mut self,
         record: &'a IncomingRecord,
         headers: &mut Vec<HeaderEntry<'a>>,
@@ -228,7 +231,7 @@ impl Writer {
 
     /// Closes the batch being gathered and appends it. After a failure `broken` says why, and [`Writer::finish_group`]
     /// refuses what it touched.
-    fn seal(&mut self) {
+    pub(super) fn seal(&mut self) {
         let (codec, subject) = (self.spec.codec(), Some(self.spec.subject.as_str()));
         if let Some(batch) = self.builder.seal(codec, None, subject)
             && self.broken.is_none()
@@ -238,7 +241,7 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, batch: SealedBatch) -> Result<Appended, AppendError> {
+    pub(super) fn append(&mut self, batch: SealedBatch) -> Result<Appended, AppendError> {
         let (records, bytes) = (u64::from(batch.count()), batch.batch_bytes() as u64);
         let epoch = self.epoch.unwrap_or_default();
         let statistics = &self.partition.0.shared.statistics;

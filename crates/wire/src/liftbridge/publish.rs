@@ -5,13 +5,90 @@
 use super::delivery::is_shown_header;
 use crate::envelope::{self, EnvelopedPublish, MessageType};
 use crate::protobuf::{self, Fields, Malformed};
-use bascule_record::Batch;
+use bascule_record::{Batch, Producer};
 use bytes::Bytes;
 
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
 /// Accepted whatever the next offset is (§3.13).
 const ANY_OFFSET: i64 = -1;
+
+/// What the first record of an idempotent producer's batch carries: 20 bytes, little-endian, as field 100 of a
+/// `PublishRequest`. Other brokers skip it.
+///
+/// | Offset | Type | Field |
+/// |---|---|---|
+/// | 0 | u64 | producer id; 0 = none, and nothing begins |
+/// | 8 | u32 | epoch |
+/// | 12 | u32 | sequence of the first record |
+/// | 16 | u32 | number of records, 1 to [`ProducerBatch::MAX_RECORDS`] |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerBatch {
+    /// Who sends it.
+    pub producer: Producer,
+    /// Records of the batch: this one and the next ones of the call.
+    pub records: u32,
+}
+
+impl ProducerBatch {
+    /// Most records of one batch.
+    pub const MAX_RECORDS: u32 = 4096;
+    /// Bytes of the encoding.
+    pub const BYTES: usize = 20;
+
+    /// The batch that begins, or that none does (id 0); `None` when the bytes say neither.
+    fn read(bytes: &[u8]) -> Option<Option<Self>> {
+        let batch = Self::decode(bytes)?;
+        if batch.producer.id == 0 {
+            return Some(None);
+        }
+        (1..=Self::MAX_RECORDS)
+            .contains(&batch.records)
+            .then_some(Some(batch))
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
+        let u32_at = |at: usize| {
+            bytes
+                .get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u32::from_le_bytes)
+        };
+        Some(Self {
+            producer: Producer {
+                id: u64::from_le_bytes(*bytes.first_chunk()?),
+                epoch: u32_at(8)?,
+                base_sequence: u32_at(12)?,
+            },
+            records: u32_at(16)?,
+        })
+    }
+
+    /// The encoding.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        let fields = self
+            .producer
+            .id
+            .to_le_bytes()
+            .into_iter()
+            .chain(self.producer.epoch.to_le_bytes())
+            .chain(self.producer.base_sequence.to_le_bytes())
+            .chain(self.records.to_le_bytes());
+        for (byte, value) in out.iter_mut().zip(fields) {
+            *byte = value;
+        }
+        out
+    }
+}
+
+/// Where the bytes of a [`ProducerBatch`] lie in a frame that [`put_request_frame`] wrote with one: they may be
+/// overwritten until the frame is sent.
+pub const PRODUCER_BATCH_AT: usize = 5 + PRODUCER_BATCH_KEY.len();
+/// Key of field 100, length-delimited, and the length.
+const PRODUCER_BATCH_KEY: [u8; 3] = [0xA2, 0x06, ProducerBatch::BYTES as u8];
 
 /// A `PublishRequest` (§2.2) as slices of the received bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +111,8 @@ pub struct PublishView {
     pub ack_policy: i32,
     /// −1 = any.
     pub expected_offset: i64,
+    /// A [`ProducerBatch`] as sent, see [`Self::begun_batch`]; empty = none.
+    pub producer_batch: Bytes,
 }
 
 impl PublishView {
@@ -51,6 +130,14 @@ impl PublishView {
         text(&self.stream)
     }
 
+    /// The producer's batch that begins with this record, if one does; `None` when the field is none.
+    pub fn begun_batch(&self) -> Option<Option<ProducerBatch>> {
+        if self.producer_batch.is_empty() {
+            return Some(None);
+        }
+        ProducerBatch::read(&self.producer_batch)
+    }
+
     fn try_read(message: &Bytes) -> Result<Self, Malformed> {
         let mut view = Self::default();
         let mut fields = Fields::new(message);
@@ -65,6 +152,7 @@ impl PublishView {
                 7 => view.correlation_id = protobuf::slice(message, value.text(message)?),
                 8 => view.ack_policy = value.int32()?,
                 9 => view.expected_offset = value.int64()?,
+                100 => view.producer_batch = protobuf::slice(message, value.range()?),
                 _ => {}
             }
         }
@@ -176,6 +264,8 @@ pub struct PublishFields<'a> {
     pub ack_policy: i32,
     /// −1 = any. Note that the default, 0, asks for an empty log where concurrency control is on.
     pub expected_offset: i64,
+    /// The batch of an idempotent producer that begins with this record.
+    pub producer_batch: Option<ProducerBatch>,
 }
 
 /// Appends one gRPC frame (5-byte prefix included) with a `PublishRequest`.
@@ -185,7 +275,11 @@ pub fn put_request_frame(out: &mut Vec<u8>, fields: &PublishFields<'_>) {
         .iter()
         .map(|(name, value)| protobuf::header_field_bytes(name.as_bytes(), value))
         .sum();
-    let body = protobuf::bytes_field_bytes(fields.key)
+    let producer = fields
+        .producer_batch
+        .map_or(0, |_| PRODUCER_BATCH_KEY.len() + ProducerBatch::BYTES);
+    let body = producer
+        + protobuf::bytes_field_bytes(fields.key)
         + protobuf::bytes_field_bytes(fields.value)
         + protobuf::bytes_field_bytes(fields.stream.as_bytes())
         + protobuf::varint_field_bytes(unsigned(fields.partition))
@@ -196,6 +290,11 @@ pub fn put_request_frame(out: &mut Vec<u8>, fields: &PublishFields<'_>) {
         + protobuf::varint_field_bytes(fields.expected_offset as u64);
     out.reserve(5 + body);
     protobuf::put_frame_prefix(out, body);
+    if let Some(batch) = fields.producer_batch {
+        // First, so that its place is known.
+        out.extend_from_slice(&PRODUCER_BATCH_KEY);
+        out.extend_from_slice(&batch.to_bytes());
+    }
     protobuf::put_bytes_field(out, 1, fields.key);
     protobuf::put_bytes_field(out, 2, fields.value);
     protobuf::put_bytes_field(out, 3, fields.stream.as_bytes());

@@ -2,6 +2,7 @@
 mod framing;
 mod harness;
 mod positions;
+mod producing;
 mod publishing;
 mod raw;
 mod subscribing;

@@ -44,6 +44,9 @@ pub struct PublishRequest {
     /// -1 = any; looked at only where concurrency control is on.
     #[prost(int64, tag = "9")]
     pub expected_offset: i64,
+    /// Ours, see [`crate::liftbridge::publish::ProducerBatch`]; empty = none begins here.
+    #[prost(bytes = "bytes", tag = "100")]
+    pub producer_batch: Bytes,
 }
 
 /// Why a message published asynchronously was not stored.
