@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bascule.client import (
+        Assignment,
         AsyncClient,
+        AsyncConsumer,
         AsyncProducer,
         AsyncSubscription,
         Batch,
         Broker,
         Client,
+        Consumer,
         EventTimes,
         Group,
         Partition,
@@ -33,13 +36,16 @@ if TYPE_CHECKING:
     from bascule.errors import BrokerError
 
 __all__ = [
+    "Assignment",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncProducer",
     "AsyncSubscription",
     "Batch",
     "Broker",
     "BrokerError",
     "Client",
+    "Consumer",
     "EventTimes",
     "Group",
     "Partition",

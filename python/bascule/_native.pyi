@@ -226,8 +226,8 @@ class Client:
     """The SDK's core: one Liftbridge connection set. Sync; the async classes call it from threads."""
 
     def __new__(cls, address: str, options: bytes) -> Client:
-        """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight`, `client_id`,
-        `tls` (`ca`, `cert`, `key`: paths, `server_name`; all optional).
+        """Connect to `host:port`. JSON options: `connect_timeout_ms`, `max_in_flight` (records), `max_in_flight_bytes`,
+        `client_id`, `tls` (`ca`, `cert`, `key`: paths, `server_name`; all optional).
 
         Raises:
             NativeError: `unavailable`.
@@ -236,27 +236,58 @@ class Client:
     def call(self, method: str, request: bytes, timeout_ms: int) -> bytes:
         """One unary admin call by method name; raw protobuf in and out. Raises NativeError with the status mapped."""
 
-    def publish(
+    def publish(self, batch: Outgoing, producer: tuple[int, int, int] | None, timeout_ms: int) -> None:
+        """Publish what is not stored yet of a batch, pipelined in order; then its `places` say where it is.
+
+        Args:
+            batch: locked meanwhile; nothing can be added to it any more.
+            producer: (id > 0, epoch, sequence of the first record) of an idempotent producer; its batches are stored once
+                by a broker that can. `None`, ack policy NONE, and other brokers: they are sent plainly.
+            timeout_ms: for all of it.
+
+        Raises:
+            NativeError: the first record's error; details name its `index`, how many are `acknowledged`, and with `resend`
+                that the same call may be repeated. `outcome_unknown` when the deadline passed.
+        """
+
+    def subscribe(self, request: bytes, bell: Bell | None = None) -> Subscription:
+        """Open a subscription (raw SubscribeRequest); returns after the handshake. `bell` rings when it has something."""
+
+    def close(self) -> None: ...
+
+@final
+class Outgoing:
+    """Records of one partition on their way out, framed as they come."""
+
+    def __new__(cls, stream: str, partition: int, ack_policy: int, max_in_flight: int) -> Outgoing: ...
+    def __len__(self) -> int: ...
+    def push(self, key: bytes | None, value: bytes, headers: dict[str, bytes] | None, expected_offset: int) -> int:
+        """Add one record, copied; −1 expects any offset. Returns the bytes of the batch, about. At most 100 000 records.
+
+        Raises:
+            TypeError: no bytes; nothing was added.
+            NativeError: `invalid_argument`: too many, or it is being published.
+        """
+
+    def fill(
         self,
-        stream: str,
-        partition: int,
         keys: Sequence[bytes | None] | None,
         values: Sequence[bytes],
         headers: Sequence[dict[str, bytes] | None] | None,
-        ack_policy: int,
-        timeout_ms: int,
-    ) -> list[tuple[int, int]]:
-        """Publish a batch, pipelined in order; returns (offset, timestamp ns) for each record, in order; empty for ack
-        policy NONE. n = len(values), 1 ≤ n ≤ 100 000.
+    ) -> int:
+        """Add n records, copied; as `push`. After an error some of them may have been added."""
 
-        Raises:
-            NativeError: the first record's error; details name the index. `outcome_unknown` when the deadline passed.
-        """
+    def places(self) -> list[tuple[int, int]]:
+        """(offset, timestamp ns) of each record, in order, once published; empty for ack policy NONE."""
 
-    def subscribe(self, request: bytes) -> Subscription:
-        """Open a subscription (raw SubscribeRequest); returns after the handshake."""
+@final
+class Bell:
+    """Wakes who waits for several subscriptions."""
 
-    def close(self) -> None: ...
+    def __new__(cls) -> Bell: ...
+    def ring(self) -> None: ...
+    def wait(self, seen: int, timeout_ms: int) -> int:
+        """How often it has rung, as soon as that is not `seen` any more; at the latest after `timeout_ms`."""
 
 @final
 class Subscription:

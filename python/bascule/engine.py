@@ -1,7 +1,8 @@
 """The seam, from Python's side: the only importer of `bascule._native`. Decides nothing.
 
 `Engine` forwards to the data plane and turns its failures into the exceptions of `bascule.errors`; what each method
-promises is written once, in `_native.pyi`. `Client`, `Subscription` and `RecordBatch` are the SDK's native core.
+promises is written once, in `_native.pyi`. `Client`, `Outgoing`, `Subscription`, `Bell` and `RecordBatch`
+are the SDK's native core.
 """
 
 import json
@@ -11,8 +12,10 @@ from typing import Any, Final
 
 from bascule._native import (
     BUILD_PROFILE,
+    Bell,
     Client,
     NativeError,
+    Outgoing,
     RecordBatch,
     Subscription,
     __version__,
@@ -26,8 +29,10 @@ from bascule.errors import from_native
 
 __all__ = [
     "BUILD_PROFILE",
+    "Bell",
     "Client",
     "Engine",
+    "Outgoing",
     "RecordBatch",
     "Subscription",
     "__version__",

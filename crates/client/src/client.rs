@@ -1,16 +1,18 @@
 //! One connection to one broker.
-use crate::Error;
 use crate::error::Effect;
 use crate::frames::frame;
 use crate::outgoing::Outgoing;
-use crate::publish;
+use crate::publish::{self, Bounds};
 use crate::runtime::{Home, Patience};
 use crate::subscription::Subscription;
 use crate::tls::TlsOptions;
 use crate::transport::{Incoming, Transport};
+use crate::{Bell, Error};
+use bascule_record::Producer;
 use bascule_wire::liftbridge::methods;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::body::Body;
 
@@ -22,17 +24,20 @@ pub struct Options {
     pub connect_timeout_ms: u64,
     /// Most records sent and not yet acknowledged, 1 or more.
     pub max_in_flight: usize,
+    /// Most bytes sent and not yet acknowledged, 1 or more; a larger record goes alone.
+    pub max_in_flight_bytes: usize,
     /// Begins the user agent that the broker sees.
     pub client_id: String,
     /// Absent = plain text.
     pub tls: Option<TlsOptions>,
 }
 impl Default for Options {
-    /// 5 s, 16,384 records, `python`.
+    /// 5 s, 16,384 records, 16 MiB, `python`.
     fn default() -> Self {
         Self {
             connect_timeout_ms: 5000,
             max_in_flight: 16_384,
+            max_in_flight_bytes: 16 << 20,
             client_id: "python".into(),
             tls: None,
         }
@@ -118,28 +123,40 @@ impl Client {
         Outgoing::new(stream, partition, ack_policy, self.options.max_in_flight)
     }
 
-    /// Publishes a batch, pipelined, in order. Returns (offset, timestamp ns) of each record, in order; nothing for policy
-    /// NONE. Cut off by patience, the outcome is unknown.
+    /// Publishes what is not stored yet of a batch, pipelined, in order; then [`Outgoing::places`] says where it is. Cut
+    /// off by patience, the outcome is unknown. `producer`: who sends it, with the sequence of the first record.
     ///
     /// # Errors
     /// The first failed record's error, its index in the details; `outcome_unknown` when the deadline passed or the
-    /// connection broke.
+    /// connection broke. With `resend` in the details, the same call may be repeated, over any connection: what is stored
+    /// already is not stored again.
     pub fn publish(
         &self,
-        batch: Outgoing,
+        batch: &mut Outgoing,
+        producer: Option<Producer>,
         timeout: Duration,
         patience: Patience<'_>,
-    ) -> Result<Vec<(i64, i64)>, Error> {
+    ) -> Result<(), Error> {
         let transport = self.transport()?;
-        let published = publish::publish(&transport, batch, self.options.max_in_flight, timeout);
+        let bounds = Bounds {
+            records: self.options.max_in_flight.max(1),
+            bytes: self.options.max_in_flight_bytes.max(1),
+        };
+        let published = publish::publish(&transport, batch, producer, bounds, timeout);
         self.home.block_on(published, patience)?
     }
 
-    /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake.
+    /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake. `bell` is rung whenever it has
+    /// something.
     ///
     /// # Errors
     /// The status that the broker refused it with; `deadline_exceeded` when no handshake came in time.
-    pub fn subscribe(&self, request: &[u8], patience: Patience<'_>) -> Result<Subscription, Error> {
+    pub fn subscribe(
+        &self,
+        request: &[u8],
+        bell: Option<Arc<Bell>>,
+        patience: Patience<'_>,
+    ) -> Result<Subscription, Error> {
         let transport = self.transport()?;
         let body = Body::new(http_body_util::Full::new(frame(request)));
         let timeout = self.options.connect_timeout();
@@ -161,7 +178,7 @@ impl Client {
             .home
             .block_on(opened, patience)?
             .map_err(|_| Error::deadline(Effect::Read))??;
-        Subscription::start(self.home, incoming)
+        Subscription::start(self.home, incoming, bell)
     }
 
     /// Lets go of the connection; calls that are under way end by themselves. Idempotent.

@@ -22,6 +22,9 @@ pub struct Details {
     /// How many records of the batch are known to be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<usize>,
+    /// `true`: nothing is stored twice when the same call is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resend: Option<bool>,
     /// The status as the broker sent it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grpc_status: Option<i32>,
@@ -120,6 +123,7 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
         Code::NotFound => not_found(text),
         Code::AlreadyExists => "stream_exists",
         Code::FailedPrecondition if text.starts_with("readonly partition") => "readonly",
+        Code::FailedPrecondition if let Some(code) = sequence_code(text) => code,
         Code::FailedPrecondition if text.to_lowercase().contains("leader") => "not_leader",
         Code::FailedPrecondition | Code::Aborted => "failed_precondition",
         Code::InvalidArgument if text.starts_with("message exceeds") => "too_large",
@@ -136,6 +140,20 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
         Code::Internal if text == "no known metadata leader" => "unavailable",
         Code::Internal if text.starts_with(NOT_OPEN) => "unavailable",
         _ => "internal",
+    }
+}
+
+/// How an append is refused for its producer's sake.
+fn sequence_code(text: &str) -> Option<&'static str> {
+    let reason = text.strip_prefix("failed to append: ")?;
+    if reason.starts_with("sequence ") {
+        Some("sequence_gap")
+    } else if reason.starts_with("producer epoch ") {
+        Some("producer_fenced")
+    } else if reason.contains("another one is refused for now") {
+        Some("too_many_producers")
+    } else {
+        None
     }
 }
 
@@ -178,6 +196,8 @@ pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
         Ok(Number::Internal) if text.contains("no space left") => "disk_full",
         Ok(Number::Internal) if text.contains("queue is full") => "busy",
         Ok(Number::Internal) if text.contains("not led here") => "not_leader",
+        Ok(Number::Internal) if text.contains("partition is closed") => "unavailable",
+        Ok(Number::Internal) if let Some(code) = sequence_code(text) => code,
         Ok(Number::Internal) if text.contains("storage failed") => "storage_failed",
         _ => "internal",
     }
@@ -243,6 +263,22 @@ mod tests {
             ),
             (Status::internal("no known metadata leader"), "unavailable"),
             (Status::permission_denied("x"), "permission_denied"),
+            (
+                Status::failed_precondition(
+                    "failed to append: sequence 3 does not follow: 2 is next",
+                ),
+                "sequence_gap",
+            ),
+            (
+                Status::failed_precondition("failed to append: producer epoch 1 is fenced by 2"),
+                "producer_fenced",
+            ),
+            (
+                Status::failed_precondition(
+                    "failed to append: 10000 producers appended within 15 minutes; another one is refused for now",
+                ),
+                "too_many_producers",
+            ),
             (Status::data_loss("x"), "damaged"),
             (Status::unknown("x"), "internal"),
         ];

@@ -8,6 +8,8 @@
 //!
 //! The runtime behind them is small, starts on first use and belongs to the process that started it: a forked child is
 //! refused with a sentence that names the remedy, and may connect anew.
+mod acks;
+mod bell;
 mod client;
 mod columns;
 mod error;
@@ -21,6 +23,8 @@ mod subscription;
 mod tls;
 mod transport;
 
+pub use bascule_record::Producer;
+pub use bell::Bell;
 pub use client::{Client, Options};
 pub use columns::Records;
 pub use error::Error;

@@ -1,15 +1,33 @@
-//! Records on their way out: framed once, as they are added.
-use bascule_wire::liftbridge::publish::{PublishFields, put_request_frame};
+//! Records on their way out: framed once, as they are added, and kept until all are answered, so that what was not can be
+//! sent again.
+use crate::acks::Acks;
+use bascule_record::Producer;
+use bascule_wire::liftbridge::publish::{
+    PRODUCER_BATCH_AT, ProducerBatch, PublishFields, put_request_frame,
+};
 use bytes::Bytes;
-use std::collections::VecDeque;
 
-/// A chunk is closed at about this many bytes.
-const CHUNK_BYTES: usize = 64 << 10;
+/// A chunk is closed at about this many bytes, and at so many records.
+const CHUNK_BYTES: usize = 128 << 10;
+const CHUNK_RECORDS: usize = 1024;
+/// `AckPolicy.NONE`.
+const POLICY_NONE: i32 = 2;
+/// Keeps the place of a producer's batch free.
+const NOBODY: ProducerBatch = ProducerBatch {
+    producer: Producer {
+        id: 0,
+        epoch: 0,
+        base_sequence: 0,
+    },
+    records: 0,
+};
 
-/// Frames of consecutive records, sent as one piece.
-#[derive(Debug)]
+/// Frames of consecutive records, sent as one piece; a batch of an idempotent producer.
+#[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     pub(crate) frames: Bytes,
+    /// Index of the first record.
+    pub(crate) first: usize,
     /// Records inside.
     pub(crate) records: usize,
 }
@@ -22,10 +40,15 @@ pub struct Outgoing {
     ack_policy: i32,
     /// Most records in a chunk.
     chunk_records: usize,
-    chunks: VecDeque<Chunk>,
+    chunks: Vec<Chunk>,
     open: Vec<u8>,
     open_records: usize,
     records: usize,
+    bytes: usize,
+    /// Whose batches the chunks are marked as.
+    stamped: Option<Producer>,
+    /// What is known of the records.
+    pub(crate) acks: Acks,
 }
 impl Outgoing {
     /// An empty batch. `ack_policy`: 0 LEADER, 1 ALL, 2 NONE. `in_flight`: most records sent and not acknowledged.
@@ -34,20 +57,31 @@ impl Outgoing {
             stream: stream.into(),
             partition,
             ack_policy,
-            chunk_records: (in_flight / 4).max(1),
-            chunks: VecDeque::new(),
+            chunk_records: (in_flight / 4).clamp(1, CHUNK_RECORDS),
+            chunks: Vec::new(),
             open: Vec::new(),
             open_records: 0,
             records: 0,
+            bytes: 0,
+            stamped: None,
+            acks: Acks::default(),
         }
     }
 
-    /// Adds a record; everything is copied. An empty key is no key.
-    pub fn push(&mut self, key: &[u8], value: &[u8], headers: &[(&str, &[u8])]) {
+    /// Adds a record; everything is copied. An empty key is no key. Not to be called once the batch was published.
+    /// `expected_offset`: −1 = any.
+    pub fn push(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        headers: &[(&str, &[u8])],
+        expected_offset: i64,
+    ) {
         if self.open.capacity() == 0 {
             self.open.reserve(CHUNK_BYTES + (CHUNK_BYTES >> 3));
         }
-        let mut digits = [0; 20];
+        let begins = self.open_records == 0 && !self.is_unacknowledged();
+        let (before, mut digits) = (self.open.len(), [0; 20]);
         put_request_frame(
             &mut self.open,
             &PublishFields {
@@ -59,9 +93,11 @@ impl Outgoing {
                 ack_inbox: "",
                 correlation_id: decimal(self.records, &mut digits),
                 ack_policy: self.ack_policy,
-                expected_offset: -1,
+                expected_offset,
+                producer_batch: begins.then_some(NOBODY),
             },
         );
+        self.bytes += self.open.len() - before;
         self.records += 1;
         self.open_records += 1;
         if self.open.len() >= CHUNK_BYTES || self.open_records >= self.chunk_records {
@@ -79,23 +115,73 @@ impl Outgoing {
         self.records == 0
     }
 
-    /// Whether the broker sends no acks.
-    pub(crate) fn is_unacknowledged(&self) -> bool {
-        self.ack_policy == 2
+    /// Bytes that are sent, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// The chunks, in order.
-    pub(crate) fn into_chunks(mut self) -> VecDeque<Chunk> {
+    /// (offset, timestamp ns) of each record, in order, once all were acknowledged; nothing for policy NONE.
+    pub fn places(&self) -> &[(i64, i64)] {
+        if self.is_unacknowledged() {
+            &[]
+        } else {
+            self.acks.places()
+        }
+    }
+
+    /// Whether the broker sends no acks.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        self.ack_policy == POLICY_NONE
+    }
+
+    /// Readies everything for sending as batches of `producer`, whose next sequence is that of the first record; `None` =
+    /// of nobody.
+    pub(crate) fn stamp(&mut self, producer: Option<Producer>) {
         self.close_chunk();
-        self.chunks
+        self.acks.begin(&self.chunks, self.records);
+        if self.stamped == producer || self.is_unacknowledged() {
+            return;
+        }
+        self.stamped = producer;
+        for chunk in &mut self.chunks {
+            let base = producer.unwrap_or(NOBODY.producer);
+            let batch = ProducerBatch {
+                producer: Producer {
+                    base_sequence: base.base_sequence.wrapping_add(chunk.first as u32),
+                    ..base
+                },
+                records: chunk.records as u32,
+            };
+            // Before the first attempt nobody else holds the bytes, and nothing is copied.
+            let frames = std::mem::take(&mut chunk.frames).try_into_mut();
+            let mut frames = frames.unwrap_or_else(|shared| shared.as_ref().into());
+            if let Some(place) =
+                frames.get_mut(PRODUCER_BATCH_AT..PRODUCER_BATCH_AT + ProducerBatch::BYTES)
+            {
+                place.copy_from_slice(&batch.to_bytes());
+            }
+            chunk.frames = frames.freeze();
+        }
+    }
+
+    /// Whether parts of it may have been sent as batches of a producer.
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamped.is_some()
+    }
+
+    /// The chunks with records that are not answered, in order, each with its number.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (usize, &Chunk)> {
+        let chunks = self.chunks.iter().enumerate();
+        chunks.filter(|(number, _)| self.acks.is_open(*number))
     }
 
     fn close_chunk(&mut self) {
         if self.open_records > 0 {
-            let frames = std::mem::take(&mut self.open).into();
-            self.chunks.push_back(Chunk {
-                frames,
-                records: std::mem::take(&mut self.open_records),
+            let records = std::mem::take(&mut self.open_records);
+            self.chunks.push(Chunk {
+                frames: std::mem::take(&mut self.open).into(),
+                first: self.records - records,
+                records,
             });
         }
     }

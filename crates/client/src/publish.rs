@@ -1,9 +1,14 @@
-//! A batch over one PublishAsync call: pipelined in order, at most so many records in flight.
+//! A batch over one PublishAsync call: pipelined in order, a bounded part of it in flight.
+//!
+//! Against a broker that stores a producer's batches once (it says so in every answer) what was not answered may be sent
+//! again, over another connection or to another life of the broker: [`Details::resend`](crate::error::Details) says when
+//! that is so. The broker remembers the last five batches of a producer, so no more are ever unanswered.
 use crate::Error;
-use crate::error::{Effect, async_code};
+use crate::error::Effect;
 use crate::outgoing::{Chunk, Outgoing};
 use crate::transport::{Incoming, Transport};
-use bascule_wire::liftbridge::acks::{AckView, ResponseView};
+use bascule_record::Producer;
+use bascule_wire::liftbridge::acks::ResponseView;
 use bascule_wire::liftbridge::methods;
 use bytes::Bytes;
 use futures_util::stream;
@@ -11,95 +16,137 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Publishes and waits for every ack; with policy NONE only until the broker took everything in.
+/// Batches of one producer that may be unanswered: what the broker remembers.
+const WINDOW: usize = 5;
+/// Codes of refusals after which the same may be sent again.
+const PASSING: [&str; 4] = ["unavailable", "not_leader", "busy", "nats_unavailable"];
+
+/// How much may be sent and not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) records: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Publishes what is not stored yet and waits for every ack; with policy NONE only until the broker took everything in.
 ///
 /// # Errors
 /// The error of the first record that has one, its index in the details; `outcome_unknown` when the deadline passed or the
-/// connection broke with acks outstanding.
+/// connection broke with acks outstanding. `resend` in the details: the call may be repeated with the same arguments.
 pub(crate) async fn publish(
     transport: &Transport,
-    batch: Outgoing,
-    in_flight: usize,
+    batch: &mut Outgoing,
+    producer: Option<Producer>,
+    bounds: Bounds,
     timeout: Duration,
-) -> Result<Vec<(i64, i64)>, Error> {
+) -> Result<(), Error> {
     let deadline = Instant::now() + timeout;
-    let unacknowledged = batch.is_unacknowledged();
-    let mut acks = Acks::new(batch.len(), unacknowledged);
-    let outcome = if batch.len() == 1 {
-        tokio::time::timeout_at(deadline, one(transport, batch, timeout, &mut acks)).await
-    } else {
-        tokio::time::timeout_at(deadline, many(transport, batch, in_flight, &mut acks)).await
+    let wanted = producer.filter(|_| !batch.is_unacknowledged());
+    let asked = async {
+        match wanted {
+            Some(_) => transport.stores_once().await,
+            None => Ok(false),
+        }
     };
-    match outcome.unwrap_or_else(|_| Err(Error::deadline(Effect::Write))) {
-        _ if acks.failure.is_some() || acks.is_complete() => acks.finish(),
-        Ok(()) if unacknowledged => Ok(Vec::new()),
-        Ok(()) => Err(acks.cut_short(Error::new(
+    // Nothing was sent yet.
+    let once = tokio::time::timeout_at(deadline, asked)
+        .await
+        .map_err(|_| Error::deadline(Effect::Read))??;
+    if batch.is_stamped() && !once {
+        let text = "the broker that answers now cannot tell what another one has stored of this";
+        return Err(batch.acks.cut_short(Error::new("outcome_unknown", text)));
+    }
+    batch.stamp(wanted.filter(|_| once));
+    let outcome = if batch.len() == 1 {
+        tokio::time::timeout_at(deadline, one(transport, batch, timeout)).await
+    } else {
+        tokio::time::timeout_at(deadline, many(transport, batch, producer, bounds, once)).await
+    };
+    let in_time = outcome.is_ok();
+    let mut error = match outcome.unwrap_or_else(|_| Err(Error::deadline(Effect::Write))) {
+        _ if batch.acks.stored() == batch.len() => return Ok(()),
+        _ if let Some(refusal) = batch.acks.failure() => refusal,
+        Ok(()) if batch.is_unacknowledged() => return Ok(()),
+        Ok(()) => batch.acks.cut_short(Error::new(
             "outcome_unknown",
             "the broker ended the call before all acks came",
-        ))),
-        Err(error) => Err(acks.cut_short(error)),
-    }
+        )),
+        Err(error) => batch.acks.cut_short(error),
+    };
+    let passing = error.code == "outcome_unknown" || PASSING.contains(&error.code);
+    error.details.resend = (once && in_time && passing).then_some(true);
+    Err(error)
 }
 
 /// A single record is cheaper as a unary call.
-async fn one(
-    transport: &Transport,
-    batch: Outgoing,
-    timeout: Duration,
-    acks: &mut Acks,
-) -> Result<(), Error> {
-    let Some(chunk) = batch.into_chunks().pop_front() else {
+async fn one(transport: &Transport, batch: &mut Outgoing, timeout: Duration) -> Result<(), Error> {
+    let Some(frames) = batch
+        .unanswered()
+        .map(|(_, chunk)| chunk.frames.clone())
+        .next()
+    else {
         return Ok(());
     };
     let answer = transport
-        .unary(methods::PUBLISH, chunk.frames, timeout, Effect::Write)
+        .unary(methods::PUBLISH, frames, timeout, Effect::Write)
         .await;
-    let answer = answer.inspect_err(|error| acks.fail_definite(error))?;
+    let answer = answer.inspect_err(|error| {
+        // An answer refused the one record; otherwise nothing is known.
+        if error.code != "outcome_unknown" {
+            batch.acks.refuse(0, error.clone());
+        }
+    })?;
     if let Some(ack) = ResponseView::read(answer).and_then(|response| response.ack) {
-        acks.take_ack(0, &ack);
+        batch.acks.take_ack(0, &ack);
     }
     Ok(())
 }
 
 async fn many(
     transport: &Transport,
-    batch: Outgoing,
-    in_flight: usize,
-    acks: &mut Acks,
+    batch: &mut Outgoing,
+    producer: Option<Producer>,
+    bounds: Bounds,
+    once: bool,
 ) -> Result<(), Error> {
-    let window = Arc::new(Window {
-        answered: AtomicUsize::new(0),
-        changed: Notify::new(),
-    });
+    let window = Arc::new(Window::default());
+    window.note(batch, once);
     let sender = Sender {
-        chunks: batch.into_chunks(),
-        sent: 0,
-        in_flight,
+        chunks: batch
+            .unanswered()
+            .map(|(number, chunk)| (batch.acks.left(number), chunk.clone()))
+            .collect(),
+        sent: batch.acks.progress().0,
+        sent_chunks: 0,
+        sent_bytes: 0,
+        bounds,
+        most_chunks: if once { WINDOW } else { usize::MAX },
+        // A broker takes any sequence of a producer that it does not know: the first batch introduces it.
+        introduces: producer.is_some_and(|producer| once && producer.base_sequence == 0),
         window: window.clone(),
-        wait: !acks.is_unacknowledged,
+        wait: !batch.is_unacknowledged(),
     };
     let body = Body::new(StreamBody::new(stream::unfold(sender, Sender::next)));
     let response = transport
         .send(methods::PUBLISH_ASYNC, body, None, Effect::Write)
         .await?;
     let mut incoming = Incoming::new(response.into_body());
-    while !acks.is_complete() {
+    while !batch.acks.is_complete() {
         let more = incoming
             .receive(Effect::Write)
             .await
             .map_err(unknown_when_broken)?;
         while let Some(message) = incoming.buffered()? {
-            acks.take(message)?;
+            batch.acks.take(message)?;
         }
-        window.answered.store(acks.answered, Ordering::Release);
-        window.changed.notify_one();
+        window.note(batch, once);
         if !more {
             break;
         }
@@ -116,137 +163,73 @@ fn unknown_when_broken(mut error: Error) -> Error {
 }
 
 /// How far the answers are, as the sender sees it.
+#[derive(Default)]
 struct Window {
     answered: AtomicUsize,
+    whole_chunks: AtomicUsize,
+    whole_bytes: AtomicUsize,
+    /// Nothing more is to be sent: what comes behind would not follow.
+    refused: AtomicBool,
     changed: Notify,
+}
+impl Window {
+    fn note(&self, batch: &Outgoing, once: bool) {
+        let refused = once && batch.acks.is_refused();
+        self.refused.store(refused, Ordering::Release);
+        let (answered, chunks, bytes) = batch.acks.progress();
+        self.answered.store(answered, Ordering::Release);
+        self.whole_chunks.store(chunks, Ordering::Release);
+        self.whole_bytes.store(bytes, Ordering::Release);
+        self.changed.notify_one();
+    }
 }
 
 /// The request body.
 struct Sender {
-    chunks: VecDeque<Chunk>,
+    /// With how many of the records are not answered.
+    chunks: VecDeque<(usize, Chunk)>,
     sent: usize,
-    in_flight: usize,
+    sent_chunks: usize,
+    sent_bytes: usize,
+    bounds: Bounds,
+    /// Chunks that may be unanswered.
+    most_chunks: usize,
+    /// Whether nothing goes out behind the first chunk before that is answered.
+    introduces: bool,
     window: Arc<Window>,
     /// Whether acks bound what is in flight; without acks HTTP/2 alone does.
     wait: bool,
 }
 impl Sender {
     async fn next(mut self) -> Option<(Result<Frame<Bytes>, Status>, Self)> {
-        let Some(chunk) = self.chunks.pop_front() else {
+        let Some((records, chunk)) = self.chunks.pop_front() else {
             // Half-closed only once everything was answered: the broker waits for outstanding acks a few seconds only.
             while self.wait && self.window.answered.load(Ordering::Acquire) < self.sent {
                 self.window.changed.notified().await;
             }
             return None;
         };
-        while self.wait && self.is_full(chunk.records) {
+        while self.wait && self.is_full(records, chunk.frames.len()) {
             self.window.changed.notified().await;
         }
-        self.sent += chunk.records;
+        if self.window.refused.load(Ordering::Acquire) {
+            return None;
+        }
+        self.sent += records;
+        self.sent_chunks += 1;
+        self.sent_bytes += chunk.frames.len();
         Some((Ok(Frame::data(chunk.frames)), self))
     }
 
-    fn is_full(&self, records: usize) -> bool {
-        let waiting = self.sent - self.window.answered.load(Ordering::Acquire).min(self.sent);
-        waiting > 0 && waiting + records > self.in_flight
-    }
-}
-
-/// Answers as they come, by record.
-struct Acks {
-    /// (offset, timestamp ns); offset −1 = not yet.
-    places: Vec<(i64, i64)>,
-    /// Records answered, well or badly.
-    answered: usize,
-    stored: usize,
-    /// The failure with the lowest index.
-    failure: Option<(usize, Error)>,
-    is_unacknowledged: bool,
-}
-
-/// Says in `places` that a record was refused.
-const REFUSED: i64 = -2;
-
-impl Acks {
-    fn new(records: usize, is_unacknowledged: bool) -> Self {
-        Self {
-            places: vec![(-1, 0); records],
-            answered: 0,
-            stored: 0,
-            failure: None,
-            is_unacknowledged,
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.answered == self.places.len()
-    }
-
-    /// One response of PublishAsync. Late, repeated and unknown ones are ignored.
-    fn take(&mut self, message: Bytes) -> Result<(), Error> {
-        let response = ResponseView::read(message)
-            .ok_or_else(|| Error::new("internal", "the broker sent a malformed PublishResponse"))?;
-        let index = std::str::from_utf8(response.answered())
-            .ok()
-            .and_then(|text| text.parse::<usize>().ok());
-        let Some(index) = index else { return Ok(()) };
-        if let Some(failure) = &response.async_error {
-            let text = String::from_utf8_lossy(&failure.message);
-            self.refuse(
-                index,
-                Error::new(async_code(failure.code, &text), text.clone()),
-            );
-        } else if let Some(ack) = &response.ack {
-            self.take_ack(index, ack);
-        }
-        Ok(())
-    }
-
-    fn take_ack(&mut self, index: usize, ack: &AckView) {
-        if let Some(place) = self.places.get_mut(index).filter(|place| place.0 == -1) {
-            *place = (ack.offset, ack.reception_timestamp);
-            self.answered += 1;
-            self.stored += 1;
-        }
-    }
-
-    fn refuse(&mut self, index: usize, error: Error) {
-        let Some(place) = self.places.get_mut(index).filter(|place| place.0 == -1) else {
-            return;
+    fn is_full(&self, records: usize, bytes: usize) -> bool {
+        let left = |sent: usize, answered: &AtomicUsize| {
+            sent.saturating_sub(answered.load(Ordering::Acquire))
         };
-        place.0 = REFUSED;
-        self.answered += 1;
-        if self
-            .failure
-            .as_ref()
-            .is_none_or(|(first, _)| index < *first)
-        {
-            self.failure = Some((index, error));
-        }
-    }
-
-    /// A unary call that failed with an answer refused its one record; otherwise nothing is known.
-    fn fail_definite(&mut self, error: &Error) {
-        if error.code != "outcome_unknown" {
-            self.refuse(0, error.clone());
-        }
-    }
-
-    fn finish(self) -> Result<Vec<(i64, i64)>, Error> {
-        match self.failure {
-            None => Ok(self.places),
-            Some((index, mut error)) => {
-                error.details.index = Some(index);
-                error.details.acknowledged = Some(self.stored);
-                Err(error)
-            }
-        }
-    }
-
-    /// What is said when the call ended with acks outstanding: about the first record without an answer.
-    fn cut_short(&self, mut error: Error) -> Error {
-        error.details.index = self.places.iter().position(|place| place.0 == -1);
-        error.details.acknowledged = Some(self.stored);
-        error
+        let waiting = left(self.sent, &self.window.answered);
+        waiting > 0
+            && (waiting + records > self.bounds.records
+                || left(self.sent_bytes, &self.window.whole_bytes) + bytes > self.bounds.bytes
+                || (self.introduces && self.sent_chunks == 1)
+                || left(self.sent_chunks, &self.window.whole_chunks) >= self.most_chunks)
     }
 }

@@ -1,9 +1,9 @@
 //! A subscription: a task reads and decodes ahead of the caller, up to a bound.
-use crate::Error;
 use crate::columns::{Columns, Records};
 use crate::error::Effect;
 use crate::runtime::{ASK, Home, Patience};
 use crate::transport::Incoming;
+use crate::{Bell, Error};
 use bascule_wire::liftbridge::delivery::MessageView;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -22,6 +22,16 @@ struct Buffer {
     filled: Condvar,
     /// Records were taken.
     taken: Notify,
+    /// Rung with `filled`.
+    bell: Option<Arc<Bell>>,
+}
+impl Buffer {
+    fn tell(&self) {
+        self.filled.notify_all();
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
 }
 #[derive(Debug, Default)]
 struct State {
@@ -41,8 +51,15 @@ pub struct Subscription {
 }
 impl Subscription {
     /// Begins to read. `incoming` is past the handshake.
-    pub(crate) fn start(home: Home, incoming: Incoming) -> Result<Self, Error> {
-        let buffer = Arc::new(Buffer::default());
+    pub(crate) fn start(
+        home: Home,
+        incoming: Incoming,
+        bell: Option<Arc<Bell>>,
+    ) -> Result<Self, Error> {
+        let buffer = Arc::new(Buffer {
+            bell,
+            ..Buffer::default()
+        });
         let task = home
             .enter()?
             .spawn(read(incoming, buffer.clone()))
@@ -144,13 +161,13 @@ async fn read(mut incoming: Incoming, buffer: Arc<Buffer>) {
         }
     };
     buffer.state.lock().end.get_or_insert(end);
-    buffer.filled.notify_all();
+    buffer.tell();
 }
 
 /// Decodes what has been received, then waits for room and for more; false at the end.
 async fn step(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     if decode(incoming, buffer)? {
-        buffer.filled.notify_all();
+        buffer.tell();
     }
     while buffer.state.lock().columns.bytes() > BUFFER_BYTES {
         buffer.taken.notified().await;

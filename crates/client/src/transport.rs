@@ -3,14 +3,18 @@ use crate::Error;
 use crate::error::Effect;
 use crate::frames::Frames;
 use crate::tls;
+use bascule_wire::liftbridge::methods;
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tonic::body::Body;
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use tower::Service;
 
+/// In every answer of a broker that stores a producer's batches once.
+const PRODUCERS: &str = "bascule-producers";
 /// HTTP/2 windows, bytes.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -26,8 +30,29 @@ pub(crate) struct Transport {
     pub(crate) address: String,
     user_agent: String,
     channel: Channel,
+    /// Whether a producer's batches are stored once here; empty = nothing was heard yet.
+    once: Arc<OnceLock<bool>>,
 }
 impl Transport {
+    /// Whether the broker stores a producer's batches once, however often they are sent. Asks when nothing was heard yet.
+    ///
+    /// # Errors
+    /// How the connection failed; nothing was changed.
+    pub(crate) async fn stores_once(&self) -> Result<bool, Error> {
+        if let Some(known) = self.once.get() {
+            return Ok(*known);
+        }
+        // A call that publishes nothing.
+        let asked = self
+            .send(methods::PUBLISH_ASYNC, Body::empty(), None, Effect::Read)
+            .await;
+        match (self.once.get(), asked) {
+            (Some(known), _) => Ok(*known),
+            (None, Err(error)) => Err(error),
+            (None, Ok(_)) => Ok(false),
+        }
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -78,6 +103,7 @@ impl Transport {
             address: address.into(),
             user_agent,
             channel,
+            once: Arc::default(),
         })
     }
 
@@ -112,10 +138,16 @@ impl Transport {
             .await
             .map_err(broken)?;
         let response = channel.call(request).await.map_err(broken)?;
-        match Status::from_header_map(response.headers()) {
-            Some(status) if status.code() != Code::Ok => Err(Error::from_status(&status, effect)),
-            _ => Ok(response),
+        let once = response.headers().contains_key(PRODUCERS);
+        let refusal = Status::from_header_map(response.headers());
+        let refusal = refusal.filter(|status| status.code() != Code::Ok);
+        if once || refusal.is_none() {
+            // A refusal without the header may come from something in between.
+            self.once.get_or_init(|| once);
         }
+        refusal.map_or(Ok(response), |status| {
+            Err(Error::from_status(&status, effect))
+        })
     }
 
     /// One message there, one back.

@@ -6,7 +6,7 @@
 mod fake;
 
 use arrow_array::Array;
-use bascule_client::{Client, Error, Options, Outgoing, Subscription};
+use bascule_client::{Client, Error, Options, Outgoing, Producer, Subscription};
 use bascule_wire::liftbridge::messages::SubscribeRequest;
 use prost::Message;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ fn connected(options: &[u8]) -> Client {
 fn batch(client: &Client, stream: &str, policy: i32, values: &[&str]) -> Outgoing {
     let mut batch = client.outgoing(stream, 0, policy);
     for value in values {
-        batch.push(b"", value.as_bytes(), &[]);
+        batch.push(b"", value.as_bytes(), &[], -1);
     }
     batch
 }
@@ -41,7 +41,9 @@ fn published(
     policy: i32,
     values: &[&str],
 ) -> Result<Vec<(i64, i64)>, Error> {
-    client.publish(batch(client, stream, policy, values), SECOND, &mut go_on)
+    let mut batch = batch(client, stream, policy, values);
+    client.publish(&mut batch, None, SECOND, &mut go_on)?;
+    Ok(batch.places().to_vec())
 }
 
 fn subscribed(client: &Client, stream: &str, count: i64) -> Result<Subscription, Error> {
@@ -50,7 +52,7 @@ fn subscribed(client: &Client, stream: &str, count: i64) -> Result<Subscription,
         stop_offset: count,
         ..SubscribeRequest::default()
     };
-    client.subscribe(&request.encode_to_vec(), &mut go_on)
+    client.subscribe(&request.encode_to_vec(), None, &mut go_on)
 }
 
 #[test]
@@ -116,13 +118,14 @@ fn an_unknown_stream_is_the_same_error_for_one_record_and_for_many() {
 fn a_deadline_leaves_the_outcome_unknown() {
     let client = connected(b"");
     for values in [&["one"][..], &["one", "two"][..]] {
-        let batch = batch(&client, "silent", 1, values);
+        let mut batch = batch(&client, "silent", 1, values);
         let before = Instant::now();
         let error = client
-            .publish(batch, Duration::from_millis(150), &mut go_on)
+            .publish(&mut batch, None, Duration::from_millis(150), &mut go_on)
             .unwrap_err();
         assert_eq!(error.code, "outcome_unknown");
-        assert!(before.elapsed() >= Duration::from_millis(150) && before.elapsed() < SECOND);
+        assert!(before.elapsed() >= Duration::from_millis(150));
+        assert_eq!(error.details.resend, None);
     }
 }
 
@@ -231,8 +234,8 @@ fn waiting_for_records_ends_with_the_time_and_with_patience() {
             .code,
         "closed"
     );
-    let silent = batch(&client, "silent", 1, &["one", "two"]);
-    let interrupted = client.publish(silent, Duration::from_mins(1), &mut || {
+    let mut silent = batch(&client, "silent", 1, &["one", "two"]);
+    let interrupted = client.publish(&mut silent, None, Duration::from_mins(1), &mut || {
         ControlFlow::Break(())
     });
     assert_eq!(interrupted.unwrap_err().code, "closed");
@@ -292,4 +295,51 @@ fn connecting_to_nothing_is_unavailable_and_bad_addresses_and_options_are_named(
         "{}",
         error.message
     );
+}
+
+#[test]
+fn what_was_not_answered_may_be_sent_again_only_where_it_is_stored_once() {
+    let producer = Some(Producer {
+        id: 7,
+        epoch: 0,
+        base_sequence: 0,
+    });
+    for (address, resend) in [(fake::start_once(), Some(true)), (fake::start(), None)] {
+        let client = Client::connect(&address, Options::default(), &mut go_on).unwrap();
+        let mut batch = batch(&client, "going", 1, &["a", "b", "c", "d", "e"]);
+        let error = client
+            .publish(&mut batch, producer, SECOND * 30, &mut go_on)
+            .unwrap_err();
+        assert_eq!(error.code, "outcome_unknown");
+        assert_eq!(
+            (error.details.index, error.details.acknowledged),
+            (Some(3), Some(3))
+        );
+        assert_eq!(error.details.resend, resend);
+        let stored: Vec<i64> = batch.places().iter().map(|place| place.0).collect();
+        assert_eq!(stored, [0, 1, 2, -1, -1]);
+    }
+}
+
+#[test]
+fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
+    let client = Client::connect(&fake::start_once(), Options::default(), &mut go_on).unwrap();
+    let producer = Producer {
+        id: 7,
+        epoch: 0,
+        base_sequence: 0,
+    };
+    let mut values = vec!["bad"];
+    values.resize(5000, "good");
+    let mut batch = batch(&client, "picky", 1, &values);
+    let error = client
+        .publish(&mut batch, Some(producer), SECOND * 30, &mut go_on)
+        .unwrap_err();
+    assert_eq!((error.code, error.details.index), ("too_large", Some(0)));
+    let (first, behind) = batch.places().split_at(1024);
+    assert!(
+        first.iter().skip(1).all(|place| place.0 >= 0),
+        "this broker takes records one by one"
+    );
+    assert!(behind.iter().all(|place| place.0 == -1));
 }

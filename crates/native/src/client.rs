@@ -1,17 +1,15 @@
 //! `Client`, `Subscription` and `RecordBatch`: the SDK's core. Every blocking call releases the interpreter and looks for
 //! signals now and then, so that Ctrl-C works.
 use crate::failure::native_error;
+use crate::outgoing::Outgoing;
 use arrow_array::ffi::to_ffi;
 use arrow_array::{Array, StructArray};
-use bascule_client::{Error, Options, Outgoing, Records};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use bascule_client::{Error, Options, Producer, Records};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
-
-/// Most records of one `publish`.
-const MOST_RECORDS: usize = 100_000;
 
 /// Whether a signal handler raised.
 fn signals(py: Python<'_>) -> PyResult<()> {
@@ -74,30 +72,34 @@ impl Client {
         Ok(PyBytes::new(py, &answer))
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the seam's signature: plain values, one crossing"
-    )]
     fn publish(
         &self,
         py: Python<'_>,
-        stream: &str,
-        partition: i32,
-        keys: Option<&Bound<'_, PyAny>>,
-        values: &Bound<'_, PyAny>,
-        headers: Option<&Bound<'_, PyAny>>,
-        ack_policy: i32,
+        batch: &Outgoing,
+        producer: Option<(u64, u32, u32)>,
         timeout_ms: i64,
-    ) -> PyResult<Vec<(i64, i64)>> {
-        let mut batch = self.0.outgoing(stream, partition, ack_policy);
-        fill(&mut batch, keys, values, headers)?;
+    ) -> PyResult<()> {
+        let producer = producer.map(|(id, epoch, base_sequence)| Producer {
+            id,
+            epoch,
+            base_sequence,
+        });
         blocking(py, |patience| {
-            self.0.publish(batch, millis(timeout_ms), patience)
+            let mut batch = batch.0.lock();
+            self.0
+                .publish(&mut batch, producer, millis(timeout_ms), patience)
         })
     }
 
-    fn subscribe(&self, py: Python<'_>, request: &[u8]) -> PyResult<Subscription> {
-        blocking(py, |patience| self.0.subscribe(request, patience)).map(Subscription)
+    #[pyo3(signature = (request, bell=None))]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        request: &[u8],
+        bell: Option<&Bell>,
+    ) -> PyResult<Subscription> {
+        let bell = bell.map(|bell| bell.0.clone());
+        blocking(py, |patience| self.0.subscribe(request, bell, patience)).map(Subscription)
     }
 
     fn close(&self) {
@@ -105,102 +107,26 @@ impl Client {
     }
 }
 
-/// Copies the records of Python's sequences into a batch.
-fn fill(
-    batch: &mut Outgoing,
-    keys: Option<&Bound<'_, PyAny>>,
-    values: &Bound<'_, PyAny>,
-    headers: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
-    let count = values.len()?;
-    if !(1..=MOST_RECORDS).contains(&count) {
-        let text = format!("a batch has 1 to {MOST_RECORDS} records, not {count}");
-        return Err(native_error("invalid_argument", &text, "{}"));
-    }
-    let mut keys = column(keys, "keys", count)?;
-    let mut headers = column(headers, "headers", count)?;
-    for value in values.try_iter()? {
-        let value = value?;
-        let key = keys.as_mut().and_then(Iterator::next).transpose()?;
-        let key = key.filter(|key| !key.is_none());
-        let headers = headers.as_mut().and_then(Iterator::next).transpose()?;
-        let headers = headers.filter(|headers| !headers.is_none());
-        push(batch, key.as_ref(), &value, headers.as_ref())?;
-    }
-    Ok(())
-}
+/// Wakes who waits for several subscriptions.
+#[pyclass(frozen, module = "bascule._native")]
+pub(crate) struct Bell(Arc<bascule_client::Bell>);
 
-/// An optional sequence as long as the values.
-fn column<'py>(
-    sequence: Option<&Bound<'py, PyAny>>,
-    name: &str,
-    count: usize,
-) -> PyResult<Option<Bound<'py, pyo3::types::PyIterator>>> {
-    let Some(sequence) = sequence else {
-        return Ok(None);
-    };
-    if sequence.len()? != count {
-        return Err(PyValueError::new_err(format!(
-            "{name} has {} items, values has {count}",
-            sequence.len()?
-        )));
+#[pymethods]
+impl Bell {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
     }
-    sequence.try_iter().map(Some)
-}
 
-fn push(
-    batch: &mut Outgoing,
-    key: Option<&Bound<'_, PyAny>>,
-    value: &Bound<'_, PyAny>,
-    headers: Option<&Bound<'_, PyAny>>,
-) -> PyResult<()> {
-    let key = key.map(contents).transpose()?;
-    let value = contents(value)?;
-    let key = key.as_ref().map_or(&[][..], Contents::as_slice);
-    let Some(headers) = headers else {
-        batch.push(key, value.as_slice(), &[]);
-        return Ok(());
-    };
-    let mut entries = Vec::new();
-    for (name, value) in headers.cast::<PyDict>()?.iter() {
-        entries.push((
-            name.cast_into::<PyString>()?.to_string(),
-            contents(&value)?.as_slice().to_vec(),
-        ));
+    fn ring(&self, py: Python<'_>) {
+        py.detach(|| self.0.ring());
     }
-    let entries: Vec<(&str, &[u8])> = entries
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_slice()))
-        .collect();
-    batch.push(key, value.as_slice(), &entries);
-    Ok(())
-}
 
-/// Bytes of a Python object: borrowed from `bytes`, copied from `bytearray`, which may change meanwhile.
-enum Contents<'a> {
-    Borrowed(&'a [u8]),
-    Copied(Vec<u8>),
-}
-impl Contents<'_> {
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Borrowed(bytes) => bytes,
-            Self::Copied(bytes) => bytes,
-        }
+    fn wait(&self, py: Python<'_>, seen: u64, timeout_ms: i64) -> PyResult<u64> {
+        blocking(py, |patience| {
+            Ok(self.0.wait(seen, millis(timeout_ms), patience))
+        })
     }
-}
-
-fn contents<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Contents<'a>> {
-    if let Ok(bytes) = object.cast::<PyBytes>() {
-        return Ok(Contents::Borrowed(bytes.as_bytes()));
-    }
-    if let Ok(bytes) = object.cast::<PyByteArray>() {
-        return Ok(Contents::Copied(bytes.to_vec()));
-    }
-    Err(PyTypeError::new_err(format!(
-        "keys, values and header values are bytes, not {}",
-        object.get_type().name()?
-    )))
 }
 
 /// An open subscription.

@@ -3,6 +3,7 @@ mod client;
 mod engine;
 mod failure;
 mod offline;
+mod outgoing;
 
 use pyo3::prelude::*;
 
@@ -14,6 +15,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<client::Client>()?;
+    module.add_class::<outgoing::Outgoing>()?;
+    module.add_class::<client::Bell>()?;
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
     module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;

@@ -7,9 +7,15 @@ Beside the client's methods: `group_cursor(group)` is the id under which the mem
 """
 
 from bascule.client.address import connect, connect_async
-from bascule.client.aio import AsyncClient, AsyncProducer, AsyncSubscription
+from bascule.client.aio import AsyncClient, AsyncSubscription
+from bascule.client.aio_consumer import AsyncConsumer
+from bascule.client.aio_producer import AsyncProducer
 from bascule.client.batch import Batch
+from bascule.client.consumer import Consumer, OnChange
+from bascule.client.consuming import GroupStart
+from bascule.client.membership import Assignment
 from bascule.client.positions import group_cursor
+from bascule.client.producer import OnAck
 from bascule.client.requests import StreamOptions
 from bascule.client.sync import Client, Producer, Subscription
 from bascule.client.tls import Tls
@@ -29,14 +35,20 @@ from bascule.client.types import (
 
 __all__ = [
     "Ack",
+    "Assignment",
     "AsyncClient",
+    "AsyncConsumer",
     "AsyncProducer",
     "AsyncSubscription",
     "Batch",
     "Broker",
     "Client",
+    "Consumer",
     "EventTimes",
     "Group",
+    "GroupStart",
+    "OnAck",
+    "OnChange",
     "Partition",
     "Producer",
     "Receipt",

@@ -16,17 +16,19 @@ from types import TracebackType
 from typing import Final, Self
 
 from bascule.client.aio_administration import AsyncAdministration
+from bascule.client.aio_consumer import AsyncConsumer
 from bascule.client.aio_positions import AsyncPositions
+from bascule.client.aio_publishing import AsyncPublishing
 from bascule.client.batch import Batch
-from bascule.client.producer import Producer
+from bascule.client.consumer import OnChange
+from bascule.client.consuming import GroupStart
 from bascule.client.subscription import Subscription
-from bascule.client.types import Ack, Receipt, Record, Start, Stop
-from bascule.errors import BrokerError
+from bascule.client.types import Record, Start, Stop
 
-__all__ = ["AsyncClient", "AsyncProducer", "AsyncSubscription"]
+__all__ = ["AsyncClient", "AsyncSubscription"]
 
 
-class AsyncClient(AsyncAdministration, AsyncPositions):
+class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing):
     """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
 
     async def __aenter__(self) -> Self:
@@ -56,67 +58,6 @@ class AsyncClient(AsyncAdministration, AsyncPositions):
         self._client.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def publish(
-        self,
-        stream: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
-        partition: int = 0,
-        ack: Ack = "leader",
-        timeout: float | None = None,
-    ) -> Receipt:
-        """As `Client.publish`."""
-        return await self._call(
-            self._client.publish,
-            stream,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            ack=ack,
-            timeout=timeout,
-        )
-
-    async def publish_many(
-        self,
-        stream: str,
-        values: Sequence[bytes],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
-        partition: int = 0,
-        ack: Ack = "leader",
-        timeout: float | None = None,
-    ) -> list[Receipt]:
-        """As `Client.publish_many`."""
-        return await self._call(
-            self._client.publish_many,
-            stream,
-            values,
-            keys=keys,
-            headers=headers,
-            partition=partition,
-            ack=ack,
-            timeout=timeout,
-        )
-
-    def producer(
-        self,
-        stream: str,
-        *,
-        partition: int = 0,
-        ack: Ack = "leader",
-        batch_records: int = 4096,
-        timeout: float | None = None,
-    ) -> "AsyncProducer":
-        """As `Client.producer`."""
-        inner = self._client.producer(
-            stream, partition=partition, ack=ack, batch_records=batch_records, timeout=timeout
-        )
-        return AsyncProducer(inner, self._threads)
-
     def subscribe(
         self,
         stream: str,
@@ -145,45 +86,34 @@ class AsyncClient(AsyncAdministration, AsyncPositions):
             )
         )
 
-
-class AsyncProducer:
-    """As `Producer`."""
-
-    def __init__(self, producer: Producer, threads: ThreadPoolExecutor) -> None:
-        """Use `AsyncClient.producer`."""
-        self._producer: Final = producer
-        self._threads: Final = threads
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await self.close()
-        except BrokerError as second:
-            if failure is None:
-                raise
-            failure.add_note(f"and what the producer still held could not be published: {second}")
-
-    @property
-    def published(self) -> int:
-        """As `Producer.published`."""
-        return self._producer.published
-
-    async def send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> None:
-        """As `Producer.send`; waits only when a batch is full."""
-        if self._producer.take(value, key=key, headers=headers):
-            await self.flush()
-
-    async def flush(self) -> list[Receipt]:
-        """As `Producer.flush`."""
-        return await asyncio.wrap_future(self._threads.submit(self._producer.flush))
-
-    async def close(self) -> None:
-        """As `Producer.close`."""
-        await asyncio.wrap_future(self._threads.submit(self._producer.close))
+    def consumer(
+        self,
+        group: str,
+        streams: str | Sequence[str],
+        *,
+        consumer: str | None = None,
+        start: GroupStart = "earliest",
+        commit_interval: float | None = 5.0,
+        resume: bool = False,
+        batch_records: int = 8192,
+        on_assigned: OnChange | None = None,
+        on_revoked: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> AsyncConsumer:
+        """As `Client.consumer`."""
+        inner = self._client.consumer(
+            group,
+            streams,
+            consumer=consumer,
+            start=start,
+            commit_interval=commit_interval,
+            resume=resume,
+            batch_records=batch_records,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            on_lost=on_lost,
+        )
+        return AsyncConsumer(inner.consuming, inner.callbacks)
 
 
 class AsyncSubscription:

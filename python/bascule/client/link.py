@@ -33,22 +33,33 @@ _ALL_STREAMS: Final = message("FetchMetadataRequest")().SerializeToString()
 
 
 Connector = Callable[[str, bytes], engine.Client]
+Batches = Callable[[str, int, int, int], engine.Outgoing]
+MAX_IN_FLIGHT: Final = 16_384
+"""Records that a publish has sent and not yet seen acknowledged, unless an option says otherwise."""
 
 
 class Link:
     """Connections to brokers, one to an address. Safe to share between threads."""
 
-    def __init__(self, addresses: Sequence[str], options: dict[str, Any], connector: Connector = engine.Client) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        options: dict[str, Any],
+        connector: Connector = engine.Client,
+        batches: Batches = engine.Outgoing,
+    ) -> None:
         """Connects on first use.
 
         Args:
             addresses: `host:port`, at least one, tried in order.
             options: of the native client.
             connector: makes a native client; replaced in tests.
+            batches: makes a native batch; replaced in tests.
         """
         self._addresses: Final = tuple(addresses)
         self._options: Final = options
         self._connector: Final = connector
+        self._batches: Final = batches
         self._lock: Final = threading.Lock()
         self._natives: Final[dict[str, engine.Client]] = {}
         self._routes = Routes()
@@ -106,6 +117,18 @@ class Link:
                 raise UsageError("closed", "the client is closed")
             pause = min(2 * pause, _MOST_PAUSE)
 
+    def outgoing(self, stream: str, partition: int, ack_policy: int) -> engine.Outgoing:
+        """An empty batch for a partition."""
+        return self._batches(stream, partition, ack_policy, int(self._options.get("max_in_flight", MAX_IN_FLIGHT)))
+
+    def look(self, deadline: Deadline) -> None:
+        """Ask anew which broker leads what. When nobody answers nothing changes: the call that needs to know is tried
+        again, and says what is wrong.
+        """
+        with suppress(BrokerError), engine.native_errors():
+            native = self._connected(self.address, deadline)
+            self._routes = Routes.read(native.call("FetchMetadata", _ALL_STREAMS, deadline.left_ms()))
+
     def close(self) -> None:
         """Let go of the connections. Idempotent; every later call raises `closed`."""
         with self._lock:
@@ -141,10 +164,7 @@ class Link:
         """Look at the metadata again; true when it names another broker than `address` for `place`."""
         if place is None:
             return False
-        # a failure to look is not the caller's: the call itself is tried again, and says what is wrong
-        with suppress(BrokerError), engine.native_errors():
-            native = self._connected(self.address, deadline)
-            self._routes = Routes.read(native.call("FetchMetadata", _ALL_STREAMS, deadline.left_ms()))
+        self.look(deadline)
         return self._routes.find(place) not in (None, address)
 
     def _forget(self, address: str, broken: engine.Client) -> None:
@@ -165,7 +185,9 @@ class Link:
 
 
 def _may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:
-    """What was not done; but of a batch that is partly stored, sending it again would store that part twice."""
-    if repeatable:
+    """What was not done, and what is done once however often it is sent. Other batches that are partly stored would be
+    stored in part twice.
+    """
+    if repeatable or failure.details.get("resend"):
         return failure.code in _AGAIN | _LOST
     return failure.code in _AGAIN and not failure.details.get("acknowledged")

@@ -1,64 +1,74 @@
-"""A buffer in front of `publish_many`."""
+"""Publishing in the background: records gather in a native batch while the last one is on its way."""
 
-# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
-
-from collections.abc import Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self, TypeAlias
 
-from bascule.client.types import Ack, Receipt
-from bascule.errors import BrokerError, UsageError
+from bascule import engine
+from bascule.client.types import Receipt
+from bascule.errors import BrokerError, UnavailableError, UsageError
 
-__all__ = ["Producer", "Publisher"]
+__all__ = ["OnAck", "Producer"]
+
+OnAck: TypeAlias = Callable[[list[Receipt]], object]
+"""Told of acknowledged records, in order."""
+
+BATCH_BYTES: Final = 4 << 20
+"""A batch is closed at about so many bytes."""
 
 
-class Publisher(Protocol):
-    """What a producer needs of its client."""
+@dataclass(slots=True)
+class _Group:
+    """Records that are published together."""
 
-    def publish_many(
-        self,
-        stream: str,
-        values: Sequence[bytes],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
-        partition: int = 0,
-        ack: Ack = "leader",
-        timeout: float | None = None,
-    ) -> list[Receipt]:
-        """As `Client.publish_many`."""
-        ...
+    batch: engine.Outgoing
+    records: int = 0
+    bytes: int = 0
+    futures: dict[int, "Future[Receipt]"] = field(default_factory=dict[int, "Future[Receipt]"])
 
 
 class Producer:
-    """Gathers records and publishes them in batches, in order. For one thread.
+    """Publishes in a thread of its own, in order, a bounded number of records and bytes ahead of the broker. Safe to
+    share between threads.
 
-    Leaving its context publishes what is left, or raises; so does `close`. A batch that failed is dropped: the error
-    says how many of its records are stored.
+    A record that could not be published is never lost in silence: the next `send`, `flush` or `close` raises the first
+    failure since the last one that was raised; its details say how many records are not known to be stored
+    (`unstored`). Records behind a batch that failed are published all the same. Leaving its context publishes what is
+    left, or raises; so does `close`, and no thread is left.
     """
 
     def __init__(
-        self, client: Publisher, stream: str, *, partition: int, ack: Ack, batch_records: int, timeout: float | None
+        self,
+        *,
+        make: Callable[[], engine.Outgoing],
+        publish: Callable[[engine.Outgoing], None],
+        batch_records: int,
+        most: tuple[int, int],
+        on_ack: OnAck | None,
     ) -> None:
-        """Use `Client.producer`.
-
-        Raises:
-            UsageError: code `invalid_argument`: `batch_records` below 1.
-        """
-        if batch_records < 1:
-            raise UsageError("invalid_argument", f"batch_records is 1 or more, not {batch_records}")
-        self._client: Final = client
-        self._stream: Final = stream
-        self._partition: Final = partition
-        self._ack: Final[Ack] = ack
+        """Use `Client.producer`."""
+        self._make: Final = make
+        self._publish: Final = publish
         self._batch_records: Final = batch_records
-        self._timeout: Final = timeout
-        self._values: list[bytes] = []
-        self._keys: list[bytes | None] = []
-        self._headers: list[dict[str, bytes] | None] = []
+        self._most_records, self._most_bytes = most
+        self._on_ack: Final = on_ack
+        self._changed: Final = threading.Condition()
+        self._front: Final[deque[_Group]] = deque()
+        self._records = 0
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._idle = False
         self._closed = False
+        self._abandoned = False
+        self._failure: Exception | None = None
+        self._unstored = 0
         self.published = 0
-        """Records published so far."""
+        """Records that were acknowledged (with ack `none`: sent) so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,61 +78,232 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except BrokerError as second:
+        except Exception as second:  # whatever a callback raises
             if failure is None:
                 raise
             failure.add_note(f"and what the producer still held could not be published: {second}")
 
+    @property
+    def in_flight(self) -> int:
+        """Records that were taken and are not acknowledged."""
+        return self._records
+
     def send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> None:
-        """Take one record; publishes when a batch is full.
+        """Take one record, copied; waits while too much is in flight.
+
+        Args:
+            value: any bytes, at most the stream's `max_record_bytes`.
+            key: any bytes; empty is the same as `None`.
+            headers: names to bytes; `subject` and `reply` are the broker's.
 
         Raises:
-            BrokerError: as `Client.publish_many`, when it published.
+            BrokerError: records that were sent before could not be published; this one was not taken.
             UsageError: code `closed`.
+            TypeError: no bytes.
         """
-        if self.take(value, key=key, headers=headers):
-            self.flush()
+        with self._changed:
+            if self._failure is not None or self._closed or self._is_full():
+                self._wait_for_room()
+            self._take(value, key, headers)
 
-    def take(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> bool:
-        """Hold one record; true when a batch is full and `flush` is due.
+    def submit(
+        self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None
+    ) -> "Future[Receipt]":
+        """As `send`, with a future of the record's receipt, or of its failure; that is raised by the next `send`,
+        `flush` or `close` too.
+        """
+        receipt: Future[Receipt] = Future()
+        receipt.set_running_or_notify_cancel()  # it is on its way: there is no calling it back
+        with self._changed:
+            self._wait_for_room()
+            group = self._take(value, key, headers)
+            group.futures[group.records - 1] = receipt
+        return receipt
+
+    def try_send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> bool:
+        """As `send`, without waiting; false = too much is in flight, and the record was not taken."""
+        with self._changed:
+            if self._is_full():
+                return False
+            self._wait_for_room()
+            self._take(value, key, headers)
+            return True
+
+    def send_many(
+        self,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[dict[str, bytes] | None] | None = None,
+    ) -> None:
+        """Take records, copied, all or none; waits while too much is in flight. Faster than one by one.
+
+        Args:
+            values: n ≥ 0 values, at most 50,000.
+            keys: as many keys, or `None` for records without.
+            headers: as many sets of headers, or `None` for records without.
 
         Raises:
-            UsageError: code `closed`.
+            BrokerError: as `send`.
+            UsageError: code `closed`; `invalid_argument`: too many.
+            ValueError: columns of different lengths.
+            TypeError: no bytes.
         """
-        if self._closed:
-            raise UsageError("closed", "the producer is closed")
-        self._values.append(value)
-        self._keys.append(key)
-        self._headers.append(headers)
-        return len(self._values) >= self._batch_records
+        if not values:
+            return
+        group = _Group(self._make(), len(values))
+        with engine.native_errors():
+            group.bytes = group.batch.fill(keys, values, headers)
+        with self._changed:
+            self._wait_for_room()
+            self._front.append(group)
+            self._note(group.records, group.bytes)
 
-    def flush(self) -> list[Receipt]:
-        """Publish what is held; returns its receipts, in order.
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until nothing is in flight.
+
+        Args:
+            timeout: seconds; `None` = as long as the batches' own timeouts last.
 
         Raises:
-            BrokerError: as `Client.publish_many`.
+            BrokerError: records could not be published.
+            UnavailableError: code `deadline_exceeded`: the time is up; what is in flight stays so.
         """
-        if not self._values:
-            return []
-        values, keys, headers = self._values, self._keys, self._headers
-        self._values, self._keys, self._headers = [], [], []
-        receipts = self._client.publish_many(
-            self._stream,
-            values,
-            keys=keys if any(keys) else None,
-            headers=headers if any(headers) else None,
-            partition=self._partition,
-            ack=self._ack,
-            timeout=self._timeout,
-        )
-        self.published += len(values)
-        return receipts
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            if not self._drained(end):
+                text = f"{self._records} records were not acknowledged within {timeout:g} s, and are still on their way"
+                raise UnavailableError("deadline_exceeded", text, {"in_flight": self._records})
+            self._raise_failure()
 
-    def close(self) -> None:
-        """Publish what is held and refuse more. Idempotent.
+    def close(self, timeout: float | None = None) -> None:
+        """Publish what was taken and take no more; then the producer's thread has ended. Idempotent.
+
+        Args:
+            timeout: seconds; then what was not begun is given up. `None` = as long as the batches' own timeouts last.
 
         Raises:
-            BrokerError: as `Client.publish_many`.
+            BrokerError: records could not be published, or were given up (`unavailable`).
         """
-        self._closed = True
-        self.flush()
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            if not self._drained(end):
+                self._abandoned = True
+            thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        with self._changed:
+            self._raise_failure()
+
+    # -- under the lock -----------------------------------------------------------------------------------------------
+    def _wait_for_room(self) -> None:
+        while True:
+            self._raise_failure()
+            if self._closed:
+                raise UsageError("closed", "the producer is closed")
+            if not self._is_full():
+                return
+            self._changed.wait()
+
+    def _is_full(self) -> bool:
+        return self._records >= self._most_records or self._bytes >= self._most_bytes
+
+    def _take(self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None) -> _Group:
+        group = self._front[-1] if self._front else None
+        if group is None or group.records >= self._batch_records or group.bytes >= BATCH_BYTES:
+            group = _Group(self._make())
+            self._front.append(group)
+        try:
+            held = group.batch.push(key, value, headers, -1)
+        except BaseException:
+            if not group.records:
+                self._front.pop()
+            raise
+        added, group.bytes = held - group.bytes, held
+        group.records += 1
+        self._note(1, added)
+        return group
+
+    def _note(self, records: int, added: int) -> None:
+        self._records += records
+        self._bytes += added
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="bascule-producer", daemon=True)
+            self._thread.start()
+        elif self._idle:
+            self._changed.notify_all()
+
+    def _drained(self, end: float | None) -> bool:
+        """Wait until nothing is in flight; false when the time is up."""
+        while self._records:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            self._changed.wait(left)
+        return True
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return
+        if isinstance(failure, BrokerError):
+            failure.details["unstored"] = self._unstored
+        self._unstored = 0
+        raise failure
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+    def _work(self) -> None:
+        while (group := self._next_group()) is not None:
+            failure: Exception | None = None
+            try:
+                self._send_out(group)
+            except Exception as caught:  # noqa: BLE001 (whatever it is, the caller is told)
+                failure = caught
+            self._settle(group, failure)
+
+    def _send_out(self, group: _Group) -> None:
+        if self._abandoned:
+            raise UnavailableError("unavailable", "the producer was closed before this was sent")
+        self._publish(group.batch)
+
+    def _next_group(self) -> _Group | None:
+        with self._changed:
+            while not self._front:
+                if self._closed:
+                    return None
+                self._idle = True
+                self._changed.wait()
+                self._idle = False
+            return self._front.popleft()
+
+    def _settle(self, group: _Group, failure: Exception | None) -> None:
+        """Tell everyone what became of a group; last of all the group is not in flight any more."""
+        stored = group.records
+        if failure is not None:
+            stored = int(failure.details.get("acknowledged", 0)) if isinstance(failure, BrokerError) else 0
+        try:
+            self._tell(group, failure)
+        except Exception as raised:  # noqa: BLE001 (what a callback raises comes out of the next call)
+            failure = failure or raised
+        with self._changed:
+            self.published += stored
+            self._unstored += group.records - stored
+            self._failure = self._failure or failure
+            self._records -= group.records
+            self._bytes -= group.bytes
+            self._changed.notify_all()
+
+    def _tell(self, group: _Group, failure: Exception | None) -> None:
+        if not group.futures and (self._on_ack is None or failure is not None):
+            return
+        places = group.batch.places()
+        for index, future in group.futures.items():
+            place = places[index] if index < len(places) else (-1, 0)
+            if failure is None or place[0] >= 0:
+                future.set_result(Receipt._make(place))
+            else:
+                future.set_exception(failure)
+        if self._on_ack is not None and failure is None and places:
+            self._on_ack([Receipt._make(place) for place in places])

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bascule._liftbridge_pb import message
 from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stream, SubjectReceipt
 from bascule.errors import StateError, UsageError, error
 
 __all__ = [
+    "Joined",
     "StreamOptions",
     "ack_policy",
     "check_id",
@@ -18,8 +19,10 @@ __all__ = [
     "check_partition",
     "create_stream",
     "delete_stream",
+    "fetch_assignments",
     "fetch_cursor",
     "group_metadata",
+    "join_group",
     "leave_group",
     "metadata",
     "nanoseconds",
@@ -28,12 +31,15 @@ __all__ = [
     "pause_stream",
     "publish_to_subject",
     "purge_stream",
+    "read_assignments",
     "read_brokers",
     "read_cursor",
     "read_group",
+    "read_joined",
     "read_partition",
     "read_streams",
     "read_subject_ack",
+    "report_coordinator",
     "set_cursor",
     "set_readonly",
     "trim_partition",
@@ -63,6 +69,8 @@ _COUNTS: Final = (
     "auto_pause_time",
     "min_isr",
 )
+USUAL_TIMEOUT: Final = 15.0
+"""Seconds after which a silent member is expelled, and a silent coordinator reported, unless the broker says others."""
 MOST_ID_BYTES: Final = {"cursor": 1024, "stream": 1024, "group": 255, "consumer": 255}
 """Longest ids that a broker of ours takes, UTF-8 bytes."""
 
@@ -238,6 +246,49 @@ def read_group(answer: bytes) -> Group:
         text = f'consumer group "{found.groupId}" does not exist: it has no members'
         raise StateError("not_found", text, {"group": found.groupId})
     return Group(found.groupId, found.coordinator, found.epoch)
+
+
+class Joined(NamedTuple):
+    """What a new member of a group learns. Timeouts are seconds."""
+
+    coordinator: str
+    epoch: int
+    consumer_timeout: float
+    coordinator_timeout: float
+
+
+def join_group(group: str, consumer: str, streams: Sequence[str]) -> bytes:
+    """A JoinConsumerGroupRequest."""
+    return message("JoinConsumerGroupRequest")(groupId=group, consumerId=consumer, streams=streams).SerializeToString()
+
+
+def read_joined(answer: bytes) -> Joined:
+    """A JoinConsumerGroupResponse. A broker that says no timeouts gets the usual ones."""
+    found = message("JoinConsumerGroupResponse").FromString(answer)
+    consumer, coordinator = (
+        nanos / 1e9 if nanos > 0 else USUAL_TIMEOUT for nanos in (found.consumerTimeout, found.coordinatorTimeout)
+    )
+    return Joined(found.coordinator, found.epoch, consumer, coordinator)
+
+
+def fetch_assignments(group: str, consumer: str, epoch: int) -> bytes:
+    """A FetchConsumerGroupAssignmentsRequest."""
+    return message("FetchConsumerGroupAssignmentsRequest")(
+        groupId=group, consumerId=consumer, epoch=epoch
+    ).SerializeToString()
+
+
+def read_assignments(answer: bytes) -> list[tuple[str, int]]:
+    """Stream and partition of each assignment of a FetchConsumerGroupAssignmentsResponse."""
+    response = message("FetchConsumerGroupAssignmentsResponse").FromString(answer)
+    return [(found.stream, partition) for found in response.assignments for partition in found.partitions]
+
+
+def report_coordinator(group: str, consumer: str, coordinator: str, epoch: int) -> bytes:
+    """A ReportConsumerGroupCoordinatorRequest."""
+    return message("ReportConsumerGroupCoordinatorRequest")(
+        groupId=group, consumerId=consumer, coordinator=coordinator, epoch=epoch
+    ).SerializeToString()
 
 
 def leave_group(group: str, consumer: str) -> bytes:

@@ -38,12 +38,16 @@ class Subscription:
     the stop position; without one it waits for new records for ever. For one thread.
     """
 
-    def __init__(self, link: Link, reading: Reading, *, timeout: float, reconnect: float) -> None:
+    def __init__(
+        self, link: Link, reading: Reading, *, timeout: float, reconnect: float, bell: engine.Bell | None = None
+    ) -> None:
         """Use `Client.subscribe`."""
         self._link: Final = link
-        self._reading: Final = reading
+        self.reading: Final = reading
+        """What it reads, as it was asked for."""
         self._start: Start = reading.start
         self._stop: Stop = reading.stop
+        self._bell: Final = bell
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
         self._lock: Final = threading.Lock()
@@ -122,14 +126,14 @@ class Subscription:
         try:
             with engine.native_errors():
                 found = native.next_batch(
-                    self._reading.batch_records, WAIT_MS if timeout is None else round(timeout * 1000)
+                    self.reading.batch_records, WAIT_MS if timeout is None else round(timeout * 1000)
                 )
         except BrokerError as failure:
             self._recover(failure)
             return None
         if found is None:
             return None
-        batch = Batch(found, self._reading.stream, self._reading.partition)
+        batch = Batch(found, self.reading.stream, self.reading.partition)
         self._advance(batch.offsets[-1])
         return batch
 
@@ -148,7 +152,7 @@ class Subscription:
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        reading = self._reading
+        reading = self.reading
         if reading.cursor is None:
             raise UsageError("invalid_argument", "the subscription has no cursor: subscribe with cursor=…")
         if self._last is not None:
@@ -177,7 +181,7 @@ class Subscription:
 
     def _advance(self, last: int) -> None:
         self._last = last
-        if not self._reading.reverse:
+        if not self.reading.reverse:
             self._start = last + 1
         elif last > 0:
             self._start = last - 1
@@ -192,11 +196,11 @@ class Subscription:
             native.close()
 
     def _open(self, seconds: float) -> None:
-        with naming(self._link, self._reading.stream, partition=self._reading.partition):
+        with naming(self._link, self.reading.stream, partition=self.reading.partition):
             self._open_unnamed(Deadline(seconds))
 
     def _open_unnamed(self, deadline: Deadline) -> None:
-        reading = self._reading
+        reading = self.reading
         place = PartitionPlace(reading.stream, reading.partition)
         self._look_up_cursor(deadline)
         if self._stop == "latest":
@@ -210,7 +214,7 @@ class Subscription:
             return
         wanted = subscribe(reading, self._start, self._stop)
         try:
-            native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted), place)
+            native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted, self._bell), place)
         except BrokerError as failure:
             if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
                 self._finish()
@@ -224,7 +228,7 @@ class Subscription:
         raise UsageError("closed", "the subscription is closed")
 
     def _look_up_cursor(self, deadline: Deadline) -> None:
-        reading = self._reading
+        reading = self.reading
         if self._looked_up or reading.cursor is None:
             return
         found = cursors.find(self._link, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))

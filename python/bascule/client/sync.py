@@ -2,29 +2,26 @@
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
+import uuid
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from bascule.client import requests
 from bascule.client.administration import Administration
+from bascule.client.consumer import Callbacks, Consumer, OnChange
+from bascule.client.consuming import Consuming, GroupStart, Plan
 from bascule.client.deadline import Deadline
-from bascule.client.naming import naming
 from bascule.client.positions import Positions
 from bascule.client.producer import Producer
+from bascule.client.publishing import Publishing
 from bascule.client.reading import Reading
-from bascule.client.routes import PartitionPlace
 from bascule.client.subscription import Subscription
-from bascule.client.types import Ack, Receipt, Start, Stop
-from bascule.errors import BrokerError, UsageError
+from bascule.client.types import Start, Stop
 
-__all__ = ["Client", "Producer", "Subscription"]
-
-MOST_RECORDS: Final = 50_000
-"""Records of one call into the native core; longer batches go in parts."""
+__all__ = ["Client", "Consumer", "Producer", "Subscription"]
 
 
-class Client(Administration, Positions):
+class Client(Administration, Positions, Publishing):
     """A connection to a broker, made by `bascule.connect`. Safe to share between threads."""
 
     def __enter__(self) -> Self:
@@ -51,114 +48,6 @@ class Client(Administration, Positions):
     def close(self) -> None:
         """Let go of the connection. Idempotent; later calls raise `closed`. Producers are to be closed before."""
         self._link.close()
-
-    def publish(
-        self,
-        stream: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
-        partition: int = 0,
-        ack: Ack = "leader",
-        timeout: float | None = None,
-    ) -> Receipt:
-        """Publish one record; returns when it is acknowledged. Many are much faster with `publish_many`.
-
-        Args:
-            stream: name of the stream.
-            value: any bytes, at most the stream's `max_record_bytes`.
-            key: any bytes; empty is the same as `None`.
-            headers: names to bytes; `subject` and `reply` are the broker's.
-            partition: number, from 0.
-            ack: what counts as done; with `none` the receipt's offset is −1.
-            timeout: seconds; `None` = the client's.
-
-        Raises:
-            StateError: codes `stream_not_found`, `partition_not_found`, `readonly`.
-            UsageError: codes `invalid_argument`, `too_large`.
-            OutcomeUnknownError: it was sent and not acknowledged in time.
-            UnavailableError: it could not be sent in time.
-        """
-        keys = None if key is None else [key]
-        wanted = None if headers is None else [headers]
-        receipts = self.publish_many(
-            stream, [value], keys=keys, headers=wanted, partition=partition, ack=ack, timeout=timeout
-        )
-        return receipts[0] if receipts else Receipt(-1, 0)
-
-    def publish_many(
-        self,
-        stream: str,
-        values: Sequence[bytes],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
-        partition: int = 0,
-        ack: Ack = "leader",
-        timeout: float | None = None,
-    ) -> list[Receipt]:
-        """Publish records in order; returns when all are acknowledged, with one receipt each, in order; with ack `none`
-        without any.
-
-        Args:
-            stream: name of the stream.
-            values: n ≥ 0 values.
-            keys: as many keys, or `None` for records without.
-            headers: as many sets of headers, or `None` for records without.
-            partition: number, from 0.
-            ack: what counts as done.
-            timeout: seconds for all of them; `None` = the client's.
-
-        Raises:
-            BrokerError: as `publish`, of the first record that failed; `details` has its `index`, and how many of the
-                batch are known to be stored (`acknowledged`). Records behind it may be stored too.
-        """
-        _same_length("keys", keys, values)
-        _same_length("headers", headers, values)
-        deadline = self._deadline(timeout)
-        policy = requests.ack_policy(ack)
-        receipts: list[Receipt] = []
-        for begin in range(0, len(values), MOST_RECORDS):
-            part = slice(begin, begin + MOST_RECORDS)
-            some_keys, some_headers = keys and keys[part], headers and headers[part]
-            some_values = values[part]
-            try:
-                with naming(self._link, stream, partition=partition):
-                    stored = self._link.run(
-                        deadline,
-                        lambda native, left, k=some_keys, v=some_values, h=some_headers: native.publish(
-                            stream, partition, k, v, h, policy, left
-                        ),
-                        PartitionPlace(stream, partition),
-                    )
-            except BrokerError as failure:
-                failure.details["index"] = begin + failure.details.get("index", 0)
-                failure.details["acknowledged"] = len(receipts) + failure.details.get("acknowledged", 0)
-                raise
-            receipts += map(Receipt._make, stored)
-        return receipts
-
-    def producer(
-        self,
-        stream: str,
-        *,
-        partition: int = 0,
-        ack: Ack = "leader",
-        batch_records: int = 4096,
-        timeout: float | None = None,
-    ) -> Producer:
-        """A buffer in front of `publish_many`: `with client.producer("orders") as producer: producer.send(b"…")`.
-
-        Args:
-            stream: name of the stream.
-            partition: number, from 0.
-            ack: what counts as done.
-            batch_records: records that are published together, 1 or more.
-            timeout: seconds for each batch; `None` = the client's.
-        """
-        requests.ack_policy(ack)
-        return Producer(self, stream, partition=partition, ack=ack, batch_records=batch_records, timeout=timeout)
 
     def subscribe(
         self,
@@ -208,7 +97,50 @@ class Client(Administration, Positions):
         )
         return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect)
 
+    def consumer(
+        self,
+        group: str,
+        streams: str | Sequence[str],
+        *,
+        consumer: str | None = None,
+        start: GroupStart = "earliest",
+        commit_interval: float | None = 5.0,
+        resume: bool = False,
+        batch_records: int = 8192,
+        on_assigned: OnChange | None = None,
+        on_revoked: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> Consumer:
+        """A member of a consumer group: `with client.consumer("billing", "orders") as consumer: for batch in consumer`.
 
-def _same_length(name: str, column: Sequence[object] | None, values: Sequence[bytes]) -> None:
-    if column is not None and len(column) != len(values):
-        raise UsageError("invalid_argument", f"there are {len(column)} {name} for {len(values)} values")
+        The broker needs cursors (`cursors.partitions`): the group's positions are stored under `group_cursor(group)`.
+        The consumer joins when it is entered or first iterated.
+
+        Args:
+            group: id of the group, 1 to 255 bytes. Its members share the partitions.
+            streams: names of the streams to read, 1 or more; fixed while it is a member.
+            consumer: id of the member, 1 to 255 bytes, unique in the group; `None` = one of its own making.
+            start: where to begin in a partition without a stored position; "error" = refuse to.
+            commit_interval: seconds between stores of what was processed, above 0; `None` = only `Consumer.commit`
+                stores anything.
+            resume: whether paused partitions are to be resumed.
+            batch_records: most records of one batch, 1 or more.
+            on_assigned: told of partitions that it reads from now on.
+            on_revoked: told of partitions that it is about to give up, after their positions were stored.
+            on_lost: told of partitions that it lost because it was expelled: others may read them already. It joins
+                anew by itself.
+
+        Raises:
+            UsageError: code `invalid_argument`: an id, no stream, or an option.
+        """
+        plan = Plan(
+            group=group,
+            consumer=f"consumer-{uuid.uuid4().hex}" if consumer is None else consumer,
+            streams=(streams,) if isinstance(streams, str) else tuple(streams),
+            start=start,
+            commit_interval=commit_interval,
+            resume=resume,
+            batch_records=batch_records,
+        )
+        consuming = Consuming(self._link, plan, timeout=self._timeout, reconnect=self._reconnect)
+        return Consumer(consuming, Callbacks(on_assigned, on_revoked, on_lost))

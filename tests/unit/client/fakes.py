@@ -58,6 +58,32 @@ class FakeSubscription:
         self.closed = True
 
 
+class FakeOutgoing:
+    """Records on their way out."""
+
+    def __init__(self, stream: str, partition: int, ack_policy: int, _max_in_flight: int) -> None:
+        self.place = (stream, partition, ack_policy)
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes] = []
+        self.stored: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def push(self, key: bytes | None, value: bytes, _headers: dict[str, bytes] | None, _expected: int) -> int:
+        self.keys.append(key)
+        self.values.append(value)
+        return sum(map(len, self.values))
+
+    def fill(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes], _headers: object) -> int:
+        self.keys += keys or [None] * len(values)
+        self.values += values
+        return sum(map(len, self.values))
+
+    def places(self) -> list[tuple[int, int]]:
+        return self.stored if self.place[2] != 2 else []
+
+
 class FakeNative:
     """Answers from scripts: each call takes the next answer; an exception is raised."""
 
@@ -66,7 +92,9 @@ class FakeNative:
         self.requests: list[tuple[str, bytes]] = []
         self.published: list[list[bytes]] = []
         self.answers: list[bytes | Exception] = []
-        self.acks: list[Exception | None] = []
+        self.acks: list[Exception | Callable[[], Exception | None] | None] = []
+        """How each publish ends: with a failure, with what a function returns once it does, or well (`None`)."""
+        self.producers: list[tuple[int, int, int] | None] = []
         self.subscriptions: list[FakeSubscription | Exception] = []
         self.connecting: list[Exception | None] = []
         self.closed = 0
@@ -86,16 +114,18 @@ class FakeNative:
             raise answer
         return answer
 
-    def publish(self, *arguments: Any) -> list[tuple[int, int]]:
-        values: list[bytes] = list(arguments[3])
+    def publish(self, batch: FakeOutgoing, producer: tuple[int, int, int] | None, _timeout_ms: int) -> None:
+        self.producers.append(producer)
         step = self.acks.pop(0) if self.acks else None
+        if callable(step):
+            step = step()
         if step is not None:
             raise step
-        self.published.append(values)
-        first, self.next_offset = self.next_offset, self.next_offset + len(values)
-        return [(offset, 1) for offset in range(first, first + len(values))]
+        self.published.append(batch.values)
+        first, self.next_offset = self.next_offset, self.next_offset + len(batch)
+        batch.stored = [(offset, 1) for offset in range(first, self.next_offset)]
 
-    def subscribe(self, request: bytes) -> FakeSubscription:
+    def subscribe(self, request: bytes, _bell: object = None) -> FakeSubscription:
         self.requests.append(("Subscribe", request))
         step = self.subscriptions.pop(0)
         if isinstance(step, Exception):
@@ -107,5 +137,5 @@ class FakeNative:
 
 
 def client_of(native: FakeNative, *addresses: str, timeout: float = 2.0) -> Client:
-    link = Link(addresses or ("here:1",), {}, cast("Any", native.connect))
+    link = Link(addresses or ("here:1",), {}, cast("Any", native.connect), cast("Any", FakeOutgoing))
     return Client(link, timeout=timeout, reconnect=timeout)

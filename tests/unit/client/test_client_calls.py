@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from bascule import StreamOptions
 from bascule._liftbridge_pb import message
-from bascule.errors import BrokerError, CapacityError, OutcomeUnknownError, StateError, UnavailableError, UsageError
+from bascule.errors import BrokerError, CapacityError, StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
 
@@ -159,28 +159,64 @@ def test_a_closed_client_says_so() -> None:
     assert raised.value.code == "closed"
 
 
-def test_a_producer_publishes_in_batches_and_the_rest_on_leaving() -> None:
+def test_the_next_batch_of_a_partition_follows_the_last_one_and_a_failure_begins_an_epoch() -> None:
     native = FakeNative()
-    with client_of(native).producer("s", batch_records=2) as producer:
-        for number in range(5):
-            producer.send(b"%d" % number)
-        assert producer.published == 4
-    assert native.published == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
-    with pytest.raises(UsageError, match="the producer is closed"):
-        producer.send(b"late")
+    client = client_of(native)
+    client.publish_many("s", [b""] * 3)
+    client.publish("s", b"")
+    native.acks = [failure("too_large")]
+    with pytest.raises(UsageError):
+        client.publish("s", b"")
+    client.publish("s", b"")
+    client.publish("s", b"", partition=1)
+    first, second, third, fourth, other = [producer for producer in native.producers if producer]
+    assert first[0] > 0
+    assert [producer[1:] for producer in (first, second, third, fourth)] == [(0, 0), (0, 3), (0, 4), (1, 0)]
+    assert {producer[0] for producer in (first, second, third, fourth)} == {first[0]}
+    assert other[0] != first[0], "each partition has its own"
+    assert other[1:] == (0, 0)
 
 
-def test_leaving_a_producer_raises_when_the_rest_is_lost() -> None:
+def test_a_batch_that_may_be_sent_again_is_sent_again_as_the_same_one() -> None:
     native = FakeNative()
-    native.acks = [failure("outcome_unknown")]
-    with pytest.raises(OutcomeUnknownError), client_of(native).producer("s") as producer:
-        producer.send(b"v")
+    native.acks = [failure("outcome_unknown", "lost", '{"acknowledged": 2, "resend": true}'), None]
+    client = client_of(native)
+    assert len(client.publish_many("s", [b"v"] * 3)) == 3
+    assert native.producers[0] == native.producers[1]
+    assert client.reconnects == 1
 
 
-def test_leaving_a_producer_keeps_the_first_failure_and_notes_the_second() -> None:
+def test_calls_at_the_same_time_are_producers_of_their_own() -> None:
     native = FakeNative()
-    native.acks = [failure("outcome_unknown", "not answered")]
-    with pytest.raises(KeyError) as raised, client_of(native).producer("s") as producer:  # noqa: PT012
-        producer.send(b"v")
-        raise KeyError("mine")
-    assert any("not answered" in note for note in raised.value.__notes__)
+    client = client_of(native)
+
+    def meanwhile() -> None:
+        client.publish("s", b"inner")
+
+    native.acks = [meanwhile]
+    client.publish("s", b"outer")
+    outer, inner = native.producers
+    assert outer is not None
+    assert inner is not None
+    assert outer[0] != inner[0]
+
+
+def test_one_producer_too_many_is_sent_plainly() -> None:
+    native = FakeNative()
+    native.acks = [failure("too_many_producers", "full", '{"index": 0, "acknowledged": 0}'), None]
+    assert client_of(native).publish("s", b"v").offset == 0
+    first, second = native.producers
+    assert first is not None
+    assert second is None
+
+
+def test_what_nobody_answers_is_of_no_producer_and_does_not_disturb_its_sequence() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    client.publish("s", b"")
+    client.publish("s", b"", ack="none")
+    client.publish("s", b"")
+    first, silent, second = native.producers
+    assert silent is None
+    assert first is not None
+    assert second == (first[0], 0, 1)

@@ -10,7 +10,7 @@ from bascule.client.link import Link
 from bascule.client.routes import BrokerPlace, CursorPlace, PartitionPlace, Routes
 from bascule.errors import BrokerError
 
-from tests.unit.client.fakes import FakeNative, FakeSubscription, failure
+from tests.unit.client.fakes import FakeNative, FakeOutgoing, FakeSubscription, failure
 
 
 def cluster(leaders: dict[tuple[str, int], str], brokers: str = "ab") -> bytes:
@@ -34,7 +34,7 @@ class Brokers:
         return self.natives[address].connect(address, options)
 
     def client(self) -> Client:
-        link = Link(["first:1"], {}, cast("Any", self.connect))
+        link = Link(["first:1"], {}, cast("Any", self.connect), cast("Any", FakeOutgoing))
         return Client(link, timeout=30, reconnect=30)
 
 

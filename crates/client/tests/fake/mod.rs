@@ -22,6 +22,15 @@ type Frames = mpsc::UnboundedSender<Result<Frame<Bytes>, Status>>;
 
 /// Serves on a free port until the process ends; returns the address.
 pub fn start() -> String {
+    start_as(Fake { once: false })
+}
+
+/// The same, of a broker that says that it stores a producer's batches once.
+pub fn start_once() -> String {
+    start_as(Fake { once: true })
+}
+
+fn start_as(fake: Fake) -> String {
     let (told, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -34,7 +43,7 @@ pub fn start() -> String {
                 .unwrap();
             let incoming = TcpListenerStream::new(listener);
             tonic::transport::Server::builder()
-                .add_service(Fake)
+                .add_service(fake)
                 .serve_with_incoming(incoming)
                 .await
                 .unwrap();
@@ -44,7 +53,9 @@ pub fn start() -> String {
 }
 
 #[derive(Clone)]
-struct Fake;
+struct Fake {
+    once: bool,
+}
 impl tonic::server::NamedService for Fake {
     const NAME: &'static str = "proto.API";
 }
@@ -58,6 +69,7 @@ impl tower::Service<Request<Body>> for Fake {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let once = self.once;
         Box::pin(async move {
             let method = request
                 .uri()
@@ -74,6 +86,11 @@ impl tower::Service<Request<Body>> for Fake {
             response
                 .headers_mut()
                 .insert("content-type", "application/grpc".parse().unwrap());
+            if once {
+                response
+                    .headers_mut()
+                    .insert("bascule-producers", "1".parse().unwrap());
+            }
             Ok(response)
         })
     }

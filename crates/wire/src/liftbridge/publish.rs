@@ -37,6 +37,7 @@ impl ProducerBatch {
     pub const BYTES: usize = 20;
 
     /// The batch that begins, or that none does (id 0); `None` when the bytes say neither.
+    #[allow(clippy::option_option)] // three answers: one, none, and no such thing
     fn read(bytes: &[u8]) -> Option<Option<Self>> {
         let batch = Self::decode(bytes)?;
         if batch.producer.id == 0 {
@@ -131,6 +132,7 @@ impl PublishView {
     }
 
     /// The producer's batch that begins with this record, if one does; `None` when the field is none.
+    #[allow(clippy::option_option)] // three answers: one, none, and no such thing
     pub fn begun_batch(&self) -> Option<Option<ProducerBatch>> {
         if self.producer_batch.is_empty() {
             return Some(None);

@@ -1,0 +1,91 @@
+"""What the asynchronous client does about publishing."""
+
+# ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
+
+# ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
+
+from collections.abc import Sequence
+
+from bascule.client.aio_calls import AsyncCalls
+from bascule.client.aio_producer import AsyncProducer, in_loop
+from bascule.client.producer import OnAck
+from bascule.client.types import Ack, Receipt
+
+__all__ = ["AsyncPublishing"]
+
+
+class AsyncPublishing(AsyncCalls):
+    """As `Publishing`."""
+
+    async def publish(
+        self,
+        stream: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: dict[str, bytes] | None = None,
+        partition: int = 0,
+        ack: Ack = "leader",
+        expected_offset: int | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """As `Client.publish`."""
+        return await self._call(
+            self._client.publish,
+            stream,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            ack=ack,
+            expected_offset=expected_offset,
+            timeout=timeout,
+        )
+
+    async def publish_many(
+        self,
+        stream: str,
+        values: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[dict[str, bytes] | None] | None = None,
+        partition: int = 0,
+        ack: Ack = "leader",
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """As `Client.publish_many`."""
+        return await self._call(
+            self._client.publish_many,
+            stream,
+            values,
+            keys=keys,
+            headers=headers,
+            partition=partition,
+            ack=ack,
+            timeout=timeout,
+        )
+
+    def producer(
+        self,
+        stream: str,
+        *,
+        partition: int = 0,
+        ack: Ack = "leader",
+        batch_records: int = 8192,
+        max_in_flight: int = 131_072,
+        max_in_flight_bytes: int = 64 << 20,
+        timeout: float | None = None,
+        on_ack: OnAck | None = None,
+    ) -> AsyncProducer:
+        """As `Client.producer`; to be called in the event loop, where `on_ack` is called too."""
+        inner = self._client.producer(
+            stream,
+            partition=partition,
+            ack=ack,
+            batch_records=batch_records,
+            max_in_flight=max_in_flight,
+            max_in_flight_bytes=max_in_flight_bytes,
+            timeout=timeout,
+            on_ack=None if on_ack is None else in_loop(on_ack),
+        )
+        return AsyncProducer(inner)

@@ -1,0 +1,380 @@
+"""What a consumer does, without its callbacks: follows its membership, reads its partitions in turn, stores positions.
+
+`advance` gives a batch, or a `Change` that the application is to be told of; `finish` ends a change once it was told.
+So the synchronous and the asynchronous consumer call back in their own way, in the order in which things happened.
+
+Positions: a batch that was given counts as processed when the next one is asked for, or when the consumer is closed
+without a failure; what counts as processed is stored now and then, before a partition is given up, and at the end.
+A partition that stays is read on where it was, but never before what another member stored meanwhile.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from bascule import engine
+from bascule.client import cursors, requests
+from bascule.client.batch import Batch
+from bascule.client.deadline import Deadline
+from bascule.client.link import Link
+from bascule.client.membership import Assignment, Membership, Standing
+from bascule.client.positions import group_cursor
+from bascule.client.reading import Member, Reading
+from bascule.client.routes import CursorPlace, PartitionPlace
+from bascule.client.subscription import Subscription
+from bascule.errors import BrokerError, StateError, UsageError, error
+
+__all__ = ["Change", "Consuming", "GroupStart", "Plan"]
+
+GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
+"""Where a group begins in a partition without a stored position; "error" = it refuses to."""
+
+_STARTS: Final = ("earliest", "latest", "new", "error")
+_FENCED: Final = "Consumer is not currently assigned this partition"
+_RETRY_SECONDS: Final = 1.0
+"""Pause before a partition that could not be read, or that ended, is tried again."""
+_WAIT_SECONDS: Final = 0.5
+"""Longest single wait."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What a consumer is to do."""
+
+    group: str
+    consumer: str
+    streams: tuple[str, ...]
+    start: GroupStart
+    commit_interval: float | None
+    resume: bool
+    batch_records: int
+
+    def __post_init__(self) -> None:
+        """Check what can be checked here.
+
+        Raises:
+            UsageError: code `invalid_argument`.
+        """
+        if self.start not in _STARTS:
+            raise UsageError("invalid_argument", f'start is "earliest", "latest", "new" or "error", not {self.start!r}')
+        if self.commit_interval is not None and not self.commit_interval > 0:
+            text = f"commit_interval is a number of seconds above 0, or None, not {self.commit_interval}"
+            raise UsageError("invalid_argument", text)
+        if self.batch_records < 1:
+            raise UsageError("invalid_argument", f"batch_records is 1 or more, not {self.batch_records}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Partitions that came, are about to go, or are gone."""
+
+    kind: Literal["assigned", "revoked", "lost"]
+    partitions: tuple[Assignment, ...]
+    """In order, at least one."""
+
+
+@dataclass(slots=True)
+class _Owned:
+    """A partition that this consumer reads. Offsets are of records, −1 = none."""
+
+    subscription: Subscription
+    given: int = -1
+    processed: int = -1
+    stored: int = -1
+    again: float = 0.0
+    """When it may be read again, on the monotonic clock."""
+
+
+class Consuming:
+    """See the module. For one thread at a time."""
+
+    def __init__(self, link: Link, plan: Plan, *, timeout: float, reconnect: float) -> None:
+        """Joins nothing yet.
+
+        Raises:
+            UsageError: code `invalid_argument`: an id, or no stream.
+        """
+        self._link: Final = link
+        self._plan: Final = plan
+        self._timeout: Final = timeout
+        self._reconnect: Final = reconnect
+        self._cursor: Final = group_cursor(plan.group)
+        self._bell: Final = engine.Bell()
+        self._membership: Final = Membership(link, plan.group, plan.consumer, plan.streams, self._bell.ring)
+        self._owned: Final[dict[Assignment, _Owned]] = {}
+        self._changes: Final[deque[Change]] = deque()
+        self._deferred: Final[list[BrokerError]] = []
+        self._standing = Standing(0, 0, frozenset())
+        self._turn = 0
+        self._interrupted = False
+        self._next_commit = 0.0
+        self._state: Literal["new", "open", "closed"] = "new"
+
+    @property
+    def assignment(self) -> frozenset[Assignment]:
+        """What it reads."""
+        return frozenset(self._owned)
+
+    def open(self) -> None:
+        """Join the group. Idempotent.
+
+        Raises:
+            BrokerError: as `Membership.join`; `closed`.
+        """
+        if self._state == "closed":
+            raise UsageError("closed", "the consumer is closed")
+        if self._state == "new":
+            self._membership.join(Deadline(self._timeout))
+            self._state = "open"
+            self._put_off_commit()
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+    def advance(self, timeout: float | None) -> Batch | Change | None:
+        """The next thing that happens; `None` when nothing did in time (`None` = half a second)."""
+        self.open()
+        if self._deferred:
+            raise self._deferred.pop(0)
+        self.process_given()
+        end = time.monotonic() + (_WAIT_SECONDS if timeout is None else timeout)
+        while not self._interrupted:
+            rung = self._bell.wait(0, 0)
+            found = self._change() or self._poll()
+            if found is not None:
+                return found
+            self._commit_if_due()
+            left = end - time.monotonic()
+            if left <= 0:
+                return None
+            self._wait(rung, min(left, _WAIT_SECONDS))
+        return None
+
+    def interrupt(self) -> None:
+        """End `advance`, now and for ever; from any thread."""
+        self._interrupted = True
+        self._bell.ring()
+
+    def finish(self, change: Change) -> None:
+        """The application was told: carry out what is left of the change."""
+        if self._changes and self._changes[0] is change:
+            self._changes.popleft()
+        if change.kind != "assigned":
+            self._drop(change.partitions)
+
+    def give(self, batch: Batch, offset: int | None = None) -> None:
+        """Records of `batch`, which came last, count as given up to `offset`; `None` = all of them."""
+        owned = self._owned.get(Assignment(batch.stream, batch.partition))
+        if owned is not None:
+            position = owned.subscription.position
+            end = position - 1 if isinstance(position, int) else owned.given
+            owned.given = end if offset is None else offset
+
+    def process_given(self) -> None:
+        """Whatever was given counts as processed."""
+        for owned in self._owned.values():
+            owned.processed = max(owned.processed, owned.given)
+
+    def _wait(self, rung: int, seconds: float) -> None:
+        retries = [owned.again for owned in self._owned.values() if owned.again]
+        until = min([seconds, *(max(0.01, again - time.monotonic()) for again in retries)])
+        self._bell.wait(rung, max(1, round(until * 1000)))
+
+    def _poll(self) -> Batch | None:
+        """What the partitions have, each in its turn."""
+        places = list(self._owned)
+        for step in range(len(places)):
+            place = places[(self._turn + step) % len(places)]
+            batch = self._read(self._owned[place])
+            if batch is not None:
+                self._turn = (self._turn + step + 1) % len(places)
+                return batch
+        return None
+
+    def _read(self, owned: _Owned) -> Batch | None:
+        if owned.again > time.monotonic():
+            return None
+        owned.again = 0.0
+        try:
+            batch = owned.subscription.next_batch(0)
+        except BrokerError as failure:
+            owned.again = time.monotonic() + _RETRY_SECONDS
+            owned.subscription = self._renewed(owned.subscription)
+            if str(failure).startswith(_FENCED):
+                return None  # another member reads it already: the next sign of life says so
+            raise
+        if owned.subscription.ended:
+            # read-only to its end, or taken over by another member
+            owned.again = time.monotonic() + _RETRY_SECONDS
+            owned.subscription = self._renewed(owned.subscription)
+        return batch
+
+    def _renewed(self, old: Subscription) -> Subscription:
+        old.close()
+        return self._subscription(replace(old.reading, start=old.position))
+
+    def _subscription(self, reading: Reading) -> Subscription:
+        return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
+
+    # -- following the membership -------------------------------------------------------------------------------------
+    def _change(self) -> Change | None:
+        """What the application is to be told next."""
+        if not self._changes:
+            self._follow()
+        if not self._changes:
+            return None
+        change = self._changes[0]
+        if change.kind == "assigned":
+            self._changes.popleft()
+        elif change.kind == "revoked" and self._plan.commit_interval is not None:
+            # a position that cannot be stored must not keep the partition, others read it already: it is said later
+            _attempt(self._deferred, lambda: self._store(change.partitions, Deadline(self._timeout)))
+        return change
+
+    def _follow(self) -> None:
+        """Make what is read what the membership says, or line up the changes that come first."""
+        standing, before = self._membership.standing, self._standing
+        if self._membership.failure is not None:
+            raise self._membership.failure
+        if standing == before:
+            return
+        if standing.life != before.life and self._owned:
+            self._changes.append(Change("lost", tuple(sorted(self._owned))))
+            return
+        gone = self._owned.keys() - standing.assigned
+        if gone and standing.life == before.life:
+            self._changes.append(Change("revoked", tuple(sorted(gone))))
+            return
+        if standing.epoch != before.epoch:
+            for place, owned in self._owned.items():
+                self._read_on(place, owned, standing)
+        new = tuple(sorted(standing.assigned - self._owned.keys()))
+        self._owned.update({place: self._begin(place, standing) for place in new})
+        self._standing = standing
+        if new:
+            self._changes.append(Change("assigned", new))
+
+    def _read_on(self, place: Assignment, owned: _Owned, standing: Standing) -> None:
+        """Read a partition that stays under the new epoch: the broker ends what it gave to an older one."""
+        stored = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        position = owned.subscription.position
+        if stored is not None and (not isinstance(position, int) or stored >= position):
+            position = stored + 1
+            owned.stored = stored
+        owned.subscription.close()
+        owned.subscription = self._subscription(self._reading(place, standing, position))
+        owned.again = 0.0
+
+    def _begin(self, place: Assignment, standing: Standing) -> _Owned:
+        """Read a partition that is new to this member, behind the stored position."""
+        stored = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        if stored is None:
+            return _Owned(self._subscription(self._reading(place, standing, self._first(place))))
+        subscription = self._subscription(self._reading(place, standing, stored + 1))
+        return _Owned(subscription, given=stored, processed=stored, stored=stored)
+
+    def _first(self, place: Assignment) -> Literal["earliest"] | int:
+        """Where a group begins; what is new is what comes from now on, also when the broker goes away meanwhile."""
+        start = self._plan.start
+        if start == "earliest":
+            return "earliest"
+        if start == "error":
+            text = (
+                f'group "{self._plan.group}" has no stored position in partition {place.partition} of stream '
+                f'"{place.stream}": store one, or start at "earliest", "latest" or "new"'
+            )
+            raise error("not_found", text, {"stream": place.stream, "partition": place.partition})
+        request = requests.partition_metadata(place.stream, place.partition)
+        answer = self._link.run(
+            Deadline(self._timeout),
+            lambda native, left: native.call("FetchPartitionMetadata", request, left),
+            PartitionPlace(place.stream, place.partition),
+        )
+        end = requests.read_partition(answer).high_watermark
+        return end if start == "new" else max(0, end - 1)
+
+    def _reading(self, place: Assignment, standing: Standing, start: int | object) -> Reading:
+        return Reading(
+            stream=place.stream,
+            partition=place.partition,
+            start=start,  # pyright: ignore[reportArgumentType]
+            resume=self._plan.resume,
+            batch_records=self._plan.batch_records,
+            member=Member(self._plan.group, self._plan.consumer, standing.epoch),
+        )
+
+    def _place(self, place: Assignment) -> CursorPlace:
+        return CursorPlace(self._cursor, place.stream, place.partition)
+
+    def _drop(self, places: Iterable[Assignment]) -> None:
+        for place in places:
+            owned = self._owned.pop(place, None)
+            if owned is not None:
+                owned.subscription.close()
+
+    # -- positions ----------------------------------------------------------------------------------------------------
+    def commit(self, batch: Batch | None, timeout: float | None) -> None:
+        """Store what was processed, or everything up to the end of `batch`."""
+        deadline = Deadline(self._timeout if timeout is None else timeout)
+        if batch is None:
+            self.process_given()
+            self._store(tuple(self._owned), deadline)
+            return
+        place = Assignment(batch.stream, batch.partition)
+        owned = self._owned.get(place)
+        if owned is None:
+            text = f'partition {place.partition} of stream "{place.stream}" is not assigned to this consumer any more'
+            raise StateError("failed_precondition", text, place._asdict())
+        owned.processed = max(owned.processed, batch.offsets[-1])
+        self._store((place,), deadline)
+
+    def _commit_if_due(self) -> None:
+        if self._plan.commit_interval is not None and time.monotonic() >= self._next_commit:
+            self._put_off_commit()
+            self._store(tuple(self._owned), Deadline(self._timeout))
+
+    def _put_off_commit(self) -> None:
+        self._next_commit = time.monotonic() + (self._plan.commit_interval or 0)
+
+    def _store(self, places: Sequence[Assignment], deadline: Deadline) -> None:
+        for place in places:
+            owned = self._owned.get(place)
+            if owned is not None and owned.processed > owned.stored:
+                cursors.store(self._link, deadline, self._place(place), owned.processed)
+                owned.stored = owned.processed
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+    def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
+        """Stop following the group and store positions; what the application is to be told, and what went wrong.
+
+        Args:
+            processed: whether what was given counts as processed.
+        """
+        if self._state != "open":
+            self._state = "closed"
+            return None, []
+        self._state = "closed"
+        self._membership.end()
+        self._changes.clear()
+        failures = self._deferred
+        lost = self._membership.standing.life != self._standing.life
+        if processed:
+            self.process_given()
+        if not lost and self._plan.commit_interval is not None:
+            _attempt(failures, lambda: self._store(tuple(self._owned), Deadline(self._timeout)))
+        kind = "lost" if lost else "revoked"
+        return (Change(kind, tuple(sorted(self._owned))) if self._owned else None), failures
+
+    def end_close(self) -> list[BrokerError]:
+        """Leave the group and let go of everything; what went wrong. Idempotent."""
+        failures: list[BrokerError] = []
+        self._drop(tuple(self._owned))
+        _attempt(failures, lambda: self._membership.leave(Deadline(self._timeout)))
+        return failures
+
+
+def _attempt(failures: list[BrokerError], action: Callable[[], None]) -> None:
+    try:
+        action()
+    except BrokerError as failure:
+        failures.append(failure)

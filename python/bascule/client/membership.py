@@ -1,0 +1,260 @@
+"""One consumer's membership of a group: joins it, sends signs of life from a thread of its own, learns what to read.
+
+The broker takes signs of life only under the group's present epoch, and every change of the group changes that, so a
+refused one makes the thread look at the group, take over its epoch and coordinator, and ask again at once. A member
+that the broker expelled (it was silent for too long) joins anew; what it read until then is lost to it, and nothing of
+its former self stays. A coordinator that does not answer for too long is reported.
+
+The thread only learns; it never opens a subscription, stores a position or calls the application. `standing` is one
+immutable value, swapped whole; `changed` is called after each swap, in the thread.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bascule.client import requests
+from bascule.client.deadline import Deadline
+from bascule.client.link import Link
+from bascule.client.routes import BrokerPlace
+from bascule.errors import BrokerError, InternalError, StateError, UsageError, error
+
+__all__ = ["Assignment", "Membership", "Standing"]
+
+PART_OF_TIMEOUT: Final = 0.4
+"""How often a sign of life is sent, as a part of the time that the broker waits for one."""
+RETRY_SECONDS: Final = 2.0
+"""Longest pause after a sign of life that failed."""
+MOST_CALL_SECONDS: Final = 5.0
+"""Most time of one call in the thread, and so of its end."""
+_JOIN_PAUSE: Final = 0.25
+_FIRST_PAUSE: Final = 0.02
+_NO_MEMBER: Final = ("consumer is not a member", "consumer group does not exist")
+_NOT_COORDINATOR: Final = "broker is not the consumer group coordinator"
+_MEMBER_ALREADY: Final = "consumer is already a member"
+
+
+class Assignment(NamedTuple):
+    """A partition that a member of a group reads."""
+
+    stream: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a member knows of itself."""
+
+    life: int
+    """Counts how often it was expelled: what was read in an earlier life is not its own any more."""
+    epoch: int
+    assigned: frozenset[Assignment]
+    """Empty until the first answer, and between two lives."""
+
+
+class Membership:
+    """See the module. `join` and `leave` are for one thread; the rest may be used by several."""
+
+    def __init__(
+        self, link: Link, group: str, consumer: str, streams: tuple[str, ...], changed: Callable[[], None]
+    ) -> None:
+        """Joins nothing yet.
+
+        Raises:
+            UsageError: code `invalid_argument`: an id, or no stream.
+        """
+        self._group: Final = requests.check_id("group", group)
+        self.consumer: Final = requests.check_id("consumer", consumer)
+        self._streams: Final = tuple(dict.fromkeys(requests.check_id("stream", stream) for stream in streams))
+        if not self._streams:
+            raise UsageError("invalid_argument", "a consumer reads 1 stream or more, not none")
+        self._link: Final = link
+        self._changed: Final = changed
+        self._stop: Final = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._joined: requests.Joined | None = None
+        self._failure: BrokerError | None = None
+        self.standing = Standing(0, 0, frozenset())
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why it ended, when it did so by itself."""
+        return self._failure
+
+    def join(self, deadline: Deadline) -> None:
+        """Become a member and start the thread.
+
+        Raises:
+            StateError: code `stream_not_found`; `failed_precondition`: a consumer of this id is a member until the
+                deadline.
+            UnavailableError: no broker answered in time.
+        """
+        self._enter(deadline, replace=False)
+        self._thread = threading.Thread(target=self._live, name="bascule-consumer", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop the thread; returns when it has ended, after `MOST_CALL_SECONDS` at most, about. Idempotent."""
+        self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def leave(self, deadline: Deadline) -> None:
+        """Give up the membership, so that others take over at once; after `end`.
+
+        Raises:
+            BrokerError: it could not be told; the broker notices by itself, later.
+        """
+        if self._joined is None:
+            return
+        self._joined = None
+        request = requests.leave_group(self._group, self.consumer)
+        try:
+            self._link.run(
+                deadline, lambda native, left: native.call("LeaveConsumerGroup", request, left), repeatable=True
+            )
+        except StateError as failure:
+            # it was expelled meanwhile, or an earlier try was heard
+            if failure.code != "not_found" and not str(failure).startswith(_NO_MEMBER):
+                raise
+
+    # -- joining ----------------------------------------------------------------------------------------------------
+    def _enter(self, deadline: Deadline, *, replace: bool) -> None:
+        """Join. `replace`: a member of this id is a former self of ours, and makes way."""
+        request = requests.join_group(self._group, self.consumer, self._streams)
+        while True:
+            try:
+                answer = self._link.run(deadline, lambda native, left: native.call("JoinConsumerGroup", request, left))
+            except BrokerError as failure:
+                replace = self._after_refusal(failure, deadline, replace=replace)
+                continue
+            self._joined = joined = requests.read_joined(answer)
+            self.standing = Standing(self.standing.life, joined.epoch, frozenset())
+            return
+
+    def _after_refusal(self, failure: BrokerError, deadline: Deadline, *, replace: bool) -> bool:
+        """Make way for another try, or raise; whether a member of this id must be us from now on."""
+        text = str(failure)
+        if failure.code == "outcome_unknown" and deadline.left > _JOIN_PAUSE:
+            self._stop.wait(_FIRST_PAUSE)
+            return True
+        if text.startswith("stream does not exist"):
+            names = ", ".join(f'"{stream}"' for stream in self._streams)
+            sentence = f"not all of the streams {names} exist: create them, or see bascule stream list"
+            raise error("stream_not_found", sentence, failure.details) from failure
+        if not text.startswith(_MEMBER_ALREADY):
+            raise failure
+        if replace:
+            self._joined = requests.Joined("", 0, 0, 0)
+            self.leave(deadline)
+        elif deadline.left <= _JOIN_PAUSE or self._stop.wait(_JOIN_PAUSE):
+            sentence = (
+                f'consumer "{self.consumer}" is a member of group "{self._group}" already: choose another id, or wait '
+                "until the one that died is expelled"
+            )
+            raise error("failed_precondition", sentence, failure.details) from failure
+        return replace
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+    def _live(self) -> None:
+        try:
+            self._send_signs()
+        except BrokerError as failure:
+            self._failure = failure
+        except Exception as defect:  # noqa: BLE001 (a thread has nobody to raise to: the application is told)
+            self._failure = InternalError("internal", f"the membership ended by a defect: {defect!r}")
+            self._failure.__cause__ = defect
+        if self._failure is not None:
+            self._changed()
+
+    def _send_signs(self) -> None:
+        heard, pause = time.monotonic(), 0.0
+        while not self._stop.wait(pause):
+            joined = self._present()
+            try:
+                self._ask(joined)
+            except BrokerError as failure:
+                if failure.code == "closed":
+                    raise
+                pause = self._mend(joined, failure, time.monotonic() - heard)
+            else:
+                heard, pause = time.monotonic(), joined.consumer_timeout * PART_OF_TIMEOUT
+
+    def _ask(self, joined: requests.Joined) -> None:
+        request = requests.fetch_assignments(self._group, self.consumer, joined.epoch)
+        answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator))
+        assigned = frozenset(Assignment(*found) for found in requests.read_assignments(answer))
+        self._stand(Standing(self.standing.life, joined.epoch, assigned))
+
+    def _mend(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
+        """Find out why a sign of life failed; the seconds until the next one."""
+        retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
+        text = str(failure)
+        if text.startswith(_NO_MEMBER):
+            self._begin_anew()
+            return 0.0
+        if text.startswith(_NOT_COORDINATOR):
+            self._link.look(self._deadline(joined))
+        try:
+            found = requests.read_group(self._run("FetchMetadata", requests.group_metadata(self._group), joined))
+        except BrokerError as second:
+            if second.code == "not_found":
+                self._begin_anew()
+                return 0.0
+            if second.code == "closed":
+                raise
+            return retry
+        if (found.coordinator, found.epoch) != (joined.coordinator, joined.epoch):
+            self._joined = joined._replace(coordinator=found.coordinator, epoch=found.epoch)
+            return 0.0
+        if silent > joined.coordinator_timeout:
+            self._report(joined)
+        return retry
+
+    def _begin_anew(self) -> None:
+        """It was expelled: nothing is its own any more. Joins until it is a member again."""
+        joined = self._present()
+        self._stand(Standing(self.standing.life + 1, joined.epoch, frozenset()))
+        while not self._stop.is_set():
+            try:
+                self._enter(self._deadline(joined), replace=True)
+            except BrokerError as failure:
+                if failure.code not in _PASSING:
+                    raise
+                self._stop.wait(_JOIN_PAUSE)
+            else:
+                return
+
+    def _report(self, joined: requests.Joined) -> None:
+        request = requests.report_coordinator(self._group, self.consumer, joined.coordinator, joined.epoch)
+        try:
+            self._run("ReportConsumerGroupCoordinator", request, joined)
+        except StateError:
+            return  # there is no other broker, or the group has moved on: the next look says so
+        except BrokerError as failure:
+            if failure.code not in _PASSING:
+                raise
+
+    def _run(self, method: str, request: bytes, joined: requests.Joined, place: BrokerPlace | None = None) -> bytes:
+        return self._link.run(
+            self._deadline(joined), lambda native, left: native.call(method, request, left), place, repeatable=True
+        )
+
+    def _deadline(self, joined: requests.Joined) -> Deadline:
+        return Deadline(min(max(0.1, joined.consumer_timeout * PART_OF_TIMEOUT), MOST_CALL_SECONDS))
+
+    def _present(self) -> requests.Joined:
+        if self._joined is None:
+            raise InternalError("internal", "the consumer is no member")
+        return self._joined
+
+    def _stand(self, standing: Standing) -> None:
+        if standing != self.standing:
+            self.standing = standing
+            self._changed()
+
+
+_PASSING: Final = frozenset({"unavailable", "deadline_exceeded", "outcome_unknown", "busy", "not_leader"})

@@ -1,0 +1,190 @@
+"""Consumer groups against a real broker: sharing, moving, expelling, restarts, slow consumers."""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from bascule import Assignment, AsyncConsumer, Client, Consumer, StreamOptions, group_cursor
+from bascule.errors import StateError
+from bascule.testing import TestBroker, broker
+
+PATIENCE = 120.0
+SLOW_MS = 10_000
+"""How long the broker of the slow consumer waits for a sign of life; the others wait for the usual 15 s."""
+
+
+@pytest.fixture(scope="module")
+def grouped() -> Iterator[TestBroker]:
+    """A broker with cursors."""
+    with broker(settings={"cursors.partitions": 3}) as started:
+        yield started
+
+
+@pytest.fixture
+def stream() -> str:
+    """A name that nothing else uses, also when a test is tried twice."""
+    return f"s-{uuid.uuid4().hex[:12]}"
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that in time"
+
+
+def read(consumer: Consumer, into: Counter[tuple[int, int]]) -> bool:
+    """Take what is there; whether there was something."""
+    batch = consumer.next_batch(0.05)
+    if batch is not None:
+        into.update((batch.partition, offset) for offset in batch.offsets)
+    return batch is not None
+
+
+def fill(client: Client, stream: str, records: int, partitions: int) -> set[tuple[int, int]]:
+    """Publish `records` to each partition; the places of all that is there."""
+    for partition in range(partitions):
+        client.publish_many(stream, [b"v"] * records, partition=partition)
+    ends = [client.get_partition(stream, partition).high_watermark for partition in range(partitions)]
+    return {(partition, offset) for partition, end in enumerate(ends) for offset in range(end)}
+
+
+def no_thread_is_left() -> bool:
+    return not [thread for thread in threading.enumerate() if thread.name.startswith("bascule-consumer")]
+
+
+def test_one_member_reads_all_and_the_next_one_goes_on(grouped: TestBroker, stream: str) -> None:
+    with grouped.connect() as client:
+        client.create_stream(stream, options=StreamOptions(partitions=3))
+        there, seen = fill(client, stream, 100, 3), Counter[tuple[int, int]]()
+        with client.consumer(stream, stream) as consumer:
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+            assert consumer.assignment == {Assignment(stream, partition) for partition in range(3)}
+        assert client.fetch_cursor(group_cursor(stream), stream, partition=1) == 99
+        with pytest.raises(StateError, match="does not exist: it has no members"):
+            client.get_group(stream)
+        there = fill(client, stream, 10, 3)
+        with client.consumer(stream, stream) as consumer:
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+    assert set(seen.values()) == {1}, "nothing twice"
+    assert no_thread_is_left()
+
+
+def test_two_members_share_and_the_one_that_stays_takes_over(grouped: TestBroker, stream: str) -> None:
+    told: list[tuple[str, tuple[Assignment, ...]]] = []
+
+    def tell(kind: str) -> Callable[[Sequence[Assignment]], None]:
+        return lambda partitions: told.append((kind, tuple(partitions)))
+
+    with grouped.connect() as client, grouped.connect() as other:
+        client.create_stream(stream, options=StreamOptions(partitions=4))
+        seen = Counter[tuple[int, int]]()
+        everything = {Assignment(stream, partition) for partition in range(4)}
+        with client.consumer(stream, stream, consumer="a", on_revoked=tell("a gave"), on_lost=tell("a lost")) as a:
+            # 1. one reads all
+            there = fill(client, stream, 50, 4)
+            until(lambda: (read(a, seen), set(seen) == there)[1])
+            # 2. two share
+            with other.consumer(stream, stream, consumer="b", on_assigned=tell("b got")) as b:
+                until(lambda: (read(a, seen), read(b, seen), len(a.assignment) == len(b.assignment) == 2)[2])
+                assert a.assignment | b.assignment == everything
+                there = fill(client, stream, 50, 4)
+                until(lambda: (read(a, seen), read(b, seen), set(seen) == there)[2])
+            # 3. the one that stays takes over
+            there = fill(client, stream, 50, 4)
+            until(lambda: (read(a, seen), set(seen) == there)[1])
+            assert a.assignment == everything
+        assert "a lost" not in [kind for kind, _ in told]
+        assert [kind for kind, _ in told[:2]] in (["a gave", "b got"], ["b got", "a gave"])
+    taken_over = {count for (_, offset), count in seen.items() if offset >= 50}
+    assert taken_over == {1}, "who leaves stores what it has read, and nothing of it comes again"
+    assert set(seen.values()) <= {1, 2}, "at least once, where the new one was quicker than the store of the old one"
+    assert no_thread_is_left()
+
+
+def test_a_member_that_was_silent_is_expelled_and_joins_anew(grouped: TestBroker, stream: str) -> None:
+    lost: list[Assignment] = []
+    with grouped.connect() as client:
+        client.create_stream(stream, options=StreamOptions(partitions=2))
+        there, seen = fill(client, stream, 20, 2), Counter[tuple[int, int]]()
+        with client.consumer(stream, stream, consumer="a", commit_interval=1000, on_lost=lost.extend) as consumer:
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+            # as if it had been silent: the broker ends the membership
+            client.leave_group(stream, "a")
+            until(lambda: (read(consumer, seen), len(lost) == 2)[1])
+            assert set(lost) == {Assignment(stream, 0), Assignment(stream, 1)}
+            # nothing was stored, so a clean beginning is the first record again
+            until(lambda: (read(consumer, seen), set(seen.values()) == {2})[1])
+            assert client.fetch_cursor(group_cursor(stream), stream) is None
+        assert client.fetch_cursor(group_cursor(stream), stream) == 19
+
+
+def test_a_slow_consumer_keeps_its_membership(stream: str) -> None:
+    lost: list[Assignment] = []
+    settings = {"cursors.partitions": 1, "groups.consumer_timeout_ms": SLOW_MS}
+    with broker(settings=settings) as running, running.connect() as client:
+        client.create_stream(stream)
+        there, seen = fill(client, stream, 1000, 1), Counter[tuple[int, int]]()
+        with client.consumer(stream, stream, batch_records=100, on_lost=lost.extend) as consumer:
+            until(lambda: read(consumer, seen))
+            epoch = client.get_group(stream).epoch
+            time.sleep(1.2 * SLOW_MS / 1000)  # processing takes longer than the broker waits for a sign of life
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+            assert client.get_group(stream).epoch == epoch
+    assert lost == []
+    assert set(seen.values()) == {1}
+
+
+def test_members_go_on_after_a_restart_of_the_broker(tmp_path: Path) -> None:
+    with (
+        broker(durability="disk", directory=tmp_path, settings={"cursors.partitions": 1}) as running,
+        running.connect(timeout=60, reconnect=60) as client,
+    ):
+        client.create_stream("s", options=StreamOptions(partitions=2))
+        there, seen = fill(client, "s", 100, 2), Counter[tuple[int, int]]()
+        with client.consumer("g", "s") as consumer:
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+            running.kill()
+            running.start()
+            there = fill(client, "s", 100, 2)
+            until(lambda: (read(consumer, seen), set(seen) == there)[1])
+        assert client.fetch_cursor(group_cursor("g"), "s") == 199
+    assert set(seen.values()) <= {1, 2}, "at least once"
+    assert no_thread_is_left()
+
+
+async def test_asynchronous_members_share_too(grouped: TestBroker, stream: str) -> None:
+    seen = Counter[tuple[int, int]]()
+    changes: list[str] = []
+
+    async def take(consumer: AsyncConsumer, there: set[tuple[int, int]]) -> None:
+        while set(seen) != there:
+            batch = await consumer.next_batch(0.05)
+            if batch is not None:
+                seen.update((batch.partition, offset) for offset in batch.offsets)
+
+    async def assigned(partitions: Sequence[Assignment]) -> None:
+        await asyncio.sleep(0)
+        changes.extend(partition.stream for partition in partitions)
+
+    async with grouped.connect_async() as client:
+        await client.create_stream(stream, options=StreamOptions(partitions=2))
+        for partition in (0, 1):
+            await client.publish_many(stream, [b"v"] * 50, partition=partition)
+        there = {(partition, offset) for partition in (0, 1) for offset in range(50)}
+        first = client.consumer(stream, stream, on_assigned=assigned)
+        second = client.consumer(stream, stream, on_assigned=assigned)
+        async with first, second, asyncio.timeout(PATIENCE):
+            await asyncio.gather(take(first, there), take(second, there))
+    assert set(changes) == {stream}
+    assert no_thread_is_left()
+
+
+def test_a_stream_that_does_not_exist_is_said(grouped: TestBroker) -> None:
+    with grouped.connect() as client, pytest.raises(StateError) as raised:
+        client.consumer("nobody", "no-such-stream").open()
+    assert raised.value.code == "stream_not_found"

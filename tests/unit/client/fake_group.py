@@ -1,0 +1,150 @@
+"""A broker of a few lines that serves one consumer group: no socket, no thread."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from bascule._liftbridge_pb import message
+from bascule.client import Client
+from bascule.client.link import Link
+
+from tests.unit.client.fakes import FakeBatch, failure
+
+PATIENCE = 60.0
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread does."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.002)
+
+
+class GroupSubscription:
+    """Gives the batches of its partition that are there, from where it begins."""
+
+    def __init__(self, broker: "FakeGroupBroker", request: Any) -> None:
+        self.broker = broker
+        self.request = request
+        self.place = (request.stream, request.partition)
+        self.next = request.startOffset
+        self.closed = False
+
+    def next_batch(self, max_records: int, _timeout_ms: int) -> FakeBatch | None:
+        with self.broker.lock:
+            if self.broker.readers.get(self.place) is not self:
+                raise failure("end_of_stream", "the broker ended the subscription")
+            count = min(max_records, self.broker.ends.get(self.place, 0) - self.next)
+        if count <= 0:
+            return None
+        self.next += count
+        return FakeBatch(self.next - count, count)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeGroupBroker:
+    """Group `g`. A test sets `assigned` and `ends`, and calls `change`, `expel` and the like."""
+
+    def __init__(self, consumer_timeout: float = 0.05) -> None:
+        self.lock = threading.RLock()
+        self.consumer_timeout = consumer_timeout
+        self.epoch = 10
+        self.members: dict[str, list[str]] = {}
+        self.assigned: list[tuple[str, int]] = []
+        self.ends: dict[tuple[str, int], int] = {}
+        self.cursors: dict[tuple[str, str, int], int] = {}
+        self.readers: dict[tuple[str, int], GroupSubscription] = {}
+        self.subscribed: list[Any] = []
+        self.calls: list[str] = []
+        self.failing: dict[str, list[Exception]] = {}
+        self.coordinator = "b"
+
+    def connect(self, _address: str, _options: bytes) -> "FakeGroupBroker":
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def client(self, timeout: float = 30.0) -> Client:
+        link = Link(["here:1"], {}, cast("Any", self.connect))
+        return Client(link, timeout=timeout, reconnect=timeout)
+
+    def change(self, *assigned: tuple[str, int]) -> None:
+        """Another member came or went."""
+        with self.lock:
+            self.epoch += 1
+            self.assigned = list(assigned)
+
+    def expel(self) -> None:
+        """The one member was silent for too long."""
+        with self.lock:
+            self.members.clear()
+            self.epoch += 1
+
+    def call(self, method: str, body: bytes, _timeout_ms: int) -> bytes:
+        with self.lock:
+            self.calls.append(method)
+            if self.failing.get(method):
+                raise self.failing[method].pop(0)
+            request = message(f"{method}Request").FromString(body)
+            response = message(f"{method}Response")()
+            getattr(self, f"_{method}")(request, response)
+            return response.SerializeToString()
+
+    def subscribe(self, body: bytes, _bell: object) -> GroupSubscription:
+        with self.lock:
+            request = message("SubscribeRequest").FromString(body)
+            place = (request.stream, request.partition)
+            present = self.readers.get(place)
+            if present is not None and present.request.consumer.groupEpoch > request.consumer.groupEpoch:
+                raise failure("failed_precondition", "Consumer is not currently assigned this partition")
+            self.subscribed.append(request)
+            self.readers[place] = GroupSubscription(self, request)
+            return self.readers[place]
+
+    def _JoinConsumerGroup(self, request: Any, response: Any) -> None:  # noqa: N802 (the method's name)
+        if request.consumerId in self.members:
+            raise failure("failed_precondition", "consumer is already a member of the consumer group")
+        self.members[request.consumerId] = list(request.streams)
+        self.epoch += 1
+        response.coordinator, response.epoch = self.coordinator, self.epoch
+        response.consumerTimeout = response.coordinatorTimeout = round(self.consumer_timeout * 1e9)
+
+    def _LeaveConsumerGroup(self, request: Any, _response: Any) -> None:  # noqa: N802
+        if self.members.pop(request.consumerId, None) is None:
+            raise failure("not_found", "consumer group does not exist")
+        self.epoch += 1
+
+    def _FetchConsumerGroupAssignments(self, request: Any, response: Any) -> None:  # noqa: N802
+        if not self.members:
+            raise failure("not_found", "consumer group does not exist")
+        if request.epoch != self.epoch:
+            raise failure("failed_precondition", "client-provided group epoch differs from broker group epoch")
+        if request.consumerId not in self.members:
+            raise failure("failed_precondition", "consumer is not a member of the consumer group")
+        response.epoch = self.epoch
+        for stream, partition in self.assigned:
+            response.assignments.add(stream=stream, partitions=[partition])
+
+    def _ReportConsumerGroupCoordinator(self, _request: Any, _response: Any) -> None:  # noqa: N802
+        raise failure("failed_precondition", "No group coordinator candidates")
+
+    def _FetchMetadata(self, request: Any, response: Any) -> None:  # noqa: N802
+        for group in request.groups:
+            if self.members:
+                response.groupMetadata.add(groupId=group, coordinator=self.coordinator, epoch=self.epoch)
+            else:
+                response.groupMetadata.add(groupId=group, error=1)
+
+    def _FetchPartitionMetadata(self, request: Any, response: Any) -> None:  # noqa: N802
+        response.metadata.highWatermark = self.ends.get((request.stream, request.partition), 0) - 1
+
+    def _SetCursor(self, request: Any, _response: Any) -> None:  # noqa: N802
+        self.cursors[request.cursorId, request.stream, request.partition] = request.offset
+
+    def _FetchCursor(self, request: Any, response: Any) -> None:  # noqa: N802
+        response.offset = self.cursors.get((request.cursorId, request.stream, request.partition), -1)

@@ -1,0 +1,197 @@
+"""The producer over a fake native core: what it holds back, what it raises, that nothing is lost in silence."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from bascule import Producer, Receipt
+from bascule.errors import CapacityError, OutcomeUnknownError, UnavailableError, UsageError
+
+from tests.unit.client.fakes import FakeNative, client_of, failure
+
+PATIENCE = 60
+
+
+class Gate:
+    """Holds a publish until it is opened."""
+
+    def __init__(self, outcome: Exception | None = None) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        self.outcome = outcome
+
+    def __call__(self) -> Exception | None:
+        self.reached.set()
+        assert self.opened.wait(PATIENCE)
+        return self.outcome
+
+
+def held(native: FakeNative, outcome: Exception | None = None, **options: Any) -> tuple[Producer, Gate]:
+    """A producer with one record on its way, which the gate holds."""
+    gate = Gate(outcome)
+    native.acks.append(gate)
+    producer = client_of(native).producer("s", **options)
+    producer.send(b"first")
+    assert gate.reached.wait(PATIENCE)
+    return producer, gate
+
+
+def test_what_comes_while_a_batch_is_on_its_way_makes_up_the_next_ones() -> None:
+    native = FakeNative()
+    producer, gate = held(native, batch_records=2)
+    for number in range(5):
+        producer.send(b"%d" % number, key=b"k")
+    assert producer.in_flight == 6
+    gate.opened.set()
+    producer.close()
+    assert native.published == [[b"first"], [b"0", b"1"], [b"2", b"3"], [b"4"]]
+    assert (producer.published, producer.in_flight) == (6, 0)
+    with pytest.raises(UsageError, match="the producer is closed"):
+        producer.send(b"late")
+
+
+def test_sequences_follow_each_other() -> None:
+    native = FakeNative()
+    producer, gate = held(native)
+    producer.send_many([b"a", b"b"])
+    gate.opened.set()
+    producer.send_many([])
+    producer.flush()
+    producer.send(b"c")
+    producer.close()
+    assert [numbers[1:] for numbers in native.producers if numbers] == [(0, 0), (0, 1), (0, 3)]
+
+
+def test_what_is_in_flight_is_bounded_by_records_and_by_bytes() -> None:
+    bounds: list[dict[str, Any]] = [{"max_in_flight": 2}, {"max_in_flight_bytes": 6}]
+    for bound in bounds:
+        native = FakeNative()
+        producer, gate = held(native, **bound)
+        assert producer.try_send(b"v")
+        assert not producer.try_send(b"v")
+        waiting = threading.Thread(target=producer.send, args=(b"w",))
+        waiting.start()
+        gate.opened.set()
+        waiting.join(PATIENCE)
+        assert not waiting.is_alive()
+        producer.close()
+        assert [value for batch in native.published for value in batch] == [b"first", b"v", b"w"]
+
+
+def test_a_failure_is_raised_once_with_what_is_not_stored_and_the_rest_goes_on() -> None:
+    native = FakeNative()
+    producer, gate = held(native, failure("too_large", "too big", '{"index": 0, "acknowledged": 0}'))
+    producer.send(b"behind")
+    gate.opened.set()
+    with pytest.raises(UsageError, match="too big") as raised:
+        producer.flush()
+    assert raised.value.details["unstored"] == 1
+    producer.flush()
+    producer.close()
+    assert native.published == [[b"behind"]]
+    assert producer.published == 1
+
+
+def test_leaving_a_producer_raises_when_something_is_lost() -> None:
+    native = FakeNative()
+    native.acks = [failure("outcome_unknown")]
+    with pytest.raises(OutcomeUnknownError), client_of(native).producer("s") as producer:
+        producer.send(b"v")
+
+
+def test_leaving_a_producer_keeps_the_first_failure_and_notes_the_second() -> None:
+    native = FakeNative()
+    native.acks = [failure("outcome_unknown", "not answered")]
+    with pytest.raises(KeyError) as raised, client_of(native).producer("s") as producer:  # noqa: PT012
+        producer.send(b"v")
+        raise KeyError("mine")
+    assert any("not answered" in note for note in raised.value.__notes__)
+
+
+def test_receipts_come_by_future_and_by_callback() -> None:
+    native = FakeNative()
+    told: list[list[Receipt]] = []
+    producer, gate = held(native, on_ack=told.append)
+    receipts = [producer.submit(b"a"), producer.submit(b"b")]
+    gate.opened.set()
+    assert [receipt.result(PATIENCE).offset for receipt in receipts] == [1, 2]
+    producer.close()
+    assert [[receipt.offset for receipt in batch] for batch in told] == [[0], [1, 2]]
+
+
+def test_a_future_has_the_failure_of_its_record() -> None:
+    native = FakeNative()
+    producer, gate = held(native)
+    native.acks.append(failure("disk_full", "full", '{"acknowledged": 0}'))
+    receipt = producer.submit(b"a")
+    gate.opened.set()
+    assert isinstance(receipt.exception(PATIENCE), CapacityError)
+    with pytest.raises(CapacityError):
+        producer.close()
+
+
+def test_what_a_callback_raises_comes_out_of_the_next_call() -> None:
+    def on_ack(_receipts: list[Receipt]) -> None:
+        raise KeyError("mine")
+
+    producer = client_of(FakeNative()).producer("s", on_ack=on_ack)
+    producer.send(b"v")
+    with pytest.raises(KeyError, match="mine"):
+        producer.flush()
+    producer.close()
+    assert producer.published == 1
+
+
+def test_a_flush_that_takes_too_long_says_what_is_left_and_keeps_it() -> None:
+    native = FakeNative()
+    producer, gate = held(native)
+    with pytest.raises(UnavailableError, match=r"1 records were not acknowledged within 0\.01 s") as raised:
+        producer.flush(0.01)
+    assert raised.value.code == "deadline_exceeded"
+    gate.opened.set()
+    producer.close()
+    assert native.published == [[b"first"]]
+
+
+def test_a_close_that_takes_too_long_gives_up_what_was_not_begun_and_says_so() -> None:
+    native = FakeNative()
+    producer, gate = held(native, batch_records=1)
+    producer.send(b"second")
+
+    def open_the_gate_once_it_gave_up() -> None:
+        end = time.monotonic() + PATIENCE
+        while not producer._abandoned and time.monotonic() < end:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.005)
+        gate.opened.set()
+
+    opening = threading.Thread(target=open_the_gate_once_it_gave_up)
+    opening.start()
+    with pytest.raises(UnavailableError, match="the producer was closed before this was sent") as raised:
+        producer.close(0.01)
+    opening.join()
+    assert raised.value.details["unstored"] == 1
+    assert native.published == [[b"first"]]
+
+
+def test_no_thread_is_left() -> None:
+    producer = client_of(FakeNative()).producer("s")
+    producer.send(b"v")
+    producer.close()
+    producer.close()
+    assert "bascule-producer" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"batch_records": 0}, "batch_records is 1 to 50000, not 0"),
+        ({"batch_records": 50_001}, "batch_records is 1 to 50000, not 50001"),
+        ({"max_in_flight": 0}, "max_in_flight is 1 or more, not 0"),
+        ({"max_in_flight_bytes": 0}, "max_in_flight_bytes is 1 or more, not 0"),
+        ({"partition": -1}, "partition is -1"),
+        ({"ack": "maybe"}, "ack is one of"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        client_of(FakeNative()).producer("s", **wrong)
