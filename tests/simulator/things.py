@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 GRACE_NS = 60 * SECOND
 """How long removed segments keep their files."""
 
+PASSING = ("full", "exhausted")
+"""Refusals that pass by themselves: no space, no descriptor to open a file with. Nothing was stored."""
+
 
 def one_thing(world: World) -> None:
     number = world.streams.schedule.randrange(len(world.models))
@@ -40,7 +43,7 @@ def failed(world: World, error: SimError) -> None:
         raise LifeOverError from error
     if kind in {"io", "failed"} and world.store.failure() is None:
         raise ViolationError("P14", f"{message}, yet the directory has not failed") from error
-    if kind not in {"io", "failed", "full"}:
+    if kind not in {"io", "failed", *PASSING}:
         raise ViolationError("P15", f"refused as {kind}: {message}") from error
 
 
@@ -67,12 +70,12 @@ def append(world: World, number: int) -> None:
     try:
         found = log.append(model.epoch, world.now, records, codec=codec, producer=producer)
     except SimError as error:
-        if error.args[0] != "full":
+        if error.args[0] not in PASSING:
             model.append(entries, None)  # nobody knows; nothing can follow it in this life
         world.reached.sometimes("a write failed", when=error.args[0] == "io" and not world.disk.is_stopped())
         world.reached.sometimes("no space was left", when=error.args[0] == "full")
         failed(world, error)
-        if error.args[0] != "full":
+        if error.args[0] not in PASSING:
             raise LifeOverError from error
         return
     world.reached.sometimes("a batch was compressed", when=codec > 0)

@@ -48,7 +48,7 @@ pub struct Limits {
     pub grace_ms: u64,
     /// Dirty segments in one round of syncs from which on the journal is synced in their place; 0 = never.
     pub journal_from_dirty_files: usize,
-    /// Sealed segments kept open for readers.
+    /// Segments kept open.
     pub open_segments: usize,
 }
 impl Default for Limits {

@@ -10,11 +10,12 @@ use crate::Error;
 use crate::coordinator::Rounds;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
+use crate::segment::Segment;
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::worker::Door;
 use parking_lot::Mutex;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -57,7 +58,7 @@ pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u
 /// The writer's view of a segment's file.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
-    target: Arc<SyncFile>,
+    segment: Arc<Segment>,
     /// Everything between the log's end and this position is zeros.
     zeroed_to: AtomicU64,
     ahead: Mutex<Stopped>,
@@ -71,10 +72,11 @@ pub(crate) struct SegmentFile {
 type Stopped = bool;
 
 impl SegmentFile {
-    /// Wraps a file of `len` bytes that holds nothing but zeros behind the log's end.
-    pub fn new(path: PathBuf, file: Arc<dyn StorageFile>, len: u64) -> Arc<Self> {
+    /// The file of an active segment: `len` bytes long, with nothing but zeros behind the log's end.
+    pub fn new(segment: &Arc<Segment>, file: Arc<dyn StorageFile>, len: u64) -> Arc<Self> {
+        segment.begin_writing(&SyncFile::new(segment.path().to_path_buf(), file));
         Arc::new(Self {
-            target: SyncFile::new(path, file),
+            segment: Arc::clone(segment),
             zeroed_to: AtomicU64::new(len),
             ahead: Mutex::new(false),
             busy: AtomicBool::new(false),
@@ -83,19 +85,36 @@ impl SegmentFile {
         })
     }
 
-    /// The file, to be synced and read.
-    pub fn target(&self) -> &Arc<SyncFile> {
-        &self.target
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.segment.path()
+    }
+
+    /// The file, to be synced. It is open, and the one that was written by, while anything in it is unsynced.
+    ///
+    /// # Errors
+    /// When it has to be opened again, which can only be when nothing is unsynced.
+    pub fn target(&self) -> io::Result<Arc<SyncFile>> {
+        self.segment.file()
+    }
+
+    /// Has the file opened for the next [`SegmentFile::write`], of batches up to the offset `next_offset`. From now on it
+    /// stays open until these are synced.
+    ///
+    /// # Errors
+    /// When it has to be opened again: nothing was lost, a later try may succeed.
+    pub fn hold(&self, next_offset: u64) -> io::Result<Arc<SyncFile>> {
+        self.segment.file_to_write(next_offset)
     }
 
     /// Writes to the page cache.
-    pub fn write(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+    pub fn write(&self, file: &SyncFile, bytes: &[u8], position: u64) -> io::Result<()> {
         let end = position + bytes.len() as u64;
         if end <= self.zeroed_to.load(Ordering::Acquire) {
-            return self.target.file.write_all_at(bytes, position);
+            return file.file.write_all_at(bytes, position);
         }
         let _guard = self.ahead.lock();
-        let result = self.target.file.write_all_at(bytes, position);
+        let result = file.file.write_all_at(bytes, position);
         if result.is_ok() {
             self.zeroed_to.fetch_max(end, Ordering::AcqRel);
         }
@@ -111,9 +130,9 @@ impl SegmentFile {
     }
 
     /// Takes back what a failed write may have left behind `end`, and with it the zeros.
-    pub fn cut(&self, end: u64) -> io::Result<()> {
+    pub fn cut(&self, file: &SyncFile, end: u64) -> io::Result<()> {
         let _guard = self.ahead.lock();
-        self.target.file.set_len(end)?;
+        file.file.set_len(end)?;
         self.zeroed_to.store(end, Ordering::Release);
         Ok(())
     }
@@ -124,11 +143,11 @@ impl SegmentFile {
     }
 
     /// Ends the writing of zeros for good and takes back those behind `end`.
-    pub fn finish(&self, end: u64) -> io::Result<()> {
+    pub fn finish(&self, file: &SyncFile, end: u64) -> io::Result<()> {
         let mut stopped = self.ahead.lock();
         *stopped = true;
-        if self.target.file.len()? > end {
-            self.target.file.set_len(end)?;
+        if file.file.len()? > end {
+            file.file.set_len(end)?;
         }
         Ok(())
     }
@@ -165,19 +184,19 @@ impl SegmentFile {
     /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
     /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
     fn zero_to(&self, storage: &dyn Storage, target: u64) -> Result<(), Error> {
-        let path = &self.target.path;
+        let path = self.segment.path();
         let Ok(own) = SyncFile::open(storage, path, OpenMode::ReadWrite) else {
             // Without descriptors there are no zeros, which costs time only.
             return Ok(());
         };
-        while self.zero_chunk(target)? {
+        while self.zero_chunk(&own, target)? {
             failpoint::pass("segment.preallocate.half");
             own.sync()?;
         }
         Ok(())
     }
 
-    fn zero_chunk(&self, target: u64) -> Result<bool, Error> {
+    fn zero_chunk(&self, own: &SyncFile, target: u64) -> Result<bool, Error> {
         let stopped = self.ahead.lock();
         let from = self.zeroed_to.load(Ordering::Acquire);
         let chunk = usize::try_from(target.saturating_sub(from))
@@ -187,10 +206,9 @@ impl SegmentFile {
             return Ok(false);
         }
         let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
-        self.target
-            .file
+        own.file
             .write_all_at(zeros, from)
-            .map_err(|source| Error::io("write", &self.target.path, source))?;
+            .map_err(|source| Error::io("write", &own.path, source))?;
         self.zeroed_to.store(from + chunk as u64, Ordering::Release);
         Ok(true)
     }

@@ -25,7 +25,7 @@ use crate::disk::{SyncFile, read_up_to};
 use crate::fields::{seal, u32_at, u64_at, unseal};
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, Identity};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Name of the file.
@@ -54,7 +54,9 @@ pub(crate) struct Checkpoint {
 /// The open file, which knows what it wrote last.
 #[derive(Debug)]
 pub(crate) struct CheckpointFile {
-    target: Arc<SyncFile>,
+    path: PathBuf,
+    /// Open from a write until it is synced or let go of.
+    handle: Option<Arc<SyncFile>>,
     identity: Identity,
     sequence: u64,
     last: Option<Checkpoint>,
@@ -92,7 +94,8 @@ impl CheckpointFile {
             synced: slots.newest,
             last: slots.last,
             is_doubtful: slots.is_damaged,
-            target,
+            handle: Some(target),
+            path,
         })
     }
 
@@ -116,35 +119,55 @@ impl CheckpointFile {
         self.last
     }
 
-    /// Syncs what was written.
-    pub fn sync(&mut self) -> Result<(), Error> {
-        self.target.sync()?;
+    /// Syncs what was written. What was let go of is written once more: the system tells a failed write only to those who
+    /// had the file open.
+    pub fn sync(&mut self, storage: &dyn Storage) -> Result<(), Error> {
+        if let Some(last) = self.last
+            && self.handle.is_none()
+            && self.synced != Some(self.slot)
+        {
+            let bytes = to_bytes(self.sequence, self.identity, last);
+            self.write_slot(storage, &bytes, self.slot)?;
+        }
+        if let Some(file) = self.handle.take() {
+            file.sync()?;
+        }
         self.synced = self.last.map(|_| self.slot);
         Ok(())
     }
 
+    /// Closes the file, synced or not: all it tells are lower bounds.
+    pub fn let_go(&mut self) {
+        self.handle = None;
+    }
+
+    fn write_slot(&mut self, storage: &dyn Storage, bytes: &[u8], slot: u64) -> Result<(), Error> {
+        let file = match self.handle.take() {
+            Some(file) => file,
+            None => SyncFile::open(storage, &self.path, OpenMode::ReadWrite)?,
+        };
+        self.handle
+            .insert(file)
+            .file
+            .write_all_at(bytes, slot * SLOT_DISTANCE)
+            .map_err(|source| Error::io("write", &self.path, source))
+    }
+
     /// Writes the slot that was not synced last, to the page cache. Nothing is written when nothing changed.
-    pub fn write(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+    pub fn write(&mut self, storage: &dyn Storage, checkpoint: Checkpoint) -> Result<(), Error> {
         if self.last == Some(checkpoint) {
             return Ok(());
         }
         let sequence = self.sequence + 1;
         let bytes = to_bytes(sequence, self.identity, checkpoint);
         let slot = self.synced.map_or(FIRST_SLOT, |synced| 1 - synced);
-        let position = slot * SLOT_DISTANCE;
         #[cfg(feature = "failpoints")]
         {
             let half = bytes.get(..SLOT_BYTES / 2).unwrap_or_default();
-            self.target
-                .file
-                .write_all_at(half, position)
-                .map_err(|source| Error::io("write", &self.target.path, source))?;
+            self.write_slot(storage, half, slot)?;
             crate::failpoint::pass("checkpoint.slot_half_written");
         }
-        self.target
-            .file
-            .write_all_at(&bytes, position)
-            .map_err(|source| Error::io("write", &self.target.path, source))?;
+        self.write_slot(storage, &bytes, slot)?;
         self.sequence = sequence;
         self.slot = slot;
         self.last = Some(checkpoint);

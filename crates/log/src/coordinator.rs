@@ -174,10 +174,16 @@ impl Coordinator {
         &self.rounds.files
     }
 
-    /// Sets how many sealed segments are kept open for readers, at least 1; 512 when nothing was set. Active segments are
-    /// always open and not counted.
+    /// Sets how many segments are kept open, at least 1; 512 when nothing was set. Those with unsynced writes stay open
+    /// beyond it.
     pub fn set_open_segments(&self, segments: usize) {
         self.rounds.files.set_limit(segments);
+    }
+
+    /// Closes the files of segments that were neither read nor written since the last call and have nothing unsynced; they
+    /// are opened again when they are used.
+    pub fn close_idle_files(&self) {
+        self.rounds.files.close_idle();
     }
 
     /// What was done so far.

@@ -15,7 +15,7 @@ use crate::disk::{self, SyncFile};
 use crate::fields::{seal, u32_at, u64_at, unseal};
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const ENTRY_BYTES: usize = 24;
@@ -25,7 +25,9 @@ const ENTRY_BYTES: usize = 24;
 pub(crate) struct EpochTable {
     entries: Vec<(u64, u64)>,
     identity: Identity,
-    target: Arc<SyncFile>,
+    path: PathBuf,
+    /// Open while something in it is not handed over to be synced.
+    unsynced: Option<Arc<SyncFile>>,
 }
 
 impl EpochTable {
@@ -35,7 +37,7 @@ impl EpochTable {
         parse(&bytes, identity)
     }
 
-    /// Opens the file for appending; it is rewritten first when it does not hold exactly `entries`.
+    /// The table with `entries`; the file is rewritten first when it does not hold exactly these.
     pub fn open(
         storage: &dyn Storage,
         directory: &Path,
@@ -53,7 +55,8 @@ impl EpochTable {
         Ok(Self {
             entries,
             identity,
-            target: SyncFile::open(storage, &path, OpenMode::ReadWrite)?,
+            path,
+            unsynced: None,
         })
     }
 
@@ -67,17 +70,22 @@ impl EpochTable {
         self.entries.last().is_none_or(|(last, _)| epoch > *last)
     }
 
-    /// Adds an epoch that begins at `start`, to the page cache. The caller syncs [`EpochTable::target`] before it acks.
-    pub fn begin(&mut self, epoch: u64, start: u64) -> Result<(), Error> {
+    /// Adds an epoch that begins at `start`, to the page cache. The caller syncs [`EpochTable::take_unsynced`] before it
+    /// acks.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Full`]: the table is as it was.
+    pub fn begin(&mut self, storage: &dyn Storage, epoch: u64, start: u64) -> Result<(), Error> {
+        let file = match self.unsynced.take() {
+            Some(file) => file,
+            None => SyncFile::open(storage, &self.path, OpenMode::ReadWrite)?,
+        };
+        let file = self.unsynced.insert(file);
         let position = (self.entries.len() * ENTRY_BYTES) as u64;
-        let result = self
-            .target
-            .file
-            .write_all_at(&to_bytes((epoch, start), self.identity), position);
-        match result {
-            Ok(()) => self.entries.push((epoch, start)),
-            Err(error) => return Err(Error::io("write", &self.target.path, error)),
-        }
+        file.file
+            .write_all_at(&to_bytes((epoch, start), self.identity), position)
+            .map_err(|error| Error::io("write", &self.path, error))?;
+        self.entries.push((epoch, start));
         Ok(())
     }
 
@@ -91,9 +99,9 @@ impl EpochTable {
         &self.entries
     }
 
-    /// The file, to be synced.
-    pub fn target(&self) -> &Arc<SyncFile> {
-        &self.target
+    /// The file, when something in it has to be synced; it is the caller's to sync from now on.
+    pub fn take_unsynced(&mut self) -> Option<Arc<SyncFile>> {
+        self.unsynced.take()
     }
 }
 

@@ -126,6 +126,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it passes by itself once the machine has space or descriptors again, and nothing was lost by it.
+    pub fn is_passing(&self) -> bool {
+        crate::disk::is_passing(self)
+    }
+
     /// The operating system's error at a step; [`Error::Full`] when all it means is that space is missing, which a failed
     /// sync never is.
     pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {

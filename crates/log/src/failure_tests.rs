@@ -189,7 +189,7 @@ fn a_write_that_fails_fails_the_directory() {
     // Open for reading only: every write is refused.
     let path = log.active.path().to_path_buf();
     let file = OsStorage.open(&path, OpenMode::Read).unwrap();
-    log.file = SegmentFile::new(path, file, u64::MAX);
+    log.file = SegmentFile::new(&log.active, file, u64::MAX);
     assert!(matches!(
         log.append(batch(), 1, 0),
         Err(Error::Io {
@@ -241,8 +241,7 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     let gate = Arc::new(parking_lot::Mutex::new(()));
     let (held, waiting) = (gate.lock(), Arc::clone(&gate));
     log.preparer.submit(Box::new(move || drop(waiting.lock())));
-    let path = log.active.path().to_path_buf();
-    log.file = SegmentFile::new(path, Arc::clone(&unsyncable().file), 0);
+    log.file = SegmentFile::new(&log.active, Arc::clone(&unsyncable().file), 0);
     log.append(batch(), 1, 0).unwrap();
     log.checkpoint().unwrap();
     drop(held);

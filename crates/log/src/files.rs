@@ -1,8 +1,8 @@
 //! The files of one data directory: the storage they are in, and which sealed segments are held open.
 //!
-//! A reader opens a sealed segment when it needs it. So that readers of many segments do not use up the descriptors, at
-//! most a set number stays open; one more closes the one that was opened longest ago and not used since it was last
-//! looked at. Active segments are held by their logs and not counted. Who is reading a closed one keeps it until done.
+//! A segment is opened when it is needed. So that many segments do not use up the descriptors, at most a set number stays
+//! open; one more closes the one that was opened longest ago and not used since it was last looked at. One with unsynced
+//! writes stays open whatever the number is. Who is reading a closed one keeps it until done.
 use crate::failure::{Health, WatchedStorage};
 use crate::segment::Segment;
 use crate::storage::Storage;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Sealed segments held open when nothing else is said.
+/// Segments held open when nothing else is said.
 pub(crate) const OPEN_SEGMENTS: usize = 512;
 
 /// Shared by all logs of a coordinator.
@@ -46,20 +46,31 @@ impl Files {
         &self.health
     }
 
-    /// Sets how many sealed segments stay open, at least 1.
+    /// Sets how many segments stay open, at least 1.
     pub fn set_limit(&self, segments: usize) {
         self.limit.store(segments.max(1), Ordering::Relaxed);
         self.close_surplus(&mut self.open.lock());
     }
 
-    /// A sealed segment holds its file open from now on.
+    /// A segment holds its file open from now on.
     pub fn opened(&self, segment: &Arc<Segment>) {
+        let opened = Arc::downgrade(segment);
         let mut open = self.open.lock();
-        open.push_back(Arc::downgrade(segment));
+        open.retain(|other| !Weak::ptr_eq(other, &opened));
+        open.push_back(opened);
         self.close_surplus(&mut open);
     }
 
-    /// Sealed segments that are held open.
+    /// Closes what was not used since the last call and has nothing unsynced.
+    pub fn close_idle(&self) {
+        self.open.lock().retain(|segment| {
+            segment
+                .upgrade()
+                .is_some_and(|segment| segment.take_used() || !segment.close_unless_unsynced())
+        });
+    }
+
+    /// Segments that are held open.
     #[cfg(test)]
     pub fn open_count(&self) -> usize {
         let open = self.open.lock();
@@ -70,20 +81,18 @@ impl Files {
 
     fn close_surplus(&self, open: &mut VecDeque<Weak<Segment>>) {
         let limit = self.limit.load(Ordering::Relaxed);
-        // One that was used since is passed over once: after a round each has been asked.
-        let mut passes = open.len();
-        while open.len() > limit {
+        // One that was used since is passed over once: after two rounds each has been asked, and cannot be closed.
+        let mut passes = 2 * open.len();
+        while open.len() > limit && passes > 0 {
             let Some(oldest) = open.pop_front() else {
                 return;
             };
             let Some(segment) = oldest.upgrade() else {
                 continue;
             };
-            if passes > 0 && segment.take_used() {
+            if segment.take_used() || !segment.close_unless_unsynced() {
                 passes -= 1;
                 open.push_back(oldest);
-            } else {
-                segment.close_file();
             }
         }
     }

@@ -91,8 +91,8 @@ fn checkpoint_slots_are_written_in_turn_and_the_newer_valid_one_counts() {
     let mut file = CheckpointFile::open(&OsStorage, home.path(), IDENTITY).unwrap();
     assert_eq!(file.last(), None);
     for state in [states[0], states[1], third, third] {
-        file.write(state).unwrap();
-        file.sync().unwrap();
+        file.write(&OsStorage, state).unwrap();
+        file.sync(&OsStorage).unwrap();
     }
     let written = fs::read(&path).unwrap();
     assert_eq!(hex(&written[4096..4160]), CHECKPOINT);
@@ -138,12 +138,12 @@ fn the_checkpoint_slot_synced_last_is_never_written() {
         [bytes[..64].to_vec(), bytes[4096..4160].to_vec()]
     };
     let mut file = open();
-    file.write(at(1)).unwrap();
-    file.sync().unwrap();
+    file.write(&OsStorage, at(1)).unwrap();
+    file.sync(&OsStorage).unwrap();
     for (synced, first) in [(1, 2), (0, 10), (1, 20)] {
         let before = slots()[synced].clone();
         for durable in first..first + 3 {
-            file.write(at(durable)).unwrap();
+            file.write(&OsStorage, at(durable)).unwrap();
             assert_eq!(slots()[synced], before, "{durable}");
         }
         if synced == 0 {
@@ -151,12 +151,12 @@ fn the_checkpoint_slot_synced_last_is_never_written() {
             file = open();
             assert_eq!(file.last(), Some(at(12)));
         } else {
-            file.sync().unwrap();
+            file.sync(&OsStorage).unwrap();
         }
     }
     // What does not check was never the synced one.
     let mut torn = fs::read(&path).unwrap();
-    file.write(at(30)).unwrap();
+    file.write(&OsStorage, at(30)).unwrap();
     torn[4096 + 8..4096 + 32].fill(7);
     fs::write(&path, &torn).unwrap();
     assert_eq!(open().last(), Some(at(22)));
@@ -166,10 +166,10 @@ fn the_checkpoint_slot_synced_last_is_never_written() {
 fn epochs_end_at_the_first_entry_that_does_not_check() {
     let home = tempfile::tempdir().unwrap();
     let mut table = EpochTable::open(&OsStorage, home.path(), IDENTITY, Vec::new()).unwrap();
-    table.begin(9, 400).unwrap();
+    table.begin(&OsStorage, 9, 400).unwrap();
     let path = home.path().join("epochs");
     assert_eq!(hex(&fs::read(&path).unwrap()), EPOCH);
-    table.begin(11, 500).unwrap();
+    table.begin(&OsStorage, 11, 500).unwrap();
     assert_eq!(
         EpochTable::read(&OsStorage, home.path(), IDENTITY),
         [(9, 400), (11, 500)]

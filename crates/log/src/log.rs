@@ -6,6 +6,7 @@ use crate::ahead::SegmentFile;
 use crate::checkpoint::CheckpointFile;
 use crate::compact::Compacting;
 use crate::coordinator::SyncRequest;
+use crate::disk::SyncFile;
 use crate::epochs::EpochTable;
 use crate::failpoint;
 use crate::journal::Range;
@@ -64,8 +65,6 @@ pub struct Log {
     pub(crate) last_batch: Option<u64>,
     pub(crate) noted: Noted,
     pub(crate) epochs: EpochTable,
-    /// An epoch began since the last commit request.
-    pub(crate) epochs_dirty: bool,
     pub(crate) producers: Producers,
     pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,
     pub(crate) compacting: Arc<Compacting>,
@@ -124,16 +123,25 @@ impl Log {
     }
 
     pub(crate) fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
+        // First of all: without a descriptor nothing has changed.
+        let file = self
+            .file
+            .hold(header.next_offset())
+            .map_err(|source| Error::io("open", self.active.path(), source))?;
         let begins_epoch = self.epochs.is_new(header.leader_epoch);
         if begins_epoch {
             self.epochs
-                .begin(header.leader_epoch, header.base_offset)
+                .begin(
+                    self.coordinator.files().storage(),
+                    header.leader_epoch,
+                    header.base_offset,
+                )
                 .inspect_err(|error| self.coordinator.rounds().fail_unless_passing(error))?;
             failpoint::pass("checkpoint.epoch_written");
         }
         let position = self.active.end();
-        if let Err(source) = self.file.write(bytes, position) {
-            let error = self.failed_write(source, position);
+        if let Err(source) = self.file.write(&file, bytes, position) {
+            let error = self.failed_write(&file, source, position);
             if begins_epoch {
                 self.epochs.withdraw(header.leader_epoch);
             }
@@ -143,7 +151,6 @@ impl Log {
             failpoint::pass("segment.first_batch");
         }
         failpoint::pass("publish.appended");
-        self.epochs_dirty |= begins_epoch;
         self.chain = header.link();
         self.last_batch = Some(position);
         self.active.add(header);
@@ -164,10 +171,10 @@ impl Log {
     }
 
     /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
-    fn failed_write(&self, source: std::io::Error, end: u64) -> Error {
+    fn failed_write(&self, file: &SyncFile, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
         let error = Error::io("write", path, source);
-        match self.file.cut(end) {
+        match self.file.cut(file, end) {
             Ok(()) => {
                 self.coordinator.rounds().fail_unless_passing(&error);
                 error
@@ -203,15 +210,19 @@ impl Log {
         }
         let dirty = self.shared.durable_end() < end;
         self.file.asked(self.active.end());
-        let epochs_dirty = std::mem::take(&mut self.epochs_dirty);
         let shared = Arc::clone(&self.shared);
-        let range = self.uncommitted(end).filter(|_| dirty);
+        // What is unsynced keeps its file open: so this never fails for a lack of descriptors.
+        let file = match dirty.then(|| self.target()).transpose() {
+            Ok(file) => file,
+            Err(error) => return done(Err(Arc::new(error))),
+        };
+        let range = self.uncommitted(file.as_ref(), end);
         let in_journal = self.journaled;
         self.coordinator.rounds().submit(SyncRequest {
             // What an earlier request asked for is done before this one is answered.
-            file: (dirty && !in_journal).then(|| Arc::clone(self.file.target())),
+            file: file.filter(|_| !in_journal),
             range,
-            also: epochs_dirty.then(|| Arc::clone(self.epochs.target())),
+            also: self.epochs.take_unsynced(),
             directory: None,
             answer: Box::new(move |result| match result {
                 Ok(()) => {
@@ -229,15 +240,25 @@ impl Log {
 
     /// What was appended to the active segment since the last commit request, for the journal; `None` when nothing, or
     /// when there is no journal for this log.
-    fn uncommitted(&mut self, end: u64) -> Option<Range> {
+    fn uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<Range> {
         let from = std::mem::replace(&mut self.committed_to, self.active.end());
-        (self.journaled && from < self.committed_to).then(|| Range {
-            file: Arc::clone(self.file.target()),
+        let file = file.filter(|_| self.journaled && from < self.committed_to)?;
+        Some(Range {
+            file: Arc::clone(file),
             from,
             to: self.committed_to,
             shared: Arc::clone(&self.shared),
             end,
         })
+    }
+
+    /// The active segment's file, to be synced.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it has to be opened again and cannot be now: then nothing in it is unsynced.
+    pub(crate) fn target(&self) -> Result<Arc<SyncFile>, Error> {
+        let opened = self.file.target();
+        opened.map_err(|source| Error::io("open", self.active.path(), source))
     }
 
     /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:

@@ -38,16 +38,16 @@ pub(crate) fn create_segment(
             .min(options.segment_bytes);
         bytes.resize(bytes.len() + zeros as usize, 0);
     }
-    let segment_file = SegmentFile::new(path.clone(), file, bytes.len() as u64);
-    if let Err(source) = segment_file.write(&bytes, 0) {
+    if let Err(source) = file.write_all_at(&bytes, 0) {
         // Nothing depends on the half-made file; an error here leaves it to be truncated by the next attempt.
         let _ = files.storage().remove_file(&path);
         return Err(Error::io("write", &path, source));
     }
     let segment = Segment::new(files, path, preamble.base_offset, options.segment_bytes);
     segment.set_preamble(&preamble);
-    segment.set_file(segment_file.target());
-    Ok((Arc::new(segment), segment_file))
+    let segment = Arc::new(segment);
+    let segment_file = SegmentFile::new(&segment, file, bytes.len() as u64);
+    Ok((segment, segment_file))
 }
 
 impl Log {
@@ -82,13 +82,14 @@ impl Log {
         let files = self.coordinator.files();
         let created =
             disk::open_directory(files.storage(), &self.directory).and_then(|directory| {
+                let sealed = self.target()?;
                 failpoint::check("segment.roll.before_create")
                     .map_err(|source| Error::io("create", &self.directory, source))?;
                 let (segment, file) =
                     create_segment(files, &self.directory, preamble, &self.options)?;
-                Ok((directory, segment, file))
+                Ok((directory, sealed, segment, file))
             });
-        let (directory, segment, file) = match created {
+        let (directory, sealed_file, segment, file) = match created {
             Ok(created) => created,
             Err(error) if disk::is_passing(&error) => return Ok(()),
             Err(error) => {
@@ -98,18 +99,20 @@ impl Log {
         };
         failpoint::pass("segment.roll.created");
         let end = self.active.end();
-        self.file.finish(end).map_err(|source| {
+        self.file.finish(&sealed_file, end).map_err(|source| {
             let error = Error::io("truncate", self.active.path(), source);
             self.coordinator.rounds().fail(&error);
             error
         })?;
         failpoint::pass("segment.seal");
         let sealed = std::mem::replace(&mut self.active, Arc::clone(&segment));
-        let sealed_file = std::mem::replace(&mut self.file, file);
+        self.file = file;
         self.committed_to = self.active.end();
         self.shared
             .edit_segments(|segments| segments.push(Arc::clone(&segment)));
-        self.sync_roll(&sealed_file, directory);
+        segment.attach(&self.shared);
+        let new_file = self.target()?;
+        self.sync_roll([sealed_file, new_file], directory);
         sealed.sealed();
         self.producers
             .forget_removed(self.shared.log_start(), now_ns);
@@ -118,22 +121,24 @@ impl Log {
     }
 
     /// The sealed file, the new one and its name become durable before any later commit is answered.
-    fn sync_roll(&self, sealed: &Arc<SegmentFile>, directory: Arc<SyncFile>) {
+    fn sync_roll(&self, files: [Arc<SyncFile>; 2], directory: Arc<SyncFile>) {
         if self.options.durability == Durability::Memory {
-            let files = vec![Arc::clone(sealed.target()), Arc::clone(self.file.target())];
-            self.sync_lazily(files, Some(directory), self.active.base_offset);
+            self.sync_lazily(files.to_vec(), Some(directory), self.active.base_offset);
             return;
         }
+        let [sealed, new] = files;
+        let segment = Arc::clone(&self.active);
         let (shared, preparer) = (Arc::clone(&self.shared), self.preparer.clone());
         let write_checkpoint = self.checkpoint_job(None);
         let end = self.active.base_offset;
         self.coordinator.rounds().submit(SyncRequest {
-            file: Some(Arc::clone(sealed.target())),
-            also: Some(Arc::clone(self.file.target())),
+            file: Some(sealed),
+            also: Some(new),
             range: None,
             directory: Some(directory).filter(|_| !planted::is(4)),
             answer: Box::new(move |result| {
                 if result.is_ok() {
+                    segment.made_durable();
                     shared.raise_settled_end(end);
                     preparer.submit(write_checkpoint);
                 }
@@ -146,13 +151,17 @@ impl Log {
     fn sync_lazily(&self, files: Vec<Arc<SyncFile>>, directory: Option<Arc<SyncFile>>, end: u64) {
         let shared = Arc::clone(&self.shared);
         let rounds = Arc::clone(self.coordinator.rounds());
+        let segment = Arc::clone(&self.active);
         self.preparer.submit(Box::new(move || {
             if rounds.failure().is_some() {
                 return;
             }
             let synced = files.iter().try_for_each(|file| file.sync());
             match synced.and_then(|()| directory.map_or(Ok(()), |names| names.sync_names())) {
-                Ok(()) => shared.raise_settled_end(end),
+                Ok(()) => {
+                    segment.made_durable();
+                    shared.raise_settled_end(end);
+                }
                 Err(error) => rounds.fail(&error),
             }
         }));
@@ -198,10 +207,8 @@ impl Log {
         self.coordinator.check_usable()?;
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
-            let mut files = vec![Arc::clone(self.file.target())];
-            if std::mem::take(&mut self.epochs_dirty) {
-                files.push(Arc::clone(self.epochs.target()));
-            }
+            let mut files = vec![self.target()?];
+            files.extend(self.epochs.take_unsynced());
             self.sync_lazily(files, None, end);
         }
         let candidate = self.candidate();
@@ -221,7 +228,8 @@ impl Log {
             if shared.is_closed() {
                 return;
             }
-            let result = checkpoint.write(current(&shared, false));
+            let result = checkpoint.write(rounds.storage(), current(&shared, false));
+            checkpoint.let_go();
             drop(checkpoint);
             failpoint::pass("checkpoint.durable_written");
             result
@@ -240,7 +248,7 @@ impl Log {
     /// # Errors
     /// [`Error::Failed`] when the directory has failed before; [`Error::Io`]. Either way the log is closed, and the next
     /// open recovers it.
-    pub fn close(self) -> Result<(), Error> {
+    pub fn close(mut self) -> Result<(), Error> {
         self.compacting.cancel();
         self.settle();
         // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
@@ -249,13 +257,15 @@ impl Log {
             .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
     }
 
-    fn write_end(&self) -> Result<(), Error> {
-        let end = self.active.end();
+    fn write_end(&mut self) -> Result<(), Error> {
+        let (end, file) = (self.active.end(), self.target()?);
         self.file
-            .finish(end)
+            .finish(&file, end)
             .map_err(|source| Error::io("truncate", self.active.path(), source))?;
-        self.file.target().sync()?;
-        self.epochs.target().sync()?;
+        file.sync()?;
+        if let Some(epochs) = self.epochs.take_unsynced() {
+            epochs.sync()?;
+        }
         let log_end = self.shared.log_end();
         self.shared.raise_settled_end(log_end);
         let identity = self.shared.identity;
@@ -274,8 +284,8 @@ impl Log {
         )?;
         let mut checkpoint = self.checkpoint.lock();
         failpoint::pass("checkpoint.before_clean");
-        checkpoint.write(current(&self.shared, true))?;
-        checkpoint.sync()
+        checkpoint.write(storage, current(&self.shared, true))?;
+        checkpoint.sync(storage)
     }
 
     /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`Log::sweep_deleted`].

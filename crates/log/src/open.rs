@@ -64,15 +64,15 @@ impl Log {
             });
         }
         let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
-        checkpoint.write(Checkpoint::default())?;
-        checkpoint.sync()?;
+        checkpoint.write(storage, Checkpoint::default())?;
+        checkpoint.sync(storage)?;
         let (segment, file) = create_segment(
             coordinator.files(),
             directory,
             first_preamble(storage, identity, 0),
             &options,
         )?;
-        file.target().sync()?;
+        sync(&file)?;
         let epochs = EpochTable::open(storage, directory, identity, Vec::new())?;
         disk::sync_directory_and_name(storage, directory)?;
         let shared = Shared::new(
@@ -197,7 +197,7 @@ impl Log {
                 first_preamble(storage, identity, base),
                 &options,
             )?;
-            file.target().sync()?;
+            sync(&file)?;
             disk::sync_directory(storage, directory)?;
             sources = find_sources(storage, directory)?;
         }
@@ -242,11 +242,13 @@ impl Log {
         shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
         shared.raise_settled_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
-        checkpoint.write(current(&shared, false))?;
+        let storage = coordinator.files().storage();
+        checkpoint.write(storage, current(&shared, false))?;
         if last.is_none() {
             // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
-            checkpoint.sync()?;
+            checkpoint.sync(storage)?;
         }
+        checkpoint.let_go();
         shared.quarantine.attach(
             &directory,
             identity,
@@ -255,12 +257,7 @@ impl Log {
             &recovered.quarantine,
         );
         let parts = Parts {
-            epochs: EpochTable::open(
-                coordinator.files().storage(),
-                &directory,
-                identity,
-                recovered.epochs,
-            )?,
+            epochs: EpochTable::open(storage, &directory, identity, recovered.epochs)?,
             shared,
             segment: recovered.active,
             file: recovered.file,
@@ -272,6 +269,13 @@ impl Log {
         };
         Ok((parts.into_log(options, coordinator), recovered.report))
     }
+}
+
+fn sync(file: &SegmentFile) -> Result<(), Error> {
+    let target = file.target();
+    target
+        .map_err(|source| Error::io("open", file.path(), source))?
+        .sync()
 }
 
 /// What a log is made of, however it came about.
@@ -299,7 +303,11 @@ impl Parts {
                 if let Some(journal) = journal.filter(|_| journaled) {
                     self.shared.set_journal(journal);
                 }
-                Arc::new(self.shared)
+                let shared = Arc::new(self.shared);
+                // All of it was synced.
+                self.segment.made_durable();
+                self.segment.attach(&shared);
+                shared
             },
             coordinator: Arc::clone(coordinator),
             preparer: coordinator.preparer(),
@@ -313,7 +321,6 @@ impl Parts {
             last_batch: self.last_batch,
             noted: self.noted,
             epochs: self.epochs,
-            epochs_dirty: false,
             producers: self.producers,
             checkpoint: Arc::new(Mutex::new(self.checkpoint)),
             compacting: Arc::default(),

@@ -456,8 +456,7 @@ impl<'a> Walk<'a> {
                     len = cover_last_block(&*source.file, len)
                         .map_err(|error| Error::io("sync", &source.path, error))?;
                 }
-                let file = SegmentFile::new(source.path, source.file, len);
-                segment.set_file(file.target());
+                let file = SegmentFile::new(segment, source.file, len);
                 (Arc::clone(segment), file)
             }
             _ => self.continue_in_new(&mut segments)?,

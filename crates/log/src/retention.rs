@@ -90,8 +90,8 @@ impl Log {
                     if shared.is_closed() {
                         return Ok(());
                     }
-                    checkpoint.write(current(&shared, false))?;
-                    checkpoint.sync()?;
+                    checkpoint.write(rounds.storage(), current(&shared, false))?;
+                    checkpoint.sync(rounds.storage())?;
                     drop(checkpoint);
                 }
                 let mut names = shared.names.lock();

@@ -4,16 +4,37 @@ use crate::disk::SyncFile;
 use crate::files::Files;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::shared::Shared;
 use crate::storage::OpenMode;
 use arc_swap::ArcSwapOption;
 use bascule_record::Header;
+use parking_lot::Mutex;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 /// "No timestamp": no record so far.
 pub(crate) const NO_TIME: i64 = i64::MIN;
+
+/// What the writer of an active segment has done to its file. The system tells a failed write only to those who had the
+/// file open then: so it stays open until everything is synced.
+#[derive(Debug, Default)]
+struct Writing {
+    /// The log it belongs to, which knows what is synced; unknown = nothing is.
+    log: Weak<Shared>,
+    /// The file was made and is not synced yet.
+    is_new: bool,
+    /// First offset behind everything that was written, or tried to be.
+    to: u64,
+}
+
+impl Writing {
+    fn is_unsynced(&self) -> bool {
+        let log = self.log.upgrade();
+        self.is_new || log.is_none_or(|log| log.settled_end() < self.to)
+    }
+}
 
 /// A file of consecutive batches. Only the writer of the log changes it, and only while it is active.
 #[derive(Debug)]
@@ -23,8 +44,10 @@ pub(crate) struct Segment {
     path: PathBuf,
     files: Arc<Files>,
     file: ArcSwapOption<SyncFile>,
-    /// Read from since the files of sealed segments were last looked at.
+    /// Read from or written to since the files that are open were last looked at.
     used: AtomicBool,
+    /// While it is active: what keeps its file open.
+    writing: Mutex<Option<Writing>>,
     /// Compaction put another file in this one's place.
     replaced: AtomicBool,
     /// When this life began to hold all of it: monotonic, ns.
@@ -52,6 +75,7 @@ impl Segment {
             files: Arc::clone(files),
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            writing: Mutex::new(None),
             replaced: AtomicBool::new(false),
             held_since: AtomicI64::new(files.storage().monotonic_ns()),
             vacant: AtomicBool::new(false),
@@ -79,6 +103,7 @@ impl Segment {
             files: Arc::clone(files),
             file: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
+            writing: Mutex::new(None),
             replaced: AtomicBool::new(false),
             held_since: AtomicI64::new(files.storage().monotonic_ns()),
             vacant: AtomicBool::new(false),
@@ -98,8 +123,8 @@ impl Segment {
         &self.path
     }
 
-    /// The file, opened when it is not. One of a sealed segment may be closed again when others are opened; who holds it
-    /// keeps it. A segment that was removed or replaced stays readable to those, and is not found by others.
+    /// The file, opened when it is not. It may be closed again when others are opened, unless something in it is unsynced;
+    /// who holds it keeps it. A segment that was removed or replaced stays readable to those, and is not found by others.
     pub fn file(self: &Arc<Self>) -> io::Result<Arc<SyncFile>> {
         if let Some(file) = self.file.load_full() {
             if !self.used.load(Ordering::Relaxed) {
@@ -107,15 +132,85 @@ impl Segment {
             }
             return Ok(file);
         }
-        let file = self.files.storage().open(&self.path, OpenMode::Read)?;
+        let writing = self.writing.lock();
+        if let Some(file) = self.file.load_full() {
+            return Ok(file);
+        }
+        let mode = match *writing {
+            Some(_) => OpenMode::ReadWrite,
+            None => OpenMode::Read,
+        };
+        let file = self.files.storage().open(&self.path, mode)?;
         // Asked for after the file was opened: the name may have changed its meaning in between.
         if self.replaced.load(Ordering::Acquire) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let file = SyncFile::new(self.path.clone(), file);
         self.file.store(Some(Arc::clone(&file)));
+        drop(writing);
         self.files.opened(self);
         Ok(file)
+    }
+
+    /// The file of an active segment, to write batches up to `next_offset`. It stays open until they are synced.
+    pub fn file_to_write(self: &Arc<Self>, next_offset: u64) -> io::Result<Arc<SyncFile>> {
+        self.used.store(true, Ordering::Relaxed);
+        let before = {
+            let mut guard = self.writing.lock();
+            let Some(writing) = guard.as_mut() else {
+                return Err(io::Error::other("the segment is sealed"));
+            };
+            // From now on nobody closes it.
+            let before = writing.to;
+            writing.to = before.max(next_offset);
+            if let Some(file) = self.file.load_full() {
+                return Ok(file);
+            }
+            before
+        };
+        self.file().inspect_err(|_| {
+            if let Some(writing) = self.writing.lock().as_mut() {
+                writing.to = before;
+            }
+        })
+    }
+
+    /// The segment is active, and was made just now or found by recovery; its file stays open until it is
+    /// [`Segment::attach`]ed.
+    pub fn begin_writing(&self, file: &Arc<SyncFile>) {
+        *self.writing.lock() = Some(Writing {
+            is_new: true,
+            ..Writing::default()
+        });
+        self.set_file(file);
+    }
+
+    /// Says which log the active segment belongs to, once that is known.
+    pub fn attach(self: &Arc<Self>, log: &Arc<Shared>) {
+        if let Some(writing) = self.writing.lock().as_mut() {
+            writing.log = Arc::downgrade(log);
+        }
+        self.files.opened(self);
+    }
+
+    /// The active segment's file is synced as it was made or found.
+    pub fn made_durable(&self) {
+        if let Some(writing) = self.writing.lock().as_mut() {
+            writing.is_new = false;
+        }
+    }
+
+    /// Closes the file unless something in it is unsynced. Returns whether it is closed.
+    pub fn close_unless_unsynced(&self) -> bool {
+        // Whoever holds this is opening it or about to write.
+        let Some(writing) = self.writing.try_lock() else {
+            return false;
+        };
+        let closes = !writing.as_ref().is_some_and(Writing::is_unsynced);
+        if closes {
+            self.file.store(None);
+        }
+        closes
     }
 
     /// To be called before another file gets this one's name, or when it did not get it.
@@ -123,13 +218,14 @@ impl Segment {
         self.replaced.store(replaced, Ordering::Release);
     }
 
-    /// Gives the segment the descriptor that its writer holds.
+    /// Gives the segment a file that is open.
     pub fn set_file(&self, file: &Arc<SyncFile>) {
         self.file.store(Some(Arc::clone(file)));
     }
 
     /// From now on the writer does not hold the file any more.
     pub fn sealed(self: &Arc<Self>) {
+        *self.writing.lock() = None;
         self.set_held_since(self.files.storage().monotonic_ns());
         self.files.opened(self);
     }

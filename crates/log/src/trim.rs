@@ -47,10 +47,11 @@ impl Log {
 
     /// Has the checkpoint with the log start on disk when it returns.
     fn note_log_start(&self) -> Result<(), Error> {
+        let storage = self.coordinator.files().storage();
         let mut checkpoint = self.checkpoint.lock();
         checkpoint
-            .write(current(&self.shared, false))
-            .and_then(|()| checkpoint.sync())
+            .write(storage, current(&self.shared, false))
+            .and_then(|()| checkpoint.sync(storage))
             .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
     }
 

@@ -238,7 +238,7 @@ class LimitSettings(_Section):
         description="partitions to sync at once from which on their batches go to one journal file; 0 = never",
     )
     open_segments: int = Field(
-        default=512, ge=1, le=1 << 20, description="sealed segments kept open for readers; active ones are not counted"
+        default=512, ge=1, le=1 << 20, description="segments kept open; one with unsynced writes stays open"
     )
 
 

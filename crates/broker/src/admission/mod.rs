@@ -15,6 +15,7 @@ mod descriptors;
 
 pub(crate) use accept::accept;
 pub(crate) use calls::CallLayer;
+pub(crate) use descriptors::for_segments;
 
 use crate::shared::Limits;
 use addresses::Addresses;
@@ -43,7 +44,10 @@ impl Admission {
             addresses: Arc::new(Addresses::new(limits.connections_per_address)),
             calls: semaphore(limits.calls),
             request_bytes: semaphore(limits.request_bytes),
-            descriptors: descriptors::usable(limits.descriptor_reserve),
+            descriptors: descriptors::usable(descriptors::reserve(
+                limits.descriptor_reserve,
+                limits.open_segments,
+            )),
             limits,
         }
     }

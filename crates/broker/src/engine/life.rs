@@ -2,6 +2,7 @@
 use super::error::open_code;
 use super::serve::{self, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
+use crate::admission::for_segments;
 use crate::encryption::Masters;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
@@ -11,14 +12,16 @@ use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// How long calls may end by themselves before partitions are closed.
 const CALLS_FIRST: Duration = Duration::from_secs(1);
+/// Between two looks for segments that nobody uses.
+const IDLE_FILES: Duration = Duration::from_secs(30);
 /// Bounds of the pause between two looks for files to remove.
 const SWEEP_SHORTEST: Duration = Duration::from_millis(100);
 const SWEEP_LONGEST: Duration = Duration::from_mins(1);
@@ -86,6 +89,7 @@ impl Engine {
                 .log(30, "storage", text, serde_json::json!({}));
         }
         let coordinator = start_log(directory.path(), &shared.limits)?;
+        runtime.spawn(close_idle_files(Arc::downgrade(&coordinator)));
         runtime.spawn(sweep(
             shared.clone(),
             directory::partitions(directory.path()),
@@ -309,7 +313,7 @@ fn start_log(data: &Path, limits: &Limits) -> Result<Arc<Coordinator>, EngineErr
     };
     let coordinator = Coordinator::start_journaled(Arc::new(OsStorage), options)
         .map_err(|error| EngineError::new(open_code(&error), error.to_string()))?;
-    coordinator.set_open_segments(limits.open_segments);
+    coordinator.set_open_segments(for_segments(limits.open_segments));
     Ok(coordinator)
 }
 
@@ -319,6 +323,21 @@ fn raise_descriptors() -> std::io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
+}
+
+/// Closes the files of segments that were not used for a while, until the engine is gone.
+async fn close_idle_files(coordinator: Weak<Coordinator>) {
+    loop {
+        tokio::time::sleep(IDLE_FILES).await;
+        let Some(coordinator) = coordinator.upgrade() else {
+            return;
+        };
+        // The last handle must not be dropped on a thread of the runtime: that waits for the log's threads.
+        let closed = tokio::task::spawn_blocking(move || coordinator.close_idle_files());
+        if closed.await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Removes what deleted partitions left, once their grace period is over, until the runtime ends.

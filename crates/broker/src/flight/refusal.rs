@@ -139,7 +139,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
     let (grpc, code) = match error {
         AppendError::NotLeader => (Code::FailedPrecondition, "not_leader"),
         AppendError::Closed => (Code::Unavailable, "unavailable"),
-        AppendError::Busy => (Code::ResourceExhausted, "busy"),
+        AppendError::Busy | AppendError::NoDescriptor => (Code::ResourceExhausted, "busy"),
         AppendError::Full => (Code::ResourceExhausted, "disk_full"),
         AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
         AppendError::Readonly => (Code::FailedPrecondition, "readonly"),

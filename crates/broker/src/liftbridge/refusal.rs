@@ -109,7 +109,10 @@ impl Refusal {
 /// Retry here or elsewhere: UNAVAILABLE; make room first: `RESOURCE_EXHAUSTED`; otherwise the outcome or the cause is ours.
 fn append_code(error: &AppendError) -> Code {
     match error {
-        AppendError::NotLeader | AppendError::Closed | AppendError::Busy => Code::Unavailable,
+        AppendError::NotLeader
+        | AppendError::Closed
+        | AppendError::Busy
+        | AppendError::NoDescriptor => Code::Unavailable,
         AppendError::Full => Code::ResourceExhausted,
         AppendError::Sequence(_) | AppendError::Readonly => Code::FailedPrecondition,
         _ => Code::Internal,

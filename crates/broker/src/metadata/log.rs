@@ -197,6 +197,7 @@ impl MetadataLog {
         if let Err(error) = outcome {
             let code = match error {
                 bascule_log::Error::Full { .. } => "disk_full",
+                ref error if error.is_passing() => "busy",
                 _ => "storage_failed",
             };
             self.fail(&lost, code, &error.to_string());

@@ -116,6 +116,11 @@ pub enum AppendError {
     /// No space left: try again when there is.
     #[error("no space left on the data directory")]
     Full,
+    /// The process has no descriptor left to open the partition's file: nothing was stored, try again.
+    #[error(
+        "no descriptor is left to open the partition's file: close connections or raise the broker's limit of open files"
+    )]
+    NoDescriptor,
     /// The disk failed: the outcome of this append is unknown.
     #[error("storage failed: {0}")]
     Storage(String),

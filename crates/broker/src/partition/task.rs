@@ -184,10 +184,11 @@ impl Task {
         }
     }
 
-    /// A lack of space is told by appends; everything else ends writing.
+    /// A lack of space or descriptors is told by appends; everything else ends writing.
     fn check(&self, done: Result<(), Error>) {
         match done {
-            Ok(()) | Err(Error::Full { .. }) => {}
+            Ok(()) => {}
+            Err(error) if error.is_passing() => {}
             Err(error) => self.partition.fail(&error.to_string()),
         }
     }

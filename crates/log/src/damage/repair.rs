@@ -269,13 +269,14 @@ impl Repair<'_> {
         let mut file = CheckpointFile::open(self.storage, self.directory, self.identity)?;
         // Both slots, so that the older one cannot speak for what was cut.
         for clean in [true, false] {
-            file.write(Checkpoint {
+            let lowered = Checkpoint {
                 high_watermark: last.high_watermark.min(offset),
                 log_start: last.log_start.min(offset),
                 durable: last.durable.min(offset),
                 clean,
-            })?;
-            file.sync()?;
+            };
+            file.write(self.storage, lowered)?;
+            file.sync(self.storage)?;
         }
         // It may speak of what was cut.
         disk::remove_file(self.storage, &self.directory.join(LANDMARK))?;

@@ -249,12 +249,18 @@ impl Log {
             // The syncs of a roll first: what follows must not be told before.
             self.settle();
             self.coordinator.check_usable()?;
-            self.file.target().sync()?;
-            self.epochs.target().sync()?;
-            self.epochs_dirty = false;
+            self.target()?.sync()?;
+            if let Some(epochs) = self.epochs.take_unsynced() {
+                epochs.sync()?;
+            }
             self.committed_to = self.active.end();
             self.shared.raise_settled_end(self.shared.log_end());
-            self.checkpoint.lock().write(current(&self.shared, false))?;
+            let mut checkpoint = self.checkpoint.lock();
+            checkpoint.write(
+                self.coordinator.files().storage(),
+                current(&self.shared, false),
+            )?;
+            checkpoint.let_go();
         }
         Ok(taken)
     }

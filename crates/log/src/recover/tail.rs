@@ -1,7 +1,7 @@
 //! The end of a recovered log: what is cut away behind it, and what is made anew because of that.
 use super::Walk;
 use crate::ahead::SegmentFile;
-use crate::disk::{self, SyncFile};
+use crate::disk;
 use crate::maintain::{create_segment, first_preamble};
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::retention::mark_removed;
@@ -104,8 +104,10 @@ impl Walk<'_> {
             ..first_preamble(self.files.storage(), self.identity, self.place.offset)
         };
         let (segment, file) = create_segment(self.files, self.directory, preamble, self.options)?;
-        let target: &SyncFile = file.target();
-        target.sync()?;
+        let target = file.target();
+        target
+            .map_err(|source| Error::io("open", file.path(), source))?
+            .sync()?;
         disk::sync_directory(self.files.storage(), self.directory)?;
         // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
         // removed by retention while it is written to.

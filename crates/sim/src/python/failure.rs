@@ -16,6 +16,7 @@ pub(crate) fn kind(error: &Error) -> &'static str {
     match error {
         Error::Full { .. } => "full",
         Error::Failed { .. } => "failed",
+        error if error.is_passing() => "exhausted",
         Error::Io { .. } => "io",
         Error::Exists { .. } => "exists",
         Error::Absent { .. } => "absent",
