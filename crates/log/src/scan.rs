@@ -9,8 +9,9 @@ use bascule_record::{DamageError, HEADER_BYTES, Header};
 use rustix::io::Errno;
 use std::io;
 
-/// Bytes read at a time.
+/// Bytes read at a time; the first reads are smaller, for those who look at little.
 pub(crate) const WINDOW: usize = 256 << 10;
+const FIRST_WINDOW: usize = 64 << 10;
 
 /// A place between two batches, and what the next one must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) struct Scanner<'a> {
     pub(crate) len: u64,
     pub(crate) identity: Identity,
     buffer: Vec<u8>,
+    /// Bytes to read the next time.
+    window: usize,
     /// Bytes of the buffer that are filled, and where the first one lies in the file.
     filled: usize,
     filled_at: u64,
@@ -96,6 +99,7 @@ impl<'a> Scanner<'a> {
             len,
             identity,
             buffer: Vec::new(),
+            window: FIRST_WINDOW,
             filled: 0,
             filled_at: 0,
             bytes_read: 0,
@@ -173,7 +177,9 @@ impl<'a> Scanner<'a> {
         let wanted = wanted.min(available);
         let have = self.filled_at + self.filled as u64;
         if position < self.filled_at || position + wanted as u64 > have {
-            match self.fill(position, wanted.max(WINDOW).min(available)) {
+            let window = self.window;
+            self.window = WINDOW.min(2 * window);
+            match self.fill(position, wanted.max(window).min(available)) {
                 // A bad spot behind what is wanted is no reason to refuse it.
                 Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
                 other => other?,

@@ -168,7 +168,8 @@ impl Header {
         };
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(short)?;
         let found = field::<0, 4>(bytes);
-        if found != MAGIC {
+        // As numbers: two words of memory would be compared by a call.
+        if u32::from_le_bytes(found) != u32::from_le_bytes(MAGIC) {
             return Err(DamageError::Magic { found });
         }
         let (stored, computed) = (
@@ -204,6 +205,7 @@ impl Header {
     }
 
     /// Fields as they stand, once everything unknown was refused.
+    #[inline]
     fn decode(bytes: &[u8; HEADER_BYTES], header_crc: u32) -> Result<Self, DamageError> {
         if bytes[4] != VERSION {
             return Err(DamageError::Version { found: bytes[4] });
@@ -376,6 +378,7 @@ pub(crate) fn associated_data(
 }
 
 /// N bytes at AT; out of range does not compile.
+#[inline]
 fn field<const AT: usize, const N: usize>(bytes: &[u8; HEADER_BYTES]) -> [u8; N] {
     const { assert!(AT + N <= HEADER_BYTES) };
     let mut out = [0; N];

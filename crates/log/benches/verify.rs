@@ -1,0 +1,68 @@
+//! Verifying a log that lies in the page cache: every batch read and checked. Prints GB/s for batches of several sizes, the
+//! best of seven runs each, on one thread.
+//!
+//! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
+#![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
+use bascule_log::damage::verify;
+use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, OsStorage};
+use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
+use std::path::PathBuf;
+use std::time::Instant;
+
+const TOTAL_BYTES: u64 = 256 << 20;
+const RUNS: usize = 7;
+/// Records of a batch, and bytes of a record.
+const SHAPES: [(usize, usize); 4] = [(1, 256), (64, 256), (1024, 256), (1024, 1024)];
+
+fn main() {
+    let parent =
+        std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    println!("| Batches of | verified |\n|---|---|");
+    for (records, bytes) in SHAPES {
+        let home = tempfile::tempdir_in(&parent).unwrap();
+        let identity = Identity {
+            incarnation: 1,
+            partition: 0,
+        };
+        let path = home.path().join("1");
+        fill(&path, identity, records, bytes);
+        let rates = (0..RUNS).map(|_| {
+            let began = Instant::now();
+            let found = verify(&OsStorage, &path, identity).unwrap();
+            assert!(!found.is_damaged() && found.bytes >= TOTAL_BYTES);
+            found.bytes as f64 / began.elapsed().as_secs_f64() / 1e9
+        });
+        let best = rates.fold(0.0, f64::max);
+        println!("| {records} x {bytes} B | {best:.2} GB/s |");
+    }
+}
+
+fn fill(path: &std::path::Path, identity: Identity, records: usize, bytes: usize) {
+    let coordinator = Coordinator::start();
+    let options = LogOptions {
+        durability: Durability::Memory,
+        ..LogOptions::default()
+    };
+    let mut log = Log::create(path, identity, options, &coordinator).unwrap();
+    let mut builder = BatchBuilder::new(BatchLimits {
+        records,
+        bytes: 8 << 20,
+        ..BatchLimits::default()
+    });
+    let value: Vec<u8> = (0..bytes).map(|i| (i * 31) as u8).collect();
+    let mut written = 0;
+    while written < TOTAL_BYTES {
+        for _ in 0..records {
+            let record = RecordRef {
+                timestamp: 1,
+                value: Some(&value),
+                ..RecordRef::default()
+            };
+            builder.push(&record).unwrap();
+        }
+        let batch = builder.seal(Codec::None, None, None).unwrap();
+        written += batch.batch_bytes() as u64;
+        log.append(batch, 1, 1).unwrap();
+    }
+    log.close().unwrap();
+}
