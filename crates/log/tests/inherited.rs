@@ -187,13 +187,13 @@ fn killed_at_every_call(journaled: bool, cut: Cut) {
 fn so_do_acks_behind_two_killed_lives() {
     for cut in [Cut::Loses, Cut::Tears] {
         let mut pairs = 0;
-        for first in (0..400).step_by(11) {
-            pairs += (first % 13..400)
-                .step_by(13)
+        for first in (0..400).step_by(17) {
+            pairs += (first % 19..400)
+                .step_by(19)
                 .filter(|second| killed_at(&[first, *second], first % 2 == 0, cut))
                 .count();
         }
-        assert!(pairs > 300, "{pairs}");
+        assert!(pairs > 100, "{pairs}");
     }
 }
 
