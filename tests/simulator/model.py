@@ -68,6 +68,8 @@ class Model:
     """Creation was acknowledged."""
     epoch: int = 1
     last_timestamp: int = 0
+    latest_timestamp: int = 0
+    """Of all records that ever were, the lost ones included."""
     damaged: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Offsets that may be refused."""
     fresh_damage: bool = False
@@ -116,6 +118,7 @@ class Model:
             self.sent.append(Sent(producer, len(entries), self.end))
             self.sequences[producer[0]] = producer[2] + len(entries)
         self.entries.extend(entries)
+        self.latest_timestamp = max(self.latest_timestamp, *(entry.timestamp for entry in entries))
         self.ends.append(self.end)
 
     def compact(self, limit: int, tombstones_before: int) -> None:
@@ -163,6 +166,20 @@ class Model:
         return self.flaky or all(
             any(first <= offset < last for first, last in self.damaged) for offset in range(start, end)
         )
+
+    def may_begin_at(self, timestamp: int, now: int) -> bool:
+        """Whether an append may get this time although it is not that of the last record: that one may be damaged.
+
+        A file that is not damaged may still tell how late it was. Before a sound record no time goes back.
+        """
+        if not (self.damaged or self.weak):
+            return False
+        sound = (
+            entry.timestamp
+            for offset, entry in reversed(list(enumerate(self.entries)))
+            if not (self.weak or self.may_be_damaged(offset, offset + 1))
+        )
+        return max(now, next(sound, 0)) <= timestamp <= max(now, self.latest_timestamp)
 
     def check_recovered(self, ends: tuple[int, int, int, int]) -> None:
         """Compare what a recovery found: everything acked, nothing but what was appended, whole batches.

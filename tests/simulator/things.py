@@ -83,8 +83,8 @@ def append(world: World, number: int) -> None:
     world.reached.sometimes("space came back and appends went on", when=world.reached.counts["no space was left"] > 0)
     by_size = model.settings.segment_age_ns == 0 and log.segment_count() > segments
     world.reached.sometimes("a segment was sealed by size", when=by_size)
-    if (model.damaged or model.weak) and world.now <= found[2] < timestamp:
-        timestamp = found[2]  # the latest one stood in a batch that is gone
+    if found[2] != timestamp and model.may_begin_at(found[2], world.now):
+        timestamp = found[2]
         entries = [replace(entry, timestamp=timestamp) for entry in entries]
     model.append(entries, producer)
     model.last_timestamp = timestamp

@@ -245,17 +245,27 @@ pub(crate) fn drop_half_rolled(
     Ok(())
 }
 
+/// Whether the segment begins with a sound batch.
 pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
+    let found = first_found(source, identity)?;
+    Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
+}
+
+/// Whether nothing, or zeros, lies where the first batch should.
+pub(crate) fn holds_nothing(source: &Source, identity: Identity) -> Result<bool, Error> {
+    Ok(matches!(first_found(source, identity)?, Found::End))
+}
+
+fn first_found(source: &Source, identity: Identity) -> Result<Found, Error> {
     let place = Place {
         position: PREAMBLE_BYTES,
         offset: source.base_offset,
         chain: None,
         epoch: 0,
     };
-    let found = Scanner::new(&*source.file, source.len, identity)
+    Scanner::new(&*source.file, source.len, identity)
         .look(&place, true)
-        .map_err(|error| Error::io("read", &source.path, error))?;
-    Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
+        .map_err(|error| Error::io("read", &source.path, error))
 }
 
 /// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of

@@ -425,6 +425,8 @@ fn the_rest_of_a_roll_that_found_no_space_is_nothing() {
         let like = fs::read(second).unwrap();
         let path = first.with_file_name("00000000000000000003.seg");
         fs::write(&path, &like[..content]).unwrap();
+        let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap();
+        assert!(!found.is_damaged(), "{:?}", found.findings);
         for _ in 0..2 {
             let (log, recovery) = home.open(small(WIDE));
             assert_eq!((recovery.damaged, recovery.cut_bytes), (vec![], 0));

@@ -13,7 +13,7 @@ use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::producers::Producers;
 use crate::scan::{Place, Scanner};
 use crate::segment::segment_name;
-use crate::sources::{Source, find_sources_to_read};
+use crate::sources::{Source, find_sources_to_read, holds_nothing};
 use crate::storage::Storage;
 use crate::{Error, Identity, disk};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub fn verify(
     directory: &Path,
     identity: Identity,
 ) -> Result<Verified, Error> {
-    let sources = find_sources_to_read(storage, directory)?;
+    let mut sources = find_sources_to_read(storage, directory)?;
     let checkpoint = Slots::look(storage, directory, identity);
     if sources.is_empty() && checkpoint.is_none() {
         return Err(Error::Absent {
@@ -140,6 +140,7 @@ pub fn verify(
     };
     check.out.log_start = check.place.offset;
     check.checkpoint(checkpoint.is_some_and(|look| look.is_damaged));
+    check.set_left_overs_aside(&mut sources)?;
     for (i, source) in sources.iter().enumerate() {
         if !check.segment(source, sources.get(i + 1))? {
             break;
@@ -178,6 +179,24 @@ impl Check<'_> {
             offsets: (damage.start, damage.end),
             what: damage.fault.to_string(),
         });
+    }
+
+    /// A segment before the last one that holds nothing is the rest of a roll that found no space, or its offsets are missed
+    /// between those around it.
+    fn set_left_overs_aside(&mut self, sources: &mut Vec<Source>) -> Result<(), Error> {
+        let mut kept = Vec::with_capacity(sources.len());
+        let last = sources.pop();
+        for source in sources.drain(..) {
+            if holds_nothing(&source, self.identity)? {
+                let what = "the segment holds nothing; the next start removes it";
+                self.find(FindingKind::Derived, &source.path, 0, what);
+            } else {
+                kept.push(source);
+            }
+        }
+        kept.extend(last);
+        *sources = kept;
+        Ok(())
     }
 
     fn checkpoint(&mut self, damaged_slot: bool) {
