@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from bascule.engine import Client, native_errors
+from bascule.engine import Client, Outgoing, native_errors
 from bascule.errors import BrokerError
 from pyarrow import flight
 
@@ -13,6 +13,18 @@ from tests.checker import Operation, Recorder
 
 LEADER = 0
 """Ack policy of the calls. The broker is alone, so the leader's ack is that of all: the history says so."""
+
+
+def publish(client: Client, place: tuple[str, int], values: list[bytes], timeout_ms: int) -> list[tuple[int, int]]:
+    """Publish to (stream, partition) in one call and wait for the acks: (offset, timestamp ns) of each value.
+
+    Raises:
+        BrokerError: the broker is gone, or refused it.
+    """
+    batch = Outgoing(*place, LEADER, len(values))
+    batch.fill(None, values, None)
+    client.publish(batch, None, timeout_ms)
+    return batch.places()
 
 
 @dataclass
@@ -53,7 +65,7 @@ class Publisher:
             durability=self.durability,
         )
         raw = [value.encode() for value in values]
-        acks = client.publish(self.stream, self.partition, None, raw, None, LEADER, 10_000)
+        acks = publish(client, (self.stream, self.partition), raw, 10_000)
         self.recorder.ok(sent, offsets=tuple(offset for offset, _ in acks))
         self.acked += self.batch
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bascule import StreamOptions, testing
 from bascule.engine import Client, native_errors
 
-from tests.torture.publishers import LEADER
+from tests.torture.publishers import publish
 from tests.torture.result import Result, Scale
 
 ROW = "S13-idle"
@@ -44,12 +44,12 @@ def run(scale: Scale) -> Result:
         with native_errors():
             core = Client(broker.address, b"{}")
             for i in range(PARTITIONS):
-                core.publish(f"idle-{i % STREAMS}", i // STREAMS, None, [b"one"], None, LEADER, 60_000)
+                publish(core, (f"idle-{i % STREAMS}", i // STREAMS), [b"one"], 60_000)
         time.sleep(SETTLE_SECONDS)  # the last answers and checkpoints
         before, started = cpu_seconds(broker.pid), time.monotonic()
         time.sleep(WATCH_SECONDS[scale])  # the time watched
         with native_errors():
-            core.publish("idle-0", 0, None, [b"still here"], None, LEADER, 60_000)
+            publish(core, ("idle-0", 0), [b"still here"], 60_000)
         cpu = 100 * (cpu_seconds(broker.pid) - before) / (time.monotonic() - started)
         memory = resident_mib(broker.pid)
         descriptors = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))

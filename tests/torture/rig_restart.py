@@ -19,7 +19,7 @@ from bascule import BrokerError, StreamOptions, testing
 from bascule.engine import Client, native_errors
 
 from tests.torture import volume
-from tests.torture.publishers import LEADER
+from tests.torture.publishers import publish
 from tests.torture.result import Result, Scale, SkippedError
 
 ROW = "S13"
@@ -55,7 +55,7 @@ class Filled:
         with native_errors():
             client = Client(self.broker.address, b"{}")
             for place in places:
-                client.publish(*place, None, values, None, LEADER, 60_000)
+                publish(client, place, values, 60_000)
 
     def load(self) -> threading.Thread:
         """Publish small records all over until the broker is gone."""
