@@ -80,6 +80,15 @@ CODES: Final[dict[str, ErrorCode]] = {
     "failed_precondition": ErrorCode(
         "the state of the cluster forbids it", "StateError", "refresh", "caller", "FAILED_PRECONDITION", 409, 6
     ),
+    "not_enough_replicas": ErrorCode(
+        "fewer replicas are in sync than the stream's min ISR",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
+    ),
     "readonly": ErrorCode("the partition is read-only", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6),
     "incorrect_offset": ErrorCode("incorrect expected offset", "StateError", "never", "caller", "ABORTED", 409, 6),
     "too_many_producers": ErrorCode(

@@ -164,9 +164,10 @@ class Engine:
             NativeError: `unavailable`.
         """
 
-    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int]]:
-        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers) of
-        those that are open, in order asked; ends exclusive, 0 = never received in this life.
+    def status(self, incarnations: Sequence[int]) -> list[tuple[int, int, int, int, int, int, int, int, int]]:
+        """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers,
+        messages from NATS that were not stored) of those that are open, in order asked; ends exclusive, 0 = never
+        received in this life.
         """
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:

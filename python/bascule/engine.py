@@ -46,7 +46,7 @@ __all__ = [
 Event = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
 
-Position = tuple[int, int, int, int, int, int, int, int]
+Position = tuple[int, int, int, int, int, int, int, int, int]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers)."""
 
 

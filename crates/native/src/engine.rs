@@ -18,7 +18,7 @@ use std::time::Duration;
 /// (kind, id, name, body, text, number)
 type EventTuple<'py> = (&'static str, u64, String, Bound<'py, PyBytes>, String, i64);
 /// (incarnation, log start, high watermark, log end, bytes, first received, last received, subscribers)
-type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64);
+type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64);
 
 /// The data plane of one broker.
 #[pyclass(frozen, module = "bascule._native")]
@@ -242,6 +242,7 @@ impl Engine {
                 s.first_received,
                 s.last_received,
                 s.subscribers,
+                s.nats_dropped,
             )
         };
         Ok(status.into_iter().map(row).collect())

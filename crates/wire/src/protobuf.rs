@@ -193,7 +193,7 @@ pub(crate) fn slice(message: &Bytes, range: Range<usize>) -> Bytes {
 
 /// Most headers of one message with names of their own, inclusive. Names a byte or two long would otherwise turn into
 /// many times their own size in memory.
-pub(crate) const MAX_HEADERS: usize = 1024;
+pub const MAX_HEADERS: usize = 1024;
 
 /// Adds a header; repeated names are settled as soon as they are many, so that memory stays bounded.
 pub(crate) fn push_header(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from bascule import config
 from bascule.cli.liftbridge_keys import KEYS
@@ -21,6 +22,7 @@ __all__ = ["Translated", "translate"]
 PREFIX: Final = "LIFTBRIDGE_"
 NOT_KEYS: Final = frozenset({"LIFTBRIDGE_ENCRYPTION_KEY"})
 DEFAULT_PORT: Final = 9292
+NATS_PORT: Final = 4222
 EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it is told nothing)
 
 
@@ -65,13 +67,16 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NOT_KEYS:
             key = name.removeprefix(PREFIX).lower().replace("_", ".")
-            if key in KEYS:
-                _take(given, [(key, config.scalar(value))], f"environment variable {name}")
+            if key in KEYS and value:  # an empty one is not set, as there
+                _take(given, [(key, value)], f"environment variable {name}")
+            elif key in KEYS:
+                continue
             else:
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag")
     layers = [
         Layer("Liftbridge default", _defaults(given)),
+        *_nats(given),
         *_settings(given),
         *security(given.values, given.origins, given.notes),
         Layer("addresses", _addresses(given)),
@@ -82,7 +87,8 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        return config.read_yaml(file)
+        # Values as they are written, for each key has its own parser: `yes` is a password too.
+        return config.read_yaml(file, as_written=True)
     except UsageError as failure:
         message = f"Failed to load configuration file: {failure}"
         raise UsageError("configuration_invalid", message, failure.details) from None
@@ -103,6 +109,8 @@ def _flatten(
 def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str) -> None:
     for key, value in items:
         known = KEYS.get(key)
+        if known is not None and value is None:  # `key:` with nothing behind it
+            continue
         if known is None:
             message = f'Unknown configuration setting "{key}" ({origin}){config.nearest(key, list(KEYS))}'
             raise UsageError("configuration_invalid", message, {"key": key})
@@ -127,6 +135,26 @@ def _settings(given: _Given) -> Iterator[Layer]:
             yield Layer(f"{key}, {given.origins[key]}", {known.setting: value})
     if "nats.embedded.config" in given.values:
         yield Layer(f"nats.embedded.config, {given.origins['nats.embedded.config']}", {"nats.standalone": True})
+
+
+def _nats(given: _Given) -> Iterator[Layer]:
+    """Where the embedded server listens: its own file says it, else the port to connect to, on loopback."""
+    values = given.values
+    if "nats.tls.cert" in values and "nats.tls.key" in values:
+        yield Layer(f"nats.tls.cert, {given.origins['nats.tls.cert']}", {"nats.tls.required": True})
+    if not values.get("nats.embedded") or "nats.embedded.config" in values:
+        return
+    if "nats.servers" not in values:
+        yield Layer("Liftbridge default", {"nats.first_port": NATS_PORT})
+        return
+    first = cast("tuple[str, ...]", values["nats.servers"])[0]
+    try:
+        url = urlsplit(first if "://" in first else f"nats://{first}")
+        port = url.port
+    except ValueError:
+        return  # said by the check of nats.servers
+    origin = f"nats.servers, {given.origins['nats.servers']}"
+    yield Layer(origin, {"nats.port": port or NATS_PORT})
 
 
 def _defaults(given: _Given) -> dict[str, object]:

@@ -61,7 +61,6 @@ def _idle(parse: Parser, told: str) -> Key:
     return Key(parse, idle=told)
 
 
-_NATS_TLS: Final = "TLS towards NATS is set in the server's URL: tls://host:port with a certificate the system trusts"
 _CLUSTER: Final = "clusters are not there yet: this broker runs alone"
 _ALONE: Final = "a broker that runs alone has no use for it"
 _NO_RAFT: Final = "this broker does not keep its metadata in Raft snapshots of its own kind"
@@ -77,7 +76,7 @@ KEYS: Final[dict[str, Key]] = {
     "logging.raft": _idle(boolean, "there is no Raft log"),
     "logging.nats": _idle(boolean, "warnings and errors of nats-server are in the log of the broker"),
     "batch.max.messages": _sets("streams.batch_max_messages", integer),
-    "batch.max.time": _refused(duration_ms, "batches never wait: what has arrived during a sync joins the next", 0),
+    "batch.max.time": _idle(duration_ms, "batches never wait: what has arrived during a sync joins the next"),
     "tls.key": _joint("tls.key_file", text),
     "tls.cert": _joint("tls.certificate_file", text),
     "tls.client.auth.enabled": _joint("tls.client_auth", boolean),
@@ -88,9 +87,9 @@ KEYS: Final[dict[str, Key]] = {
     "nats.servers": _sets("nats.servers", names),
     "nats.user": _sets("nats.user", text),
     "nats.password": _sets("nats.password", text),
-    "nats.tls.cert": _refused(text, _NATS_TLS),
-    "nats.tls.key": _refused(text, _NATS_TLS),
-    "nats.tls.ca": _refused(text, _NATS_TLS),
+    "nats.tls.cert": _sets("nats.tls.certificate_file", text),
+    "nats.tls.key": _sets("nats.tls.key_file", text),
+    "nats.tls.ca": _sets("nats.tls.ca_file", text),
     "nats.embedded": _sets("nats.standalone", boolean),
     "nats.embedded.config": _sets("nats.config", text),
     "streams.retention.max.bytes": _sets("streams.retention_max_bytes", integer),
@@ -119,7 +118,7 @@ KEYS: Final[dict[str, Key]] = {
     "clustering.replica.max.leader.timeout": _idle(duration_ms, _ALONE),
     "clustering.replica.max.idle.wait": _idle(duration_ms, _ALONE),
     "clustering.replica.fetch.timeout": _idle(duration_ms, _ALONE),
-    "clustering.min.insync.replicas": _refused(integer, _CLUSTER, 0, 1),
+    "clustering.min.insync.replicas": _sets("streams.min_isr", integer),
     "clustering.replication.max.bytes": _sets("streams.max_record_bytes", integer),
     "activity.stream.enabled": _sets("activity.enabled", boolean),
     "activity.stream.publish.timeout": _sets("activity.publish_timeout_ms", duration_ms),

@@ -21,8 +21,8 @@ __all__ = [
 
 _UNITS_MS: Final = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6}
 _TERM: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_TRUE: Final = frozenset({"1", "t", "true"})
-_FALSE: Final = frozenset({"0", "f", "false"})
+_TRUE: Final = frozenset({"1", "t", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "f", "false", "no", "off"})
 _LEVELS: Final = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
 _ACK_POLICIES: Final = ("none", "leader", "all")
 MOST_PORT: Final = 65535
@@ -47,8 +47,10 @@ def integer(value: object) -> int:
     """A whole number, quoted or not."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value):
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+(_\d+)*\s*", value):
         return int(value)
+    if isinstance(value, str) and re.fullmatch(r"\s*0(x[\da-fA-F]+|o[0-7]+|b[01]+)\s*", value):
+        return int(value, 0)
     raise ValueError("a whole number is wanted")
 
 

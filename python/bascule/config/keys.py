@@ -2,14 +2,18 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from pathlib import Path
+from typing import Final, cast, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from bascule.config.sections import Settings
 from bascule.errors import UsageError
 
-__all__ = ["expand", "known_keys", "named", "nearest"]
+__all__ = ["expand", "is_text", "known_keys", "named", "nearest"]
+
+_TEXT: Final = frozenset({str, SecretStr, Path})
+"""Types of settings that are text."""
 
 _DEEPEST: Final = 8
 """Most sections around a setting."""
@@ -31,6 +35,19 @@ def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]
         else:
             keys.append(f"{prefix}{name}")
     return keys
+
+
+def is_text(key: str, model: type[BaseModel] = Settings) -> bool:
+    """Whether a dotted key names a setting that is text: a variable's value is taken as it is, `1e5` and `yes` too."""
+    first, _, rest = key.partition(".")
+    field = model.model_fields.get(first)
+    if field is None:
+        return False
+    kind = field.annotation
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return is_text(rest, kind)
+    kinds: set[object] = {kind, *get_args(kind)}
+    return not rest and not _TEXT.isdisjoint(kinds)
 
 
 def named(document: Mapping[object, object]) -> dict[str, object]:

@@ -31,6 +31,7 @@ __all__ = [
     "LimitSettings",
     "LogSettings",
     "NatsSettings",
+    "NatsTlsSettings",
     "ScrubSettings",
     "Settings",
     "StreamDefaults",
@@ -69,12 +70,30 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class NatsTlsSettings(_Section):
+    """TLS towards NATS. A server that asks for it gets it anyway; files are PEM and read again at each connect."""
+
+    required: bool = Field(default=False, description="refuse a server that offers none")
+    handshake_first: bool = Field(default=False, description="as the server's setting of that name")
+    ca_file: Path | None = Field(default=None, description="authorities of servers; unset = the system's")
+    certificate_file: Path | None = Field(default=None, description="the broker's certificate, for mutual TLS")
+    key_file: Path | None = Field(default=None, description="its private key, without a password")
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("nats.tls.certificate_file and nats.tls.key_file go together: set both or none")
+        return self
+
+
 class NatsSettings(_Section):
     """How to reach NATS, or which nats-server to start."""
 
     standalone: bool = Field(default=False, description="start and supervise a nats-server as a child process")
     servers: tuple[NatsUrl, ...] = Field(
-        default=("nats://127.0.0.1:4222",), description="URLs of existing servers; unused when standalone"
+        default=("nats://127.0.0.1:4222",),
+        description="URLs of existing servers; when standalone: how to reach the server of nats.config, if that differs"
+        " from where it listens",
     )
     user: str | None = Field(default=None, description="user name")
     password: SecretStr | None = Field(
@@ -82,17 +101,36 @@ class NatsSettings(_Section):
     )
     password_file: Path | None = Field(default=None, description="file that holds the password")
     token_file: Path | None = Field(default=None, description="file that holds a token")
-    host: str = Field(default="127.0.0.1", description="bind address of the standalone server")
+    nkey_file: Path | None = Field(default=None, description="file that holds the seed of a user's nkey, SU…")
+    credentials_file: Path | None = Field(
+        default=None, description="credentials file of NATS: a user's JWT and the seed of its nkey"
+    )
+    tls: NatsTlsSettings = Field(default=NatsTlsSettings(), description="TLS towards NATS")
+    host: str = Field(
+        default="127.0.0.1", description="bind address of the standalone server, where nats.config names none"
+    )
     port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="port of the standalone server; 0 = a free one, kept in the data directory",
+        description="port of the standalone server, where nats.config names none; 0 = a free one, kept in the data"
+        " directory",
+    )
+    first_port: int = Field(
+        default=0, ge=0, le=65535, description="the port to try before others when nats.port is 0; 0 = none"
     )
     config: Path | None = Field(
         default=None, description="configuration file for the standalone server, instead of ours"
     )
     max_payload: ByteCount = Field(default=1 << 20, ge=1024, le=64 << 20, description="largest NATS message")
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        ways = ("user", "token_file", "nkey_file", "credentials_file")
+        given = [f"nats.{way}" for way in ways if getattr(self, way) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} are set: a broker says in one way who it is, keep one")
+        return self
 
 
 class StreamDefaults(_Section):
@@ -133,6 +171,9 @@ class StreamDefaults(_Section):
     concurrency_control: bool = Field(default=False, description="check expected offsets")
     max_record_bytes: ByteCount = Field(default=1 << 20, ge=1, le=64 << 20, description="largest record as received")
     batch_max_messages: int = Field(default=1024, ge=1, le=1 << 20, description="records of one batch")
+    min_isr: int = Field(
+        default=1, ge=0, le=255, description="replicas that must be in sync, or nothing is appended; 0 = 1"
+    )
     encryption: bool = Field(default=False, description="encrypt at rest, from the stream's creation on")
 
 

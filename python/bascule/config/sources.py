@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import yaml
 from pydantic import ValidationError
 
-from bascule.config.keys import expand, known_keys, named, nearest
+from bascule.config.keys import expand, is_text, known_keys, named, nearest
 from bascule.config.sections import SECRETS, Settings
 from bascule.errors import UsageError
 
@@ -65,7 +65,7 @@ def resolve(
     for name, value in environment.items():
         if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_SETTINGS:
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            layers.append(Layer(f"environment variable {name}", {key: scalar(value)}))
+            layers.append(Layer(f"environment variable {name}", {key: value if is_text(key) else scalar(value)}))
     layers.append(Layer("flag", {key: value for key, value in (flags or {}).items() if value is not None}))
     return combine(layers)
 
@@ -109,7 +109,8 @@ def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError
     else:
         reason = first["msg"].removeprefix("Value error, ")
         given = "…" if path in SECRETS or _has_password(path, first["input"]) else repr(first["input"])
-        shown = "" if not path else f"{path} = {given} ({origin}): "
+        # A section is not shown: it may hold a secret.
+        shown = "" if not path or isinstance(first["input"], dict) else f"{path} = {given} ({origin}): "
         message = f"{shown}{reason[:1].lower()}{reason[1:]}"
     return UsageError("configuration_invalid", message, {"key": path})
 
@@ -118,14 +119,25 @@ def _has_password(path: str, value: object) -> bool:
     return path.startswith("nats.servers") and "@" in str(value)
 
 
-def read_yaml(file: Path) -> dict[str, object]:
-    """The mapping that a YAML file holds; an empty file is an empty mapping.
+class _AsWritten(yaml.SafeLoader):
+    """Scalars stay text, whatever YAML would make of them; only nothing is nothing."""
+
+
+_AsWritten.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] in ("null", "merge")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
+    """The mapping that a YAML file holds; an empty file is an empty mapping. `as_written`: numbers, booleans and times
+    stay text.
 
     Raises:
         UsageError: code `configuration_invalid`: unreadable, not YAML, not a mapping.
     """
     try:
-        document: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document: object = yaml.load(file.read_text(encoding="utf-8"), _AsWritten if as_written else yaml.SafeLoader)  # noqa: S506 - both are safe
     except OSError as failure:
         message = f"cannot read the configuration file {file}: {failure.strerror}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None

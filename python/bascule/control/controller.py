@@ -67,7 +67,7 @@ class RefusedError(Exception):
 
 class PartitionStatus(NamedTuple):
     """Where an open partition stands; ends are exclusive, times ns since 1970, 0 = never received in this life;
-    `subscribers` are readers that wait for new records.
+    `subscribers` are readers that wait for new records, `nats_dropped` messages from NATS that were not stored.
     """
 
     log_start: int
@@ -77,6 +77,7 @@ class PartitionStatus(NamedTuple):
     first_received_ns: int
     last_received_ns: int
     subscribers: int
+    nats_dropped: int = 0
 
 
 class Controller:

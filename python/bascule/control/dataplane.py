@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
 
-Position: TypeAlias = tuple[int, int, int, int, int, int, int, int]
+Position: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers); ends
 exclusive.
 """

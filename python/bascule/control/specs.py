@@ -10,6 +10,7 @@ from bascule.metadata import Partition, Stream
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
+OWN_STREAMS = frozenset({"__activity", "__cursors"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Defaults:
         max_record_bytes: largest record as received.
         batch_records: records of one batch.
         batch_bytes: bytes of one batch.
+        min_isr: in-sync replicas without which nothing is appended; the broker's own streams need one.
     """
 
     retention_age_ms: int = 7 * 86_400_000
@@ -47,6 +49,7 @@ class Defaults:
     max_record_bytes: int = 1 << 20
     batch_records: int = 1024
     batch_bytes: int = 1 << 20
+    min_isr: int = 1
 
 
 def partition_subject(stream: Stream, number: int) -> str:
@@ -90,6 +93,8 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "concurrency_control": asked.concurrency_control,
         "data_keys": [{"number": key.number, "master": key.master, "wrapped": key.wrapped} for key in stream.data_keys],
         "readonly": partition.readonly,
+        "min_isr": _first(asked.min_isr, 1 if stream.name in OWN_STREAMS else defaults.min_isr),
+        "in_sync": len(partition.isr),
         "subject_partitions": len(stream.partitions) if asked.partition_by_subject else 0,
     }
 

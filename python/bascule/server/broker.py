@@ -23,6 +23,7 @@ from bascule.protocols.liftbridge import LiftbridgeAdmin
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
 from bascule.server import documents, reports
+from bascule.server.nats_access import nats_settings, without_credentials
 from bascule.server.nats_child import NatsChild
 from bascule.server.security import Security
 
@@ -47,7 +48,7 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.address = ""
-        self.nats_url = "" if settings.nats.standalone else documents.without_credentials(settings.nats.servers[0])
+        self.nats_url = "" if settings.nats.standalone else without_credentials(settings.nats.servers[0])
         self.ready_seconds = 0.0
         self._engine: Engine | None = None
         self._nats: NatsChild | None = None
@@ -201,16 +202,17 @@ class Broker:
         if self._nats is not None:
             await self._nats.wait_ready()
             self.nats_url, limit_s = self._nats.url, CONNECT_OWN_S
-            servers = [self.nats_url]
+            if settings.nats.config is None or "servers" not in settings.nats.model_fields_set:
+                servers = [self.nats_url]
         pending, is_own = settings.limits.nats_pending_bytes, self._nats is not None
-        engine.connect_nats(documents.nats_settings(settings.nats, servers, pending, is_own=is_own))
+        engine.connect_nats(nats_settings(settings.nats, servers, pending, is_own=is_own))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not engine.nats_connected():  # noqa: ASYNC110 - the event is for the log, this is for readiness
                     await asyncio.sleep(0.002)
         if not engine.nats_connected():
             message = "NATS is not there; the broker serves without it and connects when it comes"
-            emit(30, "nats", message, servers=[documents.without_credentials(item) for item in servers])
+            emit(30, "nats", message, servers=[without_credentials(item) for item in servers])
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -4,15 +4,13 @@ import json
 import os
 import secrets
 import string
-from pathlib import Path
 from typing import Any
 
-from bascule.config import ENVIRONMENT_KEY, ENVIRONMENT_KEY_ID, NatsSettings, Settings
+from bascule.config import ENVIRONMENT_KEY, ENVIRONMENT_KEY_ID, Settings
 from bascule.control import Defaults, GroupTimeouts
 from bascule.control.activity import ACTIVITY
 from bascule.control.autopause import AutoPauseDefaults
 from bascule.control.cursors import CURSORS
-from bascule.errors import error
 from bascule.metadata import StreamSettings
 
 ID_LENGTH = 22
@@ -50,30 +48,6 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
     }
 
 
-OWN_PAUSE_MS = 1000
-"""How long messages may be left with a nats-server of our own, which keeps enough of them (`nats_child`)."""
-
-
-def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *, is_own: bool) -> dict[str, Any]:
-    """The document of `connect_nats`. `is_own`: the server is the broker's child.
-
-    Raises:
-        UsageError: `configuration_invalid`: a secret's file cannot be read.
-    """
-    document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
-    if is_own and nats.config is None:
-        document["pause_ms"] = OWN_PAUSE_MS
-    if nats.user is not None:
-        document["user"] = nats.user
-    if nats.password is not None:
-        document["password"] = nats.password.get_secret_value()
-    if nats.password_file is not None:
-        document["password"] = _secret("nats.password_file", nats.password_file)
-    if nats.token_file is not None:
-        document["token"] = _secret("nats.token_file", nats.token_file)
-    return document
-
-
 def defaults(settings: Settings) -> Defaults:
     """What partitions get whose stream's creator did not say."""
     streams = settings.streams
@@ -91,6 +65,7 @@ def defaults(settings: Settings) -> Defaults:
         segment_age_ms=streams.segment_max_age_ms,
         max_record_bytes=streams.max_record_bytes,
         batch_records=streams.batch_max_messages,
+        min_isr=streams.min_isr,
     )
 
 
@@ -125,17 +100,3 @@ def advertised(settings: Settings, bound_port: int) -> tuple[str, int]:
     broker = settings.broker
     host = broker.advertised_host or ("localhost" if broker.host in _ANY else broker.host)
     return host, broker.advertised_port or bound_port
-
-
-def without_credentials(url: str) -> str:
-    """The URL as logs and people may see it."""
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
-
-
-def _secret(setting: str, file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
-        raise error("configuration_invalid", f"cannot read {setting} {file}: {reason}", {"key": setting}) from failure

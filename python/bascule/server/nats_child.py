@@ -7,6 +7,7 @@ publishers find it again; it is kept in `<data>/nats/port`.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -18,11 +19,14 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from bascule.config import ENVIRONMENT_KEY, NatsSettings
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.server.nats_binary import find_nats_server
+from bascule.server.nats_file import Told, told_by
 
 READY_S = 10.0
 """How long the server may take until it accepts."""
@@ -32,6 +36,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S = 0.1, 5.0, 10.0
 START_ATTEMPTS = 4
 """How often an ending before the first readiness is forgiven: the child of a killed broker may still hold the port."""
 
+_EVERY = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 _LAUNCHER = Path(__file__).with_name("nats_launch.py")
 _LINE = re.compile(r"\[(?P<level>TRC|DBG|INF|WRN|ERR|FTL)\] (?P<text>.*)")
 _LEVELS = {"TRC": 10, "DBG": 10, "INF": 10, "WRN": 30, "ERR": 30, "FTL": 40}
@@ -59,7 +64,8 @@ class NatsChild:
         self._accepted = threading.Event()
         self._given_up: BrokerError | None = None
         self._last_words = ""
-        self._host = "127.0.0.1" if settings.host in ("0.0.0.0", "::", "") else settings.host  # noqa: S104
+        self._told = told_by(settings.config) if settings.config is not None else Told(host=False, port=False)
+        self._host = "127.0.0.1" if settings.host in _EVERY else settings.host
         self._port, self._port_is_ours = self._choose_port()
 
     @property
@@ -143,6 +149,8 @@ class NatsChild:
             if self._stopping.is_set():
                 return "stopped"
             try:
+                for left in self._directory.glob("nats-server_*.ports"):  # of one that was killed
+                    left.unlink(missing_ok=True)
                 # A session of its own: Ctrl-C in the terminal must reach the broker first, which stops it in order.
                 self._process = process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -167,13 +175,20 @@ class NatsChild:
 
     # -- inside -----------------------------------------------------------------------------------------------------
     def _choose_port(self) -> tuple[int, bool]:
-        """The port, and whether it is ours to change."""
+        """The port, and whether it is ours to change. One that the server's own file names is found once it listens."""
+        if self._told.port and not self._settings.port:
+            return 0, False
         if self._settings.port:
             return self._settings.port, False
-        try:
+        with contextlib.suppress(OSError, ValueError):
             return int((self._directory / "port").read_text()), True
-        except (OSError, ValueError):
-            return _free_port(self._host), True
+        first = self._settings.first_port
+        if first and not _is_taken(self._host, first):
+            return first, True
+        port = _free_port(self._host)
+        if first:
+            emit(30, "nats.server", f"port {first} is taken; publishers have to go to port {port}")
+        return port, True
 
     def _another_port(self) -> bool:
         """Take another port when the kept one is used by somebody else; whether that was possible."""
@@ -186,8 +201,14 @@ class NatsChild:
         return True
 
     def _arguments(self) -> list[str]:
+        """What its own file says about where to listen is left to it, unless the broker's settings say otherwise."""
         config = self._settings.config or self._directory / "nats-server.conf"
-        return ["-c", str(config), "-a", self._settings.host, "-p", str(self._port), "--name", self._name]
+        address: list[str] = []
+        if not self._told.host or "host" in self._settings.model_fields_set:
+            address += ["-a", self._settings.host]
+        if self._port and (not self._told.port or self._settings.port):
+            address += ["-p", str(self._port)]
+        return ["-c", str(config), *address, "--name", self._name, "--ports_file_dir", str(self._directory)]
 
     def _write_files(self) -> None:
         pending = max(MAX_PENDING, 4 * self._settings.max_payload)
@@ -196,11 +217,13 @@ class NatsChild:
             f"max_payload: {self._settings.max_payload}\n"
             f"max_pending: {pending}\n"
         )
-        if self._port_is_ours or not self._settings.port:
+        if self._port_is_ours or not (self._settings.port or self._told.port):
             (self._directory / "port").write_text(f"{self._port}\n")
 
     async def _accepts(self) -> bool:
-        """Whether the server behind the port is ours and greets."""
+        """Whether the server is ours and greets; one with a file of its own says where it listens."""
+        if self._settings.config is not None:
+            return self._take_address()
         try:
             async with asyncio.timeout(1.0):
                 reader, writer = await asyncio.open_connection(self._host, self._port)
@@ -212,8 +235,26 @@ class NatsChild:
         except (OSError, ValueError, TimeoutError):
             return False
 
+    def _take_address(self) -> bool:
+        """Take the address that the server has written down; false while it has not. It may greet in TLS only, so it
+        is not asked.
+        """
+        try:
+            document: Any = json.loads((self._directory / f"nats-server_{self.pid}.ports").read_bytes())
+            urls = [urlsplit(str(url)) for url in document["nats"]]
+            first = next((url for url in urls if url.hostname == "127.0.0.1"), urls[0])
+            host, port = first.hostname, first.port
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            return False
+        if host is None or port is None:
+            return False
+        # Several: it listens on every interface.
+        self._host = host if len(urls) == 1 else "127.0.0.1"
+        self._port = port
+        return True
+
     def _failure(self, ended: str) -> BrokerError:
-        if _is_taken(self._host, self._port):
+        if self._port and _is_taken(self._host, self._port):
             message = f"port {self._port} for the nats-server is in use: set nats.port to another one, or to 0"
             return error("address_in_use", message)
         return error("nats_server_failed", f"nats-server does not start ({ended}): {self._last_words}")

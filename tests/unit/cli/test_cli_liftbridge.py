@@ -149,7 +149,8 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
         ("tls: {cert: c, key: k, client.authz: {enabled: true, policy: p}}", "set tls.client_auth to required"),
         ("tls.client.auth.enabled: true", "tls.client_auth is required without TLS"),
         ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
-        ("clustering.min.insync.replicas: 2", "is refused: clusters are not there yet"),
+        ("nats.tls.cert: /c.pem", "nats.tls.certificate_file and nats.tls.key_file go together"),
+        ("streams.retention.max.bytes: 0x", "a whole number is wanted"),
         ("activity.stream.publish.ack.policy: some", "none, leader or all is wanted"),
         ("nats.password: [hunter2]", 'Invalid nats.password setting "…"'),
         ("- 1", "Failed to load configuration file: "),
@@ -163,7 +164,7 @@ def test_what_is_wrong_or_not_there_is_said(tmp_path: Path, text: str, said: str
     "text",
     [
         "streams.compact.enabled: false", "streams.encryption: 'false'", "streams.auto.pause.time: 0",
-        "clustering.min.insync.replicas: 1", "tls.client.auth.enabled: false", "batch.max.time: 0",
+        "clustering.min.insync.replicas: 1", "tls.client.auth.enabled: false", "batch.max.time: 10ms",
         "activity.stream.enabled: false", "cursors.stream.partitions: 0",
     ],
 )  # fmt: skip
@@ -196,6 +197,68 @@ def test_authorization_has_a_switch_of_its_own_and_what_is_off_is_told(tmp_path:
     assert translated.settings.access.policy_file is None
     assert [note.split(" ")[0] for note in translated.notes] == ["tls.client.authz.policy", "tls.client.authz.model"]
     assert all("has no effect: tls.client.authz.enabled is not true" in note for note in translated.notes)
+
+
+@pytest.mark.parametrize("secret", ["1e5", "yes", "0123", "null", "2026-11-22", "1_000", "a: b", "[x]", " x "])
+def test_a_variable_is_text_as_it_is(secret: str) -> None:
+    found = translate(None, {"LIFTBRIDGE_NATS_USER": secret, "LIFTBRIDGE_NATS_PASSWORD": secret}, {}).settings.nats
+    assert found.password is not None
+    assert (found.user, found.password.get_secret_value()) == (secret, secret)
+
+
+@pytest.mark.parametrize("secret", ["1e5", "yes", "0123", "2026-11-22", "1_000", "0x10", "1:30"])
+def test_text_in_a_file_needs_no_quotes(tmp_path: Path, secret: str) -> None:
+    found = settings(tmp_path, f"nats.user: u\nnats.password: {secret}\n").nats
+    assert found.password is not None
+    assert found.password.get_secret_value() == secret
+
+
+def test_what_is_empty_is_not_set(tmp_path: Path) -> None:
+    assert settings(tmp_path, "host:\nnats.user: ~\n", LIFTBRIDGE_LISTEN="") == settings(tmp_path)
+
+
+def said_of(key: str, value: str) -> str:
+    """What becomes of a key as a variable: the notes, or the refusal."""
+    try:
+        return " ".join(translate(None, {f"LIFTBRIDGE_{key.upper().replace('.', '_')}": value}, {}).notes)
+    except UsageError as refusal:
+        return str(refusal)
+
+
+def test_every_key_can_be_a_variable() -> None:
+    values = {"streams.segment.max.age": "1s", "batch.max.time": "0", "listen": "h:1", "nats.servers": "nats://h:1"}
+    for key in KEYS:
+        said = said_of(key, values.get(key, "1"))
+        assert "is no setting" not in said
+        assert not said or key in said or "go together" in said, said
+
+
+@pytest.mark.parametrize(
+    ("text", "port", "first_port"),
+    [
+        ("nats.embedded: true", 0, 4222),
+        ("nats: {embedded: true, servers: ['nats://127.0.0.1:4333']}", 4333, 0),
+        ("nats: {embedded: true, servers: [localhost]}", 4222, 0),
+        ("nats: {embedded: true, embedded.config: /n.conf}", 0, 0),
+        ("nats.embedded: false", 0, 0),
+    ],
+)
+def test_the_embedded_server_listens_where_the_broker_connects(
+    tmp_path: Path, text: str, port: int, first_port: int
+) -> None:
+    nats = settings(tmp_path, text).nats
+    assert (nats.host, nats.port, nats.first_port) == ("127.0.0.1", port, first_port)
+
+
+def test_tls_towards_nats(tmp_path: Path) -> None:
+    tls = settings(tmp_path, "nats.tls: {cert: /c.pem, key: /k.pem, ca: /a.pem}").nats.tls
+    assert (str(tls.certificate_file), str(tls.key_file), str(tls.ca_file)) == ("/c.pem", "/k.pem", "/a.pem")
+    assert tls.required
+    assert not settings(tmp_path, "nats.tls.ca: /a.pem").nats.tls.required
+
+
+def test_min_insync_replicas_are_those_of_streams_without_their_own(tmp_path: Path) -> None:
+    assert settings(tmp_path, "clustering.min.insync.replicas: 2").streams.min_isr == 2
 
 
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:

@@ -124,6 +124,21 @@ def test_settings_cannot_be_changed() -> None:
         settings.broker.port = 1  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.parametrize("secret", ["1e5", "yes", "0123", "null", "[x]", "2026-11-22"])
+def test_a_variable_of_a_text_setting_is_text_as_it_is(secret: str) -> None:
+    environment = {"BASCULE_NATS__PASSWORD": secret, "BASCULE_NATS__USER": secret, "BASCULE_DATA_DIR": secret}
+    found = config.load(None, {}, environment)
+    assert found.nats.password is not None
+    assert (found.nats.password.get_secret_value(), found.nats.user, str(found.data_dir)) == (secret, secret, secret)
+
+
+def test_a_broker_says_in_one_way_who_it_is_and_no_secret_is_shown() -> None:
+    flags = {"nats.user": "u", "nats.password": "hunter2", "nats.token_file": "/t"}
+    with pytest.raises(UsageError, match=r"nats\.user and nats\.token_file are set: .* keep one") as raised:
+        config.load(None, flags, {})
+    assert "hunter2" not in str(raised.value)
+
+
 def test_every_setting_is_described_or_obvious() -> None:
     schema = config.Settings.model_json_schema()
     for name, section in schema["$defs"].items():

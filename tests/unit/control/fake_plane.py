@@ -40,7 +40,7 @@ class FakePlane:
         self.silent = False
         self.master: str | None = "a"
         self.refusing = ""
-        self.positions: dict[int, tuple[int, int, int, int, int, int, int]] = {}
+        self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -155,7 +155,7 @@ class FakePlane:
         return self.disk.records.get(incarnation, [])[::-1][:count]
 
     def status(self, incarnations: Sequence[int]) -> list[Position]:
-        nothing = (0, 0, 0, 0, 0, 0, 0)
+        nothing = (0, 0, 0, 0, 0, 0, 0, 0)
         return [(item, *self.positions.get(item, nothing)) for item in incarnations if item in self.opened]
 
 

@@ -36,7 +36,7 @@ async def bad(rig: Rig, method: str, **fields: Any) -> tuple[Status, str]:
 
 async def test_a_created_stream_is_shown_with_its_partitions(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="a.*", partitions=2)
-    rig.plane.positions[incarnation_of(2, 1)] = (0, 5, 7, 100, 11, 12, 0)
+    rig.plane.positions[incarnation_of(2, 1)] = (0, 5, 7, 100, 11, 12, 0, 0)
     answer = await good(rig, "FetchMetadata")
     (stream,) = answer.streamMetadata
     assert (stream.name, stream.subject, stream.error, stream.creationTimestamp) == ("s", "a.*", 0, 1_000)
@@ -151,7 +151,7 @@ async def test_negative_settings_are_refused_by_name(rig: Rig) -> None:
 
 async def test_partition_metadata_comes_from_the_leader(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s")
-    rig.plane.positions[incarnation_of(2, 0)] = (0, 3, 3, 10, 1, 2, 0)
+    rig.plane.positions[incarnation_of(2, 0)] = (0, 3, 3, 10, 1, 2, 0, 0)
     answer = await good(rig, "FetchPartitionMetadata", stream="s", partition=0)
     assert (answer.metadata.highWatermark, answer.metadata.newestOffset) == (2, 2)
 

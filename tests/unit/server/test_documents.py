@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bascule import config
 from bascule.errors import UsageError
-from bascule.server import documents, reports
+from bascule.server import documents, nats_access, reports
 
 
 def load(**flags: object) -> config.Settings:
@@ -39,23 +39,23 @@ def test_an_unreadable_manifest_is_left_for_the_data_plane_to_refuse(tmp_path: P
 def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2\n")
     nats = load(nats__user="u", nats__password_file=tmp_path / "password").nats
-    assert documents.nats_settings(nats, ["nats://h"], 9, is_own=False) == {
+    assert nats_access.nats_settings(nats, ["nats://h"], 9, is_own=False) == {
         "servers": ["nats://h"], "pending_bytes": 9, "user": "u", "password": "hunter2",
     }  # fmt: skip
-    assert documents.without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
-    assert documents.without_credentials("host:4222") == "host:4222"
+    assert nats_access.without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
+    assert nats_access.without_credentials("host:4222") == "host:4222"
 
 
 def test_messages_may_be_left_longer_with_a_server_of_our_own() -> None:
-    assert documents.nats_settings(load().nats, [], 9, is_own=True)["pause_ms"] == documents.OWN_PAUSE_MS
+    assert nats_access.nats_settings(load().nats, [], 9, is_own=True)["pause_ms"] == nats_access.OWN_PAUSE_MS
     theirs = load(nats__config=Path("mine.conf")).nats
-    assert "pause_ms" not in documents.nats_settings(theirs, [], 9, is_own=True)
+    assert "pause_ms" not in nats_access.nats_settings(theirs, [], 9, is_own=True)
 
 
 def test_a_secret_that_cannot_be_read_names_the_setting_and_the_file(tmp_path: Path) -> None:
     nats = load(nats__token_file=tmp_path / "none").nats
     with pytest.raises(UsageError, match=r"nats\.token_file .*none"):
-        documents.nats_settings(nats, [], 0, is_own=False)
+        nats_access.nats_settings(nats, [], 0, is_own=False)
 
 
 def test_reports_keep_the_names_a_line_has_already(caplog: pytest.LogCaptureFixture) -> None:

@@ -143,6 +143,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
         AppendError::Full => (Code::ResourceExhausted, "disk_full"),
         AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
         AppendError::Readonly => (Code::FailedPrecondition, "readonly"),
+        AppendError::TooFewReplicas { .. } => (Code::FailedPrecondition, "not_enough_replicas"),
         AppendError::Encryption(_) => (Code::FailedPrecondition, "encryption_key_missing"),
         AppendError::Sequence(SequenceError::Fenced { .. }) => {
             (Code::FailedPrecondition, "producer_fenced")

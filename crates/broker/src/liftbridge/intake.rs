@@ -110,13 +110,20 @@ impl Intake {
 
     fn take_message(&mut self, message: Bytes) -> Result<(), Status> {
         let length = message.len();
-        let view = PublishView::read(message).ok_or_else(|| {
+        if let Some(view) = PublishView::read(message.clone()) {
+            if self.batch.is_some() || !view.producer_batch.is_empty() {
+                return self.take_produced(view, length);
+            }
+            self.place(view, length);
+            return Ok(());
+        }
+        let view = PublishView::without_headers(message).ok_or_else(|| {
             Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
         })?;
         if self.batch.is_some() || !view.producer_batch.is_empty() {
-            return self.take_produced(view, length);
+            return Err(broken_batch("one of its messages has too many headers"));
         }
-        self.place(view, length);
+        self.refuse(&view, length, &Refusal::TooManyHeaders);
         Ok(())
     }
 

@@ -34,9 +34,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         .within(unary_message(body, shared.limits.message_bytes))
         .await??;
     let received = message.len();
-    let view = PublishView::read(message).ok_or_else(|| {
-        Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
-    })?;
+    let view = PublishView::read(message.clone()).ok_or_else(|| malformed(message))?;
     if view.stream.is_empty() {
         return Err(Refusal::StreamMissing.status());
     }
@@ -89,6 +87,14 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         .template
         .put_response_frame(&mut frame, &fields, false);
     Ok(reply::framed(frame.into()))
+}
+
+/// Why a request could not be read.
+fn malformed(message: Bytes) -> Status {
+    if PublishView::without_headers(message).is_some() {
+        return Refusal::TooManyHeaders.status();
+    }
+    Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
 }
 
 /// Where the record goes, after all checks; a paused partition is resumed.

@@ -2,6 +2,7 @@
 use crate::access::Denied;
 use crate::partition::{AppendError, RejectReason};
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
+use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use tonic::{Code, Status};
 
 /// A failed check or append of one publish. The text is the same in both forms.
@@ -19,6 +20,9 @@ pub(super) enum Refusal {
     /// No partition of this number.
     #[error("no such partition: {0}")]
     NoSuchPartition(i32),
+    /// More headers than a record may have.
+    #[error("message has more than {} headers", MAX_HEADERS)]
+    TooManyHeaders,
     /// Publishes are refused.
     #[error("readonly partition: {0}")]
     Readonly(i32),
@@ -70,9 +74,10 @@ impl Refusal {
 
     fn code(&self) -> Code {
         match self {
-            Self::StreamMissing | Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => {
-                Code::InvalidArgument
-            }
+            Self::StreamMissing
+            | Self::PolicyMissing
+            | Self::TooManyHeaders
+            | Self::Rejected(RejectReason::TooLarge) => Code::InvalidArgument,
             Self::Denied(_) => Code::PermissionDenied,
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
             Self::Readonly(_) => Code::FailedPrecondition,
@@ -93,7 +98,9 @@ impl Refusal {
             }
             Self::Denied(_) => AsyncCode::PermissionDenied,
             Self::Readonly(_) => AsyncCode::Readonly,
-            Self::PolicyMissing | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
+            Self::PolicyMissing | Self::TooManyHeaders | Self::Rejected(RejectReason::TooLarge) => {
+                AsyncCode::BadRequest
+            }
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
             Self::NotOpen(_)
@@ -114,7 +121,9 @@ fn append_code(error: &AppendError) -> Code {
         | AppendError::Busy
         | AppendError::NoDescriptor => Code::Unavailable,
         AppendError::Full => Code::ResourceExhausted,
-        AppendError::Sequence(_) | AppendError::Readonly => Code::FailedPrecondition,
+        AppendError::Sequence(_) | AppendError::Readonly | AppendError::TooFewReplicas { .. } => {
+            Code::FailedPrecondition
+        }
         _ => Code::Internal,
     }
 }

@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering;
 use tonic::Status;
 use tonic::body::Body;
 
+/// Longest id of a group or a member, bytes.
+const MAX_ID_BYTES: usize = 255;
+
 /// Opens a subscription: the steps in their order, then one empty message, then records until the stream ends.
 ///
 /// # Errors
@@ -96,6 +99,18 @@ fn not_assigned() -> Status {
     Status::failed_precondition("Consumer is not currently assigned this partition")
 }
 
+/// As the calls about groups check them.
+fn check_id(name: &str, id: &str) -> Result<(), Status> {
+    if id.len() <= MAX_ID_BYTES {
+        return Ok(());
+    }
+    let text = format!(
+        "{name} is {} bytes long, more than {MAX_ID_BYTES}",
+        id.len()
+    );
+    Err(Status::invalid_argument(text))
+}
+
 fn no_such_partition() -> Status {
     Status::not_found("No such partition")
 }
@@ -107,6 +122,10 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
         return Err(Status::invalid_argument(
             "Consumer id cannot be empty when group id is provided",
         ));
+    }
+    if let Some(consumer) = group {
+        check_id("groupId", &consumer.group_id)?;
+        check_id("consumerId", &consumer.consumer_id)?;
     }
     let view = shared.view.load();
     let stream = view

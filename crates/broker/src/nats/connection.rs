@@ -2,7 +2,7 @@
 use super::report::{Kind, Reporter};
 use super::settings::NatsSettings;
 use super::thread::NatsThread;
-use async_nats::{Client, ConnectOptions, Event, ServerAddr, connection::State};
+use async_nats::{Client, ConnectError, ConnectOptions, Event, ServerAddr, connection::State};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -133,13 +133,26 @@ async fn connect(
     if servers.is_empty() {
         return Err("no server is configured".to_owned());
     }
-    options(role, settings, watch)
+    options(role, settings, watch)?
         .connect(servers)
         .await
-        .map_err(|error| error.to_string())
+        .map_err(|error| reason(&error))
 }
 
-fn options(role: Role, settings: &NatsSettings, watch: &Arc<Watch>) -> ConnectOptions {
+/// What the library says, and what its cause says where that is more.
+fn reason(error: &ConnectError) -> String {
+    let text = error.to_string();
+    match std::error::Error::source(error).map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
+    }
+}
+
+fn options(
+    role: Role,
+    settings: &NatsSettings,
+    watch: &Arc<Watch>,
+) -> Result<ConnectOptions, String> {
     let base = settings
         .name
         .clone()
@@ -161,15 +174,12 @@ fn options(role: Role, settings: &NatsSettings, watch: &Arc<Watch>) -> ConnectOp
     if role == Role::Ingest {
         options = options.no_echo();
     }
-    options = match (&settings.user, &settings.token) {
-        (Some(user), _) => {
-            options.user_and_password(user.clone(), settings.password.clone().unwrap_or_default())
-        }
-        (None, Some(token)) => options.token(token.clone()),
-        (None, None) => options,
-    };
+    options = authenticated(options, settings)?;
     if let Some(tls) = &settings.tls {
-        options = options.require_tls(true);
+        options = options.require_tls(tls.required);
+        if tls.first {
+            options = options.tls_first();
+        }
         if let Some(ca) = &tls.ca {
             options = options.add_root_certificates(ca.clone());
         }
@@ -177,7 +187,28 @@ fn options(role: Role, settings: &NatsSettings, watch: &Arc<Watch>) -> ConnectOp
             options = options.add_client_certificate(cert.clone(), key.clone());
         }
     }
-    options
+    Ok(options)
+}
+
+/// With the one way to say who we are that is configured.
+fn authenticated(
+    options: ConnectOptions,
+    settings: &NatsSettings,
+) -> Result<ConnectOptions, String> {
+    if let Some(credentials) = &settings.credentials {
+        return options
+            .credentials(credentials)
+            .map_err(|error| format!("the credentials are not usable: {error}"));
+    }
+    if let Some(user) = &settings.user {
+        let password = settings.password.clone().unwrap_or_default();
+        return Ok(options.user_and_password(user.clone(), password));
+    }
+    Ok(match (&settings.token, &settings.nkey) {
+        (Some(token), _) => options.token(token.clone()),
+        (None, Some(seed)) => options.nkey(seed.clone()),
+        (None, None) => options,
+    })
 }
 
 /// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
@@ -224,7 +255,7 @@ impl Watch {
             Event::SlowConsumer(_) => {
                 // The library's own queue was full: one message is lost. It may tell of fewer than there were.
                 self.reporter.shared.statistics.nats_slow_consumer.add(1);
-                self.reporter.dropped(1);
+                self.reporter.dropped(1, None);
             }
             Event::ServerError(error) => self
                 .reporter

@@ -5,6 +5,8 @@
 //! backlog, everything goes through it.
 use super::acks::{AckJob, PendingAck};
 use super::budget::Taken;
+use super::connection::Role;
+use super::report::partition_name;
 use super::session::Session;
 use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
 use std::sync::Arc;
@@ -128,7 +130,7 @@ impl Feed {
             }
         }
         let Some(taken) = session.pending.try_take(waiting_bytes) else {
-            session.reporter.dropped(count);
+            session.reporter.dropped(count, Some(&self.partition));
             return;
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -141,7 +143,7 @@ impl Feed {
             })
             .is_err()
         {
-            session.reporter.dropped(count);
+            session.reporter.dropped(count, Some(&self.partition));
         }
     }
 }
@@ -165,8 +167,17 @@ fn answer(session: Arc<Session>, partition: Partition, acks: Vec<PendingAck>, co
                 AckJob::new(partition, &committed, acks).queue(&session);
             }
         }
-        Err(AppendError::Busy) => session.reporter.dropped(count),
-        // The partition itself reports why; a publisher that wanted an ack gets none and tries again.
-        Err(_) => session.shared.statistics.nats_dropped.add(count),
+        Err(AppendError::Busy) => session.reporter.dropped(count, Some(&partition)),
+        // A publisher that wanted an ack gets none and tries again.
+        Err(error) => {
+            session.shared.statistics.nats_dropped.add(count);
+            partition.count_nats_dropped(count);
+            // Of others the partition itself reports why.
+            if let AppendError::TooFewReplicas { .. } = error {
+                let name = partition_name(&partition);
+                let text = format!("messages from NATS for {name} are not stored: {error}");
+                session.reporter.error(Role::Ingest.name(), text);
+            }
+        }
     })
 }

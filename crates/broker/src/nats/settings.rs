@@ -14,9 +14,13 @@ pub struct NatsSettings {
     pub password: Option<String>,
     /// Token; used when there is no user.
     pub token: Option<String>,
+    /// Seed of a user's nkey (`SU…`), which signs what the server asks; used with none of the others.
+    pub nkey: Option<String>,
+    /// Content of a credentials file: a user's JWT and nkey seed; used with none of the others.
+    pub credentials: Option<String>,
     /// Name of the connections in NATS' monitoring, before `.ingest` and `.streams`; by default `bascule.<broker id>`.
     pub name: Option<String>,
-    /// TLS; absent = only where a server asks for it.
+    /// TLS; absent = where a server asks for it, with the authorities that the system trusts.
     pub tls: Option<NatsTls>,
     /// Bytes of messages taken off the connections and not yet queued at a partition, and as many of copies that wait, each
     /// message counted with 256 bytes more;
@@ -34,7 +38,11 @@ pub struct NatsSettings {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NatsTls {
-    /// PEM file with the certificate authorities to trust beside the system's.
+    /// Refuse a server that offers none.
+    pub required: bool,
+    /// Speak TLS from the first byte (`handshake_first` of the server).
+    pub first: bool,
+    /// PEM file with the certificate authorities to trust instead of the system's. Read at each connect, as the others.
     pub ca: Option<PathBuf>,
     /// PEM file with the client certificate, together with [`NatsTls::key`].
     pub cert: Option<PathBuf>,

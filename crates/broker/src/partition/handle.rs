@@ -11,7 +11,9 @@ use bascule_record::Producer;
 use parking_lot::Mutex;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -39,6 +41,8 @@ pub(super) struct Inner {
     pub(super) end: AtomicU8,
     pub(super) first_received: AtomicI64,
     pub(super) last_received: AtomicI64,
+    /// Messages from NATS that were not stored.
+    pub(super) nats_dropped: AtomicU64,
     /// Commits asked for and not yet settled.
     pub(super) outstanding: AtomicUsize,
 }
@@ -88,6 +92,8 @@ pub struct PartitionStatus {
     pub last_received: i64,
     /// Readers that wait for new records.
     pub subscribers: u64,
+    /// Messages from NATS in this life that were not stored.
+    pub nats_dropped: u64,
 }
 
 /// A reader of [`Partition::subscribe`].
@@ -152,6 +158,7 @@ impl Partition {
             end: AtomicU8::new(EndReason::Open as u8),
             first_received: AtomicI64::new(0),
             last_received: AtomicI64::new(0),
+            nats_dropped: AtomicU64::new(0),
             outstanding: AtomicUsize::new(0),
         }));
         partition.watch_for_damage();
@@ -294,7 +301,13 @@ impl Partition {
             first_received: self.0.first_received.load(Ordering::Relaxed),
             last_received: self.0.last_received.load(Ordering::Relaxed),
             subscribers: self.0.subscribers.load(Ordering::Acquire) as u64,
+            nats_dropped: self.0.nats_dropped.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts messages from NATS that were meant for it and are not stored.
+    pub fn count_nats_dropped(&self, messages: u64) {
+        self.0.nats_dropped.fetch_add(messages, Ordering::Relaxed);
     }
 
     /// Accepts appends under `epoch` from now on.

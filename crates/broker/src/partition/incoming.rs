@@ -113,6 +113,14 @@ pub enum AppendError {
     /// Publishes are refused until the partition is made writable.
     #[error("partition is read-only")]
     Readonly,
+    /// Fewer replicas are in sync than the stream wants before anything is committed.
+    #[error("not enough in-sync replicas: there are {in_sync}, min ISR is {required}")]
+    TooFewReplicas {
+        /// How many are in sync.
+        in_sync: u32,
+        /// How many must be.
+        required: u32,
+    },
     /// No space left: try again when there is.
     #[error("no space left on the data directory")]
     Full,

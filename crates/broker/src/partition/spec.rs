@@ -60,8 +60,17 @@ pub struct PartitionSpec {
     pub readonly: bool,
     #[serde(default)]
     pub subject_partitions: u32,
+    /// Appends are refused while fewer replicas are in sync.
+    #[serde(default = "one")]
+    pub min_isr: u32,
+    #[serde(default = "one")]
+    pub in_sync: u32,
     #[serde(default)]
     pub data_keys: Vec<DataKeySpec>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// `disk` or `memory`.

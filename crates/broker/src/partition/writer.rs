@@ -98,6 +98,12 @@ impl Writer {
         if self.epoch.is_none() {
             return waiting.answer(Err(AppendError::NotLeader));
         }
+        if self.spec.in_sync < self.spec.min_isr {
+            return waiting.answer(Err(AppendError::TooFewReplicas {
+                in_sync: self.spec.in_sync,
+                required: self.spec.min_isr,
+            }));
+        }
         if self.spec.readonly {
             return waiting.answer(Err(AppendError::Readonly));
         }

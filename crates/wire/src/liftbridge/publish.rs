@@ -8,6 +8,8 @@ use crate::protobuf::{self, Fields, Malformed};
 use bascule_record::{Batch, Producer};
 use bytes::Bytes;
 
+pub use crate::protobuf::MAX_HEADERS;
+
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
 /// Accepted whatever the next offset is (§3.13).
@@ -126,6 +128,19 @@ impl PublishView {
         Self::try_read(&message).ok()
     }
 
+    /// What is left of a message that [`PublishView::read`] refused for nothing but its number of headers: the same without
+    /// headers. `None` when there is more that is wrong. Never panics.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the view keeps the buffer alive; the signature says so"
+    )]
+    pub fn without_headers(message: Bytes) -> Option<Self> {
+        Self::try_read_with(&message, |message, value| {
+            protobuf::header_entry(message, value).map(drop)
+        })
+        .ok()
+    }
+
     /// The stream's name as text.
     pub fn stream_name(&self) -> &str {
         text(&self.stream)
@@ -141,6 +156,20 @@ impl PublishView {
     }
 
     fn try_read(message: &Bytes) -> Result<Self, Malformed> {
+        let mut headers = Vec::new();
+        let mut view = Self::try_read_with(message, |message, value| {
+            push_header(&mut headers, message, value)
+        })?;
+        protobuf::settle_headers(&mut headers)?;
+        view.headers = headers;
+        Ok(view)
+    }
+
+    /// Reads everything but the headers, which are given to `on_header`.
+    fn try_read_with(
+        message: &Bytes,
+        mut on_header: impl FnMut(&Bytes, protobuf::Value) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         let mut view = Self::default();
         let mut fields = Fields::new(message);
         while let Some((number, value)) = fields.next_field()? {
@@ -149,7 +178,7 @@ impl PublishView {
                 2 => view.value = protobuf::slice(message, value.range()?),
                 3 => view.stream = protobuf::slice(message, value.text(message)?),
                 4 => view.partition = value.int32()?,
-                5 => push_header(&mut view.headers, message, value)?,
+                5 => on_header(message, value)?,
                 6 => view.ack_inbox = protobuf::slice(message, value.text(message)?),
                 7 => view.correlation_id = protobuf::slice(message, value.text(message)?),
                 8 => view.ack_policy = value.int32()?,
@@ -158,7 +187,6 @@ impl PublishView {
                 _ => {}
             }
         }
-        protobuf::settle_headers(&mut view.headers)?;
         Ok(view)
     }
 }

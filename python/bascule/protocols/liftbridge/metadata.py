@@ -16,8 +16,15 @@ _FetchMetadataRequest = message("FetchMetadataRequest")
 _FetchMetadataResponse = message("FetchMetadataResponse")
 _FetchPartitionMetadataRequest = message("FetchPartitionMetadataRequest")
 _FetchPartitionMetadataResponse = message("FetchPartitionMetadataResponse")
+_StreamMetadata = message("StreamMetadata")
 _UNKNOWN_STREAM = 1
 _UNKNOWN_GROUP = 1
+
+MAX_NAMES = 10_000
+"""Streams and groups of one FetchMetadata."""
+
+MAX_ANSWER_BYTES = 32 << 20
+"""Of one FetchMetadata, counted before it is made."""
 
 
 class MetadataMethods:
@@ -33,6 +40,9 @@ class MetadataMethods:
     async def fetch_metadata(self, request: AdminRequest) -> bytes:
         """FetchMetadata (specification §3.6): from this broker's copy."""
         asked = parse(_FetchMetadataRequest, request.body)
+        if len(asked.streams) + len(asked.groups) > MAX_NAMES:
+            text = f"{len(asked.streams) + len(asked.groups)} streams and groups are asked for, at most {MAX_NAMES} are"
+            raise StatusError(Status.INVALID_ARGUMENT, f"{text} answered at once")
         state = self._controller.state
         names: list[str] = list(asked.streams) or sorted(
             name for namespace, name in state.streams if namespace == DEFAULT_NAMESPACE
@@ -50,12 +60,12 @@ class MetadataMethods:
                 partitionCount=load.replicas,
                 leaderCount=load.leaders,
             )
-        for name in names:
-            shown = response.streamMetadata.add(name=name)
-            if name in found:
-                _show_stream(shown, found[name], status)
-            else:
-                shown.error = _UNKNOWN_STREAM
+        shown = {name: _shown_stream(name, found.get(name), status) for name in dict.fromkeys(names)}
+        sizes = {name: item.ByteSize() for name, item in shown.items()}
+        if sum(sizes[name] for name in names) > MAX_ANSWER_BYTES:
+            text = f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: ask for fewer streams at once"
+            raise StatusError(Status.RESOURCE_EXHAUSTED, text)
+        response.streamMetadata.extend(shown[name] for name in names)
         for group in asked.groups:
             _show_group(response.groupMetadata.add(groupId=group), state.groups.get(group))
         return serialize(response)
@@ -95,11 +105,16 @@ def _open_incarnations(streams: Iterable[Stream]) -> list[int]:
     return [item.incarnation for stream in streams for item in stream.partitions if not item.paused]
 
 
-def _show_stream(shown: Any, stream: Stream, status: dict[int, PartitionStatus]) -> None:
+def _shown_stream(name: str, stream: Stream | None, status: dict[int, PartitionStatus]) -> Any:
+    shown = _StreamMetadata(name=name)
+    if stream is None:
+        shown.error = _UNKNOWN_STREAM
+        return shown
     shown.subject = stream.subject
     shown.creationTimestamp = stream.created_ns
     for partition in stream.partitions:
         _show_partition(shown.partitions[partition.number], partition, status.get(partition.incarnation))
+    return shown
 
 
 def _show_partition(shown: Any, partition: Partition, status: PartitionStatus | None) -> None:

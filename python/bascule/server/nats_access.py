@@ -1,0 +1,128 @@
+"""How the broker reaches NATS: addresses, who it says it is, TLS; as the document of `connect_nats`.
+
+Every file is read and checked here, so that a broker that cannot use one does not start, and says which and what to do.
+TLS files are read again by the data plane at each connect, so a renewed certificate needs no restart.
+"""
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+from bascule.config import NatsSettings, NatsTlsSettings
+from bascule.errors import BrokerError, error
+
+__all__ = ["OWN_PAUSE_MS", "nats_settings", "without_credentials"]
+
+OWN_PAUSE_MS: Final = 1000
+"""How long messages may be left with a nats-server of our own, which keeps enough of them (`nats_child`)."""
+
+_SEED: Final = re.compile(r"SU[A-Z2-7]{56}")
+_SEED_SECTION: Final = re.compile(r"-{3,}BEGIN USER NKEY SEED-{3,}\s+SU[A-Z2-7]{56}\s")
+_JWT_SECTION: Final = re.compile(r"-{3,}BEGIN NATS USER JWT-{3,}\s+[\w\-.=]+\s")
+
+
+def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *, is_own: bool) -> dict[str, Any]:
+    """The document of `connect_nats`. `is_own`: the server is the broker's child.
+
+    Raises:
+        UsageError: `configuration_invalid`: a file cannot be read or used; names the setting, the file and the remedy.
+    """
+    document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
+    if is_own and nats.config is None:
+        document["pause_ms"] = OWN_PAUSE_MS
+    if nats.user is not None:
+        document["user"] = nats.user
+    if nats.password is not None:
+        document["password"] = nats.password.get_secret_value()
+    if nats.password_file is not None:
+        document["password"] = _secret("nats.password_file", nats.password_file)
+    if nats.token_file is not None:
+        document["token"] = _secret("nats.token_file", nats.token_file)
+    if nats.nkey_file is not None:
+        document["nkey"] = _nkey("nats.nkey_file", nats.nkey_file)
+    if nats.credentials_file is not None:
+        document["credentials"] = _credentials("nats.credentials_file", nats.credentials_file)
+    tls = _tls(nats.tls)
+    if tls:
+        document["tls"] = tls
+    return document
+
+
+def without_credentials(url: str) -> str:
+    """The URL as logs and people may see it."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _tls(tls: NatsTlsSettings) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    if tls.required:
+        document["required"] = True
+    if tls.handshake_first:
+        document["first"] = True
+    if tls.ca_file is not None:
+        _check_authorities("nats.tls.ca_file", tls.ca_file)
+        document["ca"] = str(tls.ca_file.absolute())
+    if tls.certificate_file is not None and tls.key_file is not None:
+        _check_pair(tls.certificate_file, tls.key_file)
+        document["cert"], document["key"] = str(tls.certificate_file.absolute()), str(tls.key_file.absolute())
+    return document
+
+
+def _check_authorities(setting: str, file: Path) -> None:
+    _read(setting, file)
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cafile=str(file))
+    except (ssl.SSLError, OSError):
+        raise _unusable(setting, file, "it holds no certificate in PEM form: name the file of the authority") from None
+
+
+def _check_pair(certificate: Path, key: Path) -> None:
+    _read("nats.tls.certificate_file", certificate)
+    _read("nats.tls.key_file", key)
+    try:
+        # An empty password: a key that needs one must not ask at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(str(certificate), str(key), password="")
+    except (ssl.SSLError, OSError):
+        remedy = (
+            f"it and nats.tls.key_file {key} are no certificate and its private key in PEM form, without a password"
+        )
+        raise _unusable("nats.tls.certificate_file", certificate, remedy) from None
+
+
+def _nkey(setting: str, file: Path) -> str:
+    seed = _secret(setting, file)
+    if not _SEED.fullmatch(seed):
+        raise _unusable(
+            setting, file, "it must hold the seed of a user's nkey and nothing else: SU and 56 more letters"
+        )
+    return seed
+
+
+def _credentials(setting: str, file: Path) -> str:
+    text = _read(setting, file)
+    if not _JWT_SECTION.search(text) or not _SEED_SECTION.search(text):
+        raise _unusable(setting, file, "it must hold a user's JWT and nkey seed, as `nsc generate creds` writes them")
+    return text
+
+
+def _secret(setting: str, file: Path) -> str:
+    secret = _read(setting, file).strip()
+    if not secret:
+        raise _unusable(setting, file, "it is empty: put the secret into it")
+    return secret
+
+
+def _read(setting: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
+        message = f"cannot read {setting} {file}: {reason}; name a file that the broker's user can read"
+        raise error("configuration_invalid", message, {"key": setting}) from failure
+
+
+def _unusable(setting: str, file: Path, remedy: str) -> BrokerError:
+    return error("configuration_invalid", f"{setting} {file} cannot be used: {remedy}", {"key": setting})

@@ -1,0 +1,179 @@
+"""Who the broker says it is towards NATS, and where its own nats-server listens."""
+
+# nats-py leaves some of its parameters without a type
+# pyright: reportUnknownMemberType=false
+
+import asyncio
+import contextlib
+import json
+import socket
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from bascule.server.nats_binary import find_nats_server
+
+from tests.integration.server.process import Process, call, end_offset, launch, started
+
+LIMIT_S = 60.0
+SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
+PUBLIC = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
+"""A pair of the protocol's public documentation of nkeys."""
+
+
+@asynccontextmanager
+async def nats_server(directory: Path, configuration: str) -> AsyncGenerator[str]:
+    """A nats-server that is somebody else's, on a free port of 127.0.0.1; its URL without a scheme."""
+    file = directory / "theirs.conf"
+    file.write_text(f"host: 127.0.0.1\nport: -1\n{configuration}")
+    process = await asyncio.create_subprocess_exec(
+        find_nats_server(), "-c", file, "--ports_file_dir", directory, stdout=subprocess.DEVNULL
+    )
+    told = directory / f"nats-server_{process.pid}.ports"
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                with contextlib.suppress(OSError, ValueError):
+                    document: Any = json.loads(told.read_bytes())
+                    break
+                assert process.returncode is None, "nats-server does not start"
+                await asyncio.sleep(0.01)
+        yield str(document["nats"][0]).rpartition("://")[2]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def publish_until_stored(broker: Process, url: str, **options: Any) -> None:
+    """Publish as somebody else does, until the broker has stored something: it may still be subscribing."""
+    client = await nats.connect(url, connect_timeout=10, **options)
+    try:
+        async with broker.channel() as channel, asyncio.timeout(LIMIT_S):
+            while await end_offset(channel, "s") == 0:
+                await client.publish("s", b"x")
+                await client.flush()
+                await asyncio.sleep(0.02)
+    finally:
+        await client.close()
+
+
+async def stores(tmp_path: Path, url: str, options: dict[str, Any], **settings: Any) -> None:
+    """A broker with these settings stores what is published at `url`."""
+    async with started(tmp_path, **settings) as broker:
+        async with broker.channel() as channel:
+            await call(channel, "CreateStream", name="s", subject="s")
+        await publish_until_stored(broker, url, **options)
+
+
+@pytest.mark.parametrize("password", ["1e5", "yes", "a b'c\"d", "pässwort"])
+async def test_user_and_password(tmp_path: Path, password: str) -> None:
+    users = f"authorization: {{ user: u, password: {json.dumps(password, ensure_ascii=False)} }}"
+    async with nats_server(tmp_path, users) as address:
+        servers = [f"nats://{address}"]
+        options = {"user": "u", "password": password}
+        await stores(tmp_path, servers[0], options, nats__servers=servers, nats__user="u", nats__password=password)
+
+
+async def test_a_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    async with nats_server(tmp_path, "authorization: { token: s3cret }") as address:
+        servers = [f"nats://{address}"]
+        token_file = str(tmp_path / "token")
+        await stores(tmp_path, servers[0], {"token": "s3cret"}, nats__servers=servers, nats__token_file=token_file)
+
+
+async def test_an_nkey(tmp_path: Path) -> None:
+    (tmp_path / "seed").write_text(f"{SEED}\n")
+    users = f"authorization: {{ users: [ {{ nkey: {PUBLIC} }}, {{ user: p, password: p }} ] }}"
+    async with nats_server(tmp_path, users) as address:
+        servers = [f"nats://{address}"]
+        options = {"user": "p", "password": "p"}
+        await stores(tmp_path, servers[0], options, nats__servers=servers, nats__nkey_file=str(tmp_path / "seed"))
+
+
+async def test_a_server_that_refuses_is_told_once_and_not_at_every_attempt(tmp_path: Path) -> None:
+    async with nats_server(tmp_path, "authorization: { user: u, password: right }") as address:
+        settings = {"nats.servers": [f"nats://{address}"], "nats.user": "u", "nats.password": "wrong-one"}
+        async with started(tmp_path, **{key.replace(".", "__"): value for key, value in settings.items()}) as broker:
+            async with asyncio.timeout(LIMIT_S):
+                while "uthoriz" not in broker.log_file.read_text():  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.02)
+            # Some more attempts of both connections, four a second.
+            await asyncio.sleep(2)
+            warnings = [line for line in broker.lines() if line["target"] == "bascule.nats.error"]
+            assert 1 <= len(warnings) <= 2, warnings
+            assert "wrong-one" not in broker.log_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("setting", "content", "said"),
+    [
+        ("nats.token_file", None, "No such file or directory; name a file that the broker's user can read"),
+        ("nats.token_file", " \n", "it is empty: put the secret into it"),
+        ("nats.nkey_file", PUBLIC, "it must hold the seed of a user's nkey"),
+        ("nats.credentials_file", SEED, "it must hold a user's JWT and nkey seed"),
+        ("nats.tls.ca_file", "no certificate", "it holds no certificate in PEM form"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_ends_the_start_with_setting_file_and_remedy(
+    tmp_path: Path, setting: str, content: str | None, said: str
+) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_text(content)
+    settings = {"nats__servers": ["nats://127.0.0.1:1"], setting.replace(".", "__"): str(file)}
+    life = await launch(tmp_path, **settings)
+    assert await asyncio.wait_for(life.process.wait(), LIMIT_S) == 2
+    last = life.log_file.read_text().strip().splitlines()[-1]
+    assert setting in last
+    assert str(file) in last
+    assert said in last
+
+
+def listeners(pid: int) -> set[str]:
+    """Local addresses, as the kernel writes them, on which a process listens."""
+    inodes = set[str]()
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    found = set[str]()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                found.add(fields[1].rpartition(":")[0])
+    return found
+
+
+LOOPBACK = "0100007F"
+
+
+@pytest.mark.parametrize("configuration", [None, "max_payload: 65536\n", "cluster { }\nlogtime: true\n"])
+async def test_nothing_said_means_loopback(tmp_path: Path, configuration: str | None) -> None:
+    settings: dict[str, Any] = {"nats__standalone": True}
+    if configuration is not None:
+        (tmp_path / "mine.conf").write_text(configuration)
+        settings["nats__config"] = str(tmp_path / "mine.conf")
+    async with started(tmp_path, **settings) as broker:
+        assert listeners(broker.addresses["nats_pid"]) == {LOOPBACK}
+        assert broker.addresses["nats_url"].startswith("nats://127.0.0.1:")
+
+
+async def test_a_file_of_its_own_says_where_the_server_listens(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    (tmp_path / "mine.conf").write_text(f'listen: "127.0.0.1:{port}"\nauthorization: {{ user: u, password: p }}\n')
+    settings = {"nats__standalone": True, "nats__config": str(tmp_path / "mine.conf")}
+    url = f"nats://127.0.0.1:{port}"
+    async with started(tmp_path, nats__user="u", nats__password="p", **settings) as broker:
+        assert broker.addresses["nats_url"] == url
+        assert listeners(broker.addresses["nats_pid"]) == {LOOPBACK}
+        async with broker.channel() as channel:
+            await call(channel, "CreateStream", name="s", subject="s")
+        await publish_until_stored(broker, url, user="u", password="p")

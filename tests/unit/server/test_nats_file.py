@@ -1,0 +1,52 @@
+"""What a nats-server's own file says about where it listens, so that the broker exposes it neither more nor less."""
+
+from pathlib import Path
+
+import pytest
+from bascule.server.nats_file import Told, told_by
+
+NOTHING = Told(host=False, port=False)
+BOTH = Told(host=True, port=True)
+PORT = Told(host=False, port=True)
+HOST = Told(host=True, port=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", NOTHING),
+        ("max_payload: 1MB\n", NOTHING),
+        ("listen: 127.0.0.1:4333", BOTH),
+        ('listen = "0.0.0.0:4333"', BOTH),
+        ("LISTEN 10.0.0.1:4333 # all", BOTH),
+        ("listen: [::1]:4222", NOTHING),  # no such spelling there either: lists are in brackets
+        ('listen: "[::1]:4222"', BOTH),
+        ("listen: 4333", PORT),
+        ("listen: ':4333'", PORT),
+        ("listen: $ADDRESS", BOTH),
+        ("listen: localhost:-1", HOST),
+        ("host: 0.0.0.0", HOST),
+        ("net: localhost; port: 4333", BOTH),
+        ("port: 4333", PORT),
+        ("port: -1", NOTHING),
+        ("# listen: 0.0.0.0:1\n// port: 1\n", NOTHING),
+        ("cluster {\n listen: 0.0.0.0:6222\n}\n", NOTHING),
+        ("cluster { routes = [ nats-route://u:p@h:6222 ]\n port: 6222 }\nport: 4333", PORT),
+        ("accounts: { A: { users: [ {user: a, password: 'x}{'} ] } }\nhost: 127.0.0.1", HOST),
+        ('{"host": "127.0.0.1", "port": 4333, "cluster": {"port": 6222}}', BOTH),
+        ("{\n  cluster: {host: 0.0.0.0}\n}", NOTHING),
+        ('server_name: "listen: 0.0.0.0:1"', NOTHING),
+    ],
+)
+def test_only_what_the_file_says_itself_counts(tmp_path: Path, text: str, told: Told) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text(text)
+    assert told_by(file) == told
+
+
+def test_files_that_it_includes_count_and_loops_end(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "nats.conf").write_text("include ./sub/listen.conf\nport: 4333\n")
+    (tmp_path / "sub" / "listen.conf").write_text("host: 127.0.0.1\ninclude '../nats.conf'\n")
+    assert told_by(tmp_path / "nats.conf") == BOTH
+    assert told_by(tmp_path / "nowhere.conf") == NOTHING
