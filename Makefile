@@ -83,6 +83,7 @@ verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; chan
 	$(BIN)/pyright
 	$(BIN)/typos
 	$(BIN)/python specs/generate_errors.py --check
+	$(BIN)/python specs/generate_settings.py --check
 	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
@@ -91,6 +92,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/ruff check --fix --exit-zero .
 	$(BIN)/ruff format .
 	$(BIN)/python specs/generate_errors.py
+	$(BIN)/python specs/generate_settings.py
 
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/

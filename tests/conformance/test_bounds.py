@@ -220,3 +220,19 @@ def test_min_isr_of_two_lets_nobody_publish_on_one_broker(api: Api, stream: str)
     assert api.partition(stream).newestOffset == -1
     api.create(f"{stream}-1", minIsr=message("NullableInt32")(value=1))
     assert api.publish(f"{stream}-1", b"x") == 0
+
+
+async def test_a_stream_on_a_wildcard_copies_nothing_and_stores_what_names_a_subject(
+    api: Api, stream: str, publisher: NatsClient
+) -> None:
+    await asyncio.to_thread(lambda: api.create(stream, subject=f"{stream}.*"))
+    heard = await publisher.subscribe(f"{stream}.>")
+    await publisher.flush()
+    await asyncio.to_thread(api.publish, stream, b"names no subject")
+    asked: dict[str, Any] = {"subject": f"{stream}.a", "value": b"names one", "ackPolicy": ALL}
+    answer = await asyncio.to_thread(lambda: api.call("PublishToSubject", **asked))
+    assert (answer.ack.offset, answer.ack.msgSubject) == (1, f"{stream}.a")
+    first = await heard.next_msg(timeout=60)
+    # The first that is heard is the second that was published.
+    assert (first.subject, value_of(first.data)) == (f"{stream}.a", b"names one")
+    assert values(await asyncio.to_thread(api.read, stream)) == [b"names no subject", b"names one"]

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -94,6 +95,70 @@ async def test_an_nkey(tmp_path: Path) -> None:
         servers = [f"nats://{address}"]
         options = {"user": "p", "password": "p"}
         await stores(tmp_path, servers[0], options, nats__servers=servers, nats__nkey_file=str(tmp_path / "seed"))
+
+
+CERTIFICATES = Path(__file__).parent / "nats_tls"
+THEIR_TLS = (
+    f'cert_file: "{CERTIFICATES}/server.pem", key_file: "{CERTIFICATES}/server.key", ca_file: "{CERTIFICATES}/ca.pem"'
+)
+
+
+def trusting(*, certificate: bool) -> ssl.SSLContext:
+    """What a publisher needs to reach such a server."""
+    context = ssl.create_default_context(cafile=str(CERTIFICATES / "ca.pem"))
+    if certificate:
+        context.load_cert_chain(str(CERTIFICATES / "client.pem"), str(CERTIFICATES / "client.key"))
+    return context
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["after INFO", "handshake first"])
+async def test_tls(tmp_path: Path, first: bool) -> None:
+    more = ", handshake_first: true" if first else ""
+    async with nats_server(tmp_path, f"tls {{ {THEIR_TLS}{more} }}") as address:
+        settings: dict[str, Any] = {"nats__servers": [f"tls://{address}"]}
+        settings |= {"nats__tls__ca_file": str(CERTIFICATES / "ca.pem"), "nats__tls__handshake_first": first}
+        options = {"tls": trusting(certificate=False), "tls_handshake_first": first}
+        await stores(tmp_path, f"tls://{address}", options, **settings)
+
+
+async def test_mutual_tls(tmp_path: Path) -> None:
+    async with nats_server(tmp_path, f"tls {{ {THEIR_TLS}, verify: true }}") as address:
+        settings: dict[str, Any] = {"nats__servers": [f"nats://{address}"], "nats__tls__required": True}
+        files = {"ca_file": "ca.pem", "certificate_file": "client.pem", "key_file": "client.key"}
+        settings |= {f"nats__tls__{key}": str(CERTIFICATES / name) for key, name in files.items()}
+        await stores(tmp_path, f"tls://{address}", {"tls": trusting(certificate=True)}, **settings)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "settings"),
+    [
+        (f"tls {{ {THEIR_TLS} }}", {"nats__tls__ca_file": str(CERTIFICATES / "other.pem")}),
+        (f"tls {{ {THEIR_TLS}, verify: true }}", {"nats__tls__ca_file": str(CERTIFICATES / "ca.pem")}),
+        ("", {"nats__tls__required": True}),
+    ],
+    ids=["another authority", "no certificate of ours", "a server without TLS"],
+)
+async def test_tls_that_cannot_be_is_told_and_nothing_is_sent_in_the_clear(
+    tmp_path: Path, configuration: str, settings: dict[str, Any]
+) -> None:
+    async with (
+        nats_server(tmp_path, configuration) as address,
+        started(tmp_path, nats__servers=[f"nats://{address}"], **settings) as broker,
+    ):
+        async with asyncio.timeout(LIMIT_S):
+            while "bascule.nats.error" not in broker.log_file.read_text():  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+        assert "nats.connected" not in broker.log_file.read_text()
+
+
+async def test_a_key_of_another_certificate_ends_the_start(tmp_path: Path) -> None:
+    files = {"certificate_file": "client.pem", "key_file": "server.key"}
+    settings = {f"nats__tls__{key}": str(CERTIFICATES / name) for key, name in files.items()}
+    life = await launch(tmp_path, nats__servers=["nats://127.0.0.1:1"], **settings)
+    assert await asyncio.wait_for(life.process.wait(), LIMIT_S) == 2
+    last = life.log_file.read_text().strip().splitlines()[-1]
+    assert "nats.tls.certificate_file" in last
+    assert "are no certificate and its private key" in last
 
 
 async def test_a_server_that_refuses_is_told_once_and_not_at_every_attempt(tmp_path: Path) -> None:

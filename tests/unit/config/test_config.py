@@ -1,6 +1,8 @@
 """Settings: sources, precedence, units, refusals."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,3 +194,13 @@ def test_the_master_key_for_new_data_is_the_named_one_else_the_only_one(flags: d
 )
 def test_master_keys_that_contradict_each_other_are_refused(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(tmp_path, text)
+
+
+def test_the_page_of_settings_is_what_the_model_gives() -> None:
+    root = Path(__file__).resolve().parents[3]
+    checked = subprocess.run(
+        [sys.executable, root / "specs/generate_settings.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    page = (root / "docs/reference/configuration.md").read_text()
+    assert not [key for key in config.known_keys() if f"`{key}`" not in page]
