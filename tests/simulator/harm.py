@@ -136,8 +136,8 @@ def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str
     donor = stream.choice(donors)
     start = stream.randrange(0, len(donor), stream.choice([PAGE, 512]))
     bytes_ = donor[start : start + PAGE][: len(contents[path]) - page]
-    if bytes_ == contents[path][page : page + len(bytes_)]:
-        return ""
+    if start == page or bytes_ == contents[path][page : page + len(bytes_)]:
+        return ""  # in its own place an older page may follow by its chain what lies before it
     disk.damage(path, page, bytes_)
     model.strays = True
     model.harm(*span)

@@ -197,6 +197,8 @@ def compact(world: World, number: int) -> None:
     if due:
         model.compact(mark, world.now - grace)
     step(world, doing="during a compaction" if due else "during a step")
+    if world.disk.is_stopped():
+        raise LifeOverError
     for count in log.removed():
         world.reached.sometimes("a compaction removed superseded records", when=count > 0)
         world.note(f"compacted {number}: {count}")
