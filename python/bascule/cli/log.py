@@ -186,7 +186,7 @@ def repair(
     document = engine.repair_log(str(path), request, time.time_ns())
     actions = [Action(**action) for log in document["logs"] for action in log.get("actions", ())]
     result = Repaired(
-        document["path"], dry_run, document["damaged"], tuple(actions), tuple(_findings(document["logs"]))
+        document["path"], dry_run, document["damaged"], tuple(actions), tuple(_findings([document, *document["logs"]]))
     )
     render(result, output)
     return DAMAGED if result.damaged else 0

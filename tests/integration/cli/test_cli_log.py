@@ -1,6 +1,7 @@
 """`bascule log`: a data directory that a broker left, sound and damaged."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,48 @@ def test_damage_is_found_and_mended_from_a_backup(
     assert (code, done["damaged"], [action["what"] for action in done["actions"]]) == (0, False, ["restore"])
     code, found = run(capsys, "verify", data)
     assert (code, found["findings"]) == (0, [])
+
+
+def test_a_partition_that_is_gone_is_seen(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = partition(data)
+    gone.rename(data / "kept")
+    code, found = run(capsys, "verify", data)
+    assert (code, found["damaged"]) == (1, True)
+    (finding,) = found["findings"]
+    assert (finding["kind"], finding["path"]) == ("damage", str(gone))
+    assert finding["what"] == "the partition was made here and its files are gone"
+    code, repaired = run(capsys, "repair", data, "--dry-run")
+    assert (code, [item["path"] for item in repaired["findings"]]) == (1, [str(gone)])
+    # an empty directory in its place is no partition either
+    gone.mkdir()
+    code, found = run(capsys, "verify", data)
+    assert (code, [item["path"] for item in found["findings"]]) == (1, [str(gone)])
+    gone.rmdir()
+    (data / "kept").rename(gone)
+    assert run(capsys, "verify", data)[0] == 0
+
+
+def test_metadata_is_not_mended_from_a_backup_that_is_older(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with broker(directory=tmp_path) as running:
+        with bascule.connect(running.url) as client:
+            client.create_stream("first")
+        running.stop()
+        shutil.copytree(data, backup)
+        running.start()
+        with bascule.connect(running.url) as client:
+            client.create_stream("second")
+    segment = min((data / "metadata" / "log").glob("*.seg"))
+    flip(segment, 64 + 70)
+    assert main(["log", "repair", str(data), "--from", str(backup)]) == 6
+    said = capsys.readouterr().err
+    assert "a newer metadata state exists. Nothing was touched" in said
+    assert str(backup) in said
+    assert not (data / "metadata" / "log" / "aside").exists()
+    # while the metadata is sound, partitions are mended from the same backup
+    flip(segment, 64 + 70)
+    assert main(["log", "repair", str(data), "--from", str(backup)]) == 0
+    capsys.readouterr()
 
 
 def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,21 @@ def test_a_directory_that_is_not_ours(
     check_refusal(refused(tmp_path / "data"), exit_code, *words)
 
 
+def test_a_directory_that_lost_its_identity_is_not_begun_anew(tmp_path: Path) -> None:
+    with serving(tmp_path / "first", "--standalone", "--port", "0", "--data-dir", tmp_path / "data") as first:
+        first.wait_ready()
+        assert first.end() == 0
+    manifest = tmp_path / "data" / "bascule.json"
+    content = manifest.read_bytes()
+    manifest.unlink()
+    check_refusal(refused(tmp_path / "data"), 1, "bascule.json is missing", "Restore it", "broker_id", "Nothing was")
+    assert not manifest.exists()
+    manifest.write_bytes(content)
+    with serving(tmp_path / "again", "--standalone", "--port", "0", "--data-dir", tmp_path / "data") as again:
+        again.wait_ready()
+        assert again.end() == 0
+
+
 def test_a_directory_of_another_broker(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("broker: {broker_id: mine}")
     (tmp_path / "yours.yaml").write_text("broker: {broker_id: yours}")

@@ -1,6 +1,7 @@
 //! The data directory: one broker at a time, one owner for ever, a known format.
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ pub(super) fn mark_deleted(data: &Path, incarnation: u64, now_ns: i64) -> io::Re
 }
 
 /// Whether the files of a partition were made here and not deleted since. Then they must be there.
-pub(super) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
+pub(crate) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
     created(data).join(incarnation.to_string()).try_exists()
 }
 
@@ -125,6 +126,10 @@ impl DataDirectory {
         match fs::read(path.join(MANIFEST)) {
             Ok(bytes) => directory.check(&bytes, cluster_id, broker_id)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // The manifest is written before anything else: without it nothing of a broker's may lie here.
+                if let Some(held) = held(path).map_err(unusable)? {
+                    return Err(lost_manifest(path, &held));
+                }
                 let manifest = Manifest {
                     format: FORMAT,
                     cluster_id: cluster_id.into(),
@@ -200,6 +205,40 @@ pub(crate) fn lock_existing(path: &Path) -> Result<Option<File>, DirectoryError>
     }
 }
 
+/// Partitions whose files were made here, were not deleted, and are not there: their directories, by incarnation. One
+/// that is marked deleted is not missing: only its name among the made ones is left from a crash.
+///
+/// # Errors
+/// The operating system's.
+pub(crate) fn missing_partitions(data: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(created(data)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut incarnations = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        incarnations.extend(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+    }
+    incarnations.sort_unstable();
+    let mut deleted = HashSet::new();
+    for entry in fs::read_dir(partitions(data)).into_iter().flatten() {
+        let name = entry?.file_name();
+        let number = name
+            .to_str()
+            .and_then(|name| name.split_once(".deleted-")?.0.parse::<u64>().ok());
+        deleted.extend(number);
+    }
+    let directories = incarnations
+        .iter()
+        .filter(|incarnation| !deleted.contains(incarnation))
+        .map(|incarnation| partitions(data).join(incarnation.to_string()));
+    Ok(directories
+        .filter(|directory| !directory.is_dir())
+        .collect())
+}
+
 /// What is wrong with the manifest of a data directory; `None` when nothing is, or there is none because no broker ever
 /// used it.
 pub(crate) fn check_manifest(path: &Path) -> Option<String> {
@@ -212,9 +251,39 @@ pub(crate) fn check_manifest(path: &Path) -> Option<String> {
             )),
             Err(error) => Some(format!("it is not readable: {error}")),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.join(LOCK).is_file() => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let is_used = path.join(LOCK).is_file() || !matches!(held(path), Ok(None));
+            is_used.then(|| "it is missing".to_owned())
+        }
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// What of a broker's lies in a directory: a path below it; `None` when nothing does.
+fn held(path: &Path) -> io::Result<Option<PathBuf>> {
+    for name in ["metadata", "created", "partitions"] {
+        let entries = match fs::read_dir(path.join(name)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some(entry) = entries.into_iter().next() {
+            return Ok(Some(entry?.path()));
+        }
+    }
+    Ok(None)
+}
+
+fn lost_manifest(path: &Path, held: &Path) -> DirectoryError {
+    let shown = path.display();
+    let text = format!(
+        "{shown}/{MANIFEST} is missing, but {} is there: the file is lost. Nothing was touched. Restore it from a \
+         backup of the directory, or write it anew with the ids that this broker had: \
+         {{\"format\": {FORMAT}, \"cluster_id\": \"…\", \"broker_id\": \"…\"}}; to begin anew, name an empty directory",
+        held.display()
+    );
+    let details = json!({"path": path, "held": held});
+    refused("data_directory_unusable", text, details)
 }
 
 fn lock(path: &Path) -> Result<File, DirectoryError> {
@@ -319,5 +388,49 @@ mod tests {
                 .code,
             "data_directory_unusable"
         );
+    }
+
+    #[test]
+    fn a_lost_manifest_is_not_begun_anew_over_what_is_there() {
+        for inside in ["partitions/65536", "created/65536", "metadata/log"] {
+            let folder = tempfile::tempdir().unwrap();
+            drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
+            assert_eq!(check_manifest(folder.path()), None);
+            fs::remove_file(folder.path().join(MANIFEST)).unwrap();
+            fs::create_dir_all(folder.path().join(inside)).unwrap();
+            let refused = DataDirectory::open(folder.path(), "c", "b").unwrap_err();
+            assert_eq!(refused.code, "data_directory_unusable");
+            assert!(refused.text.contains(inside) && refused.text.contains("backup"));
+            assert!(!folder.path().join(MANIFEST).exists());
+            assert_eq!(
+                check_manifest(folder.path()),
+                Some("it is missing".to_owned())
+            );
+        }
+        // One that was never finished is made anew.
+        let folder = tempfile::tempdir().unwrap();
+        drop(DataDirectory::open(folder.path(), "c", "b").unwrap());
+        fs::remove_file(folder.path().join(MANIFEST)).unwrap();
+        DataDirectory::open(folder.path(), "c", "b").unwrap();
+    }
+
+    #[test]
+    fn partitions_that_were_made_and_are_not_there_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            missing_partitions(folder.path()).unwrap(),
+            Vec::<PathBuf>::new()
+        );
+        for incarnation in [65536, 65537, 65538, 131_072] {
+            remember_created(folder.path(), incarnation).unwrap();
+        }
+        fs::create_dir_all(partitions(folder.path()).join("65538.deleted-7")).unwrap();
+        fs::create_dir_all(partitions(folder.path()).join("65537")).unwrap();
+        let missing = missing_partitions(folder.path()).unwrap();
+        let names: Vec<_> = missing
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .collect();
+        assert_eq!(names, ["65536", "131072"]);
     }
 }

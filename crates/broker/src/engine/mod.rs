@@ -17,7 +17,7 @@ mod serve;
 mod tests;
 
 pub use directory::{DataDirectory, DirectoryError};
-pub(crate) use directory::{check_manifest, lock_existing};
+pub(crate) use directory::{check_manifest, lock_existing, missing_partitions, was_created};
 pub use documents::{EngineSettings, PlaceSpec, StreamSpec, ViewChanges};
 pub use error::EngineError;
 pub use life::Engine;

@@ -12,8 +12,33 @@ const PARTITION_BITS: u32 = 16;
 
 /// Why a metadata log that ends at entry `end` cannot be the one of the data directory; `None` when it can.
 pub(crate) fn behind_partitions(data: &Path, end: u64) -> Option<String> {
+    let (created, directory) = newest_partition(data)?;
+    (created > end).then(|| {
+        format!(
+            "it ends at entry {end}, but {} was created by entry {created}: the metadata is lost or an old copy. Nothing \
+             was touched. Restore {} from a backup that is at least as new, or move the partitions away to begin anew",
+            directory.display(),
+            data.join("metadata").display()
+        )
+    })
+}
+
+/// The newest entry of the metadata that anything in the data directory beside the metadata log gives evidence of: a
+/// partition that it created, or a snapshot that covers it. (0, the directory) when nothing does.
+pub(crate) fn newest_known(data: &Path) -> (u64, PathBuf) {
+    let partition = newest_partition(data);
+    let snapshot = snapshot::newest_index(&data.join("metadata"));
+    partition
+        .into_iter()
+        .chain(snapshot)
+        .max()
+        .unwrap_or_else(|| (0, data.to_path_buf()))
+}
+
+/// The partition that was created last: by which entry, and its directory.
+fn newest_partition(data: &Path) -> Option<(u64, PathBuf)> {
     let entries = fs::read_dir(data.join("partitions")).ok()?;
-    let (created, directory) = entries
+    entries
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
@@ -23,15 +48,7 @@ pub(crate) fn behind_partitions(data: &Path, end: u64) -> Option<String> {
                 .map_or(name.as_str(), |(number, _)| number);
             Some((number.parse::<u64>().ok()? >> PARTITION_BITS, entry.path()))
         })
-        .max()?;
-    (created > end).then(|| {
-        format!(
-            "it ends at entry {end}, but {} was created by entry {created}: the metadata is lost or an old copy. Nothing \
-             was touched. Restore {} from a backup that is at least as new, or move the partitions away to begin anew",
-            directory.display(),
-            data.join("metadata").display()
-        )
-    })
+        .max()
 }
 
 /// Snapshots of the metadata that do not check.

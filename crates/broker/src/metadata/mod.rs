@@ -10,7 +10,7 @@ mod missing;
 mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
-pub(crate) use missing::{behind_partitions, damaged_snapshots};
+pub(crate) use missing::{behind_partitions, damaged_snapshots, newest_known};
 pub(crate) use snapshot::read as read_snapshot;
 
 #[cfg(test)]

@@ -69,6 +69,14 @@ pub(super) fn damaged(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Index and file of the newest snapshot that checks; `None` when there is none.
+pub(super) fn newest_index(directory: &Path) -> Option<(u64, PathBuf)> {
+    let files = list(directory).ok()?.into_iter().rev();
+    files
+        .filter(|(index, path)| fs::read(path).is_ok_and(|bytes| read(*index, &bytes).is_some()))
+        .max()
+}
+
 /// Stores a snapshot and removes all but the newest two; returns the index of the older one kept (0 = none).
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 mod place;
 mod texts;
 
-use crate::engine::EngineError;
+use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
 use bascule_log::damage::{self, Action, Damage, Finding, RepairOptions, Verified};
 use bascule_log::{Error, OsStorage};
@@ -37,24 +37,15 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
         logs.push(
             match damage::verify(&OsStorage, &log.directory, log.identity) {
                 Ok(verified) => verified_json(log, &verified, &target.root),
-                Err(Error::Absent { .. }) => absent_json(log),
+                Err(Error::Absent { .. }) => absent_json(log, &target),
                 Err(error) => return Err(failed(&error)),
             },
         );
     }
-    let mut findings = Vec::new();
-    if target.is_data_directory {
-        findings.extend(target.check_manifest());
-        for path in metadata::damaged_snapshots(&target.root) {
-            let what = "the snapshot does not check; the one before it is used, if there is one";
-            findings.push(texts::file(&path, what));
-        }
-        // The metadata log comes first.
-        let first = logs.first().filter(|log| log["incarnation"] == json!(1));
-        let end = first.and_then(|log| log["log_end"].as_u64());
-        let behind = metadata::behind_partitions(&target.root, end.unwrap_or(0));
-        findings.extend(behind.map(|what| texts::file(&target.root.join("metadata"), &what)));
-    }
+    // The metadata log comes first.
+    let first = logs.first().filter(|log| log["incarnation"] == json!(1));
+    let end = first.and_then(|log| log["log_end"].as_u64());
+    let findings = directory_findings(&target, end.unwrap_or(0))?;
     let sum = |name: &str| {
         logs.iter()
             .filter_map(|log| log[name].as_u64())
@@ -72,6 +63,33 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
         "findings": findings,
         "logs": logs,
     }))
+}
+
+/// What is wrong with a data directory beside its logs: the manifest, snapshots, metadata that ends at entry `end` and is
+/// older than the data, partitions that are gone. Nothing for a single log.
+fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineError> {
+    if !target.is_data_directory {
+        return Ok(Vec::new());
+    }
+    let mut findings = Vec::from_iter(target.check_manifest());
+    for path in metadata::damaged_snapshots(&target.root) {
+        let what = "the snapshot does not check; the one before it is used, if there is one";
+        findings.push(texts::file(&path, what));
+    }
+    let behind = metadata::behind_partitions(&target.root, end);
+    findings.extend(behind.map(|what| texts::file(&target.root.join("metadata"), &what)));
+    let missing = missing_partitions(&target.root).map_err(|error| unreadable(target, &error))?;
+    findings.extend(
+        missing
+            .iter()
+            .map(|directory| texts::missing_partition(directory, &target.root)),
+    );
+    Ok(findings)
+}
+
+fn unreadable(target: &Target, error: &std::io::Error) -> EngineError {
+    let text = format!("{} cannot be read: {error}", target.root.display());
+    EngineError::new("storage_failed", text)
 }
 
 /// What lies in the logs. Batches are listed only for a single log: at most `most`, those that end behind `from`.
@@ -100,7 +118,10 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
         let text = "a cut concerns one log: name its directory, <data>/partitions/<incarnation>";
         return Err(EngineError::new("invalid_argument", text));
     }
-    let (mut logs, mut any) = (Vec::new(), false);
+    if let Some(backup) = &request.from {
+        refuse_older_metadata(&target, backup)?;
+    }
+    let (mut logs, mut end) = (Vec::new(), 0);
     for log in &target.logs {
         let from = request
             .from
@@ -114,14 +135,62 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
         };
         match damage::repair(&OsStorage, &log.directory, log.identity, &options) {
             Ok((actions, left)) => {
-                any |= left.is_damaged();
+                if log.is_metadata() {
+                    end = left.log_end;
+                }
                 logs.push(repaired_json(log, &actions, &left, &target.root));
             }
-            Err(Error::Absent { .. }) => logs.push(absent_json(log)),
+            Err(Error::Absent { .. }) => logs.push(absent_json(log, &target)),
             Err(error) => return Err(failed(&error)),
         }
     }
-    Ok(json!({"path": target.root, "dry_run": request.dry_run, "damaged": any, "logs": logs}))
+    let findings = directory_findings(&target, end)?;
+    let is_damaged = !findings.is_empty() || logs.iter().any(|log| log["damaged"] == json!(true));
+    Ok(json!({
+        "path": target.root,
+        "dry_run": request.dry_run,
+        "damaged": is_damaged,
+        "findings": findings,
+        "logs": logs,
+    }))
+}
+
+/// Metadata from a backup would undo what was committed since. So a backup whose metadata ends before the newest entry
+/// that this directory gives evidence of is refused when the metadata log is what needs mending.
+fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineError> {
+    let Some(log) = target.logs.iter().find(|log| log.is_metadata()) else {
+        return Ok(());
+    };
+    let end_of = |directory: &Path| match damage::verify(&OsStorage, directory, log.identity) {
+        Ok(verified) => Ok(Some(verified)),
+        Err(Error::Absent { .. }) => Ok(None),
+        Err(error) => Err(failed(&error)),
+    };
+    let ours = end_of(&log.directory)?;
+    if ours.as_ref().is_some_and(|ours| !ours.is_damaged()) {
+        return Ok(());
+    }
+    let copy = target.in_backup(log, backup);
+    let theirs = if copy.is_dir() { end_of(&copy)? } else { None };
+    let Some(theirs) = theirs else {
+        return Ok(());
+    };
+    let mut known = metadata::newest_known(&target.root_of_data());
+    if let Some(ours) = ours {
+        known = known.max((ours.log_end, log.directory.clone()));
+    }
+    let (entry, evidence) = known;
+    if theirs.log_end >= entry {
+        return Ok(());
+    }
+    let text = format!(
+        "the metadata in {} ends at entry {}, but {} shows that entry {entry} was committed: a newer metadata state \
+         exists. Nothing was touched. Name a backup that is at least as new, or mend single partitions by their directory",
+        backup.display(),
+        theirs.log_end,
+        evidence.display()
+    );
+    Err(EngineError::new("failed_precondition", text))
 }
 
 fn failed(error: &Error) -> EngineError {
@@ -156,13 +225,19 @@ fn findings_json(findings: &[Finding], root: &Path) -> Vec<Value> {
         .collect()
 }
 
-fn absent_json(log: &LogPlace) -> Value {
+fn absent_json(log: &LogPlace, target: &Target) -> Value {
+    // Files that were made and are not there are lost; a directory that was never finished is not.
+    let created = was_created(&target.root_of_data(), log.identity.incarnation);
+    let lost = created.unwrap_or(true) && !log.is_metadata();
+    let findings = Vec::from_iter(
+        lost.then(|| texts::missing_partition(&log.directory, &target.root_of_data())),
+    );
     json!({
         "directory": log.directory,
         "incarnation": log.identity.incarnation,
         "partition": log.identity.partition,
-        "damaged": false,
-        "findings": [],
+        "damaged": lost,
+        "findings": findings,
     })
 }
 

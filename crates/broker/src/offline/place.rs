@@ -20,6 +20,13 @@ pub(super) struct LogPlace {
     pub identity: Identity,
 }
 
+impl LogPlace {
+    /// Whether it is the metadata log.
+    pub fn is_metadata(&self) -> bool {
+        self.identity == METADATA
+    }
+}
+
 /// The logs of a path, locked as long as this lives.
 pub(super) struct Target {
     /// The path as given.
@@ -72,6 +79,15 @@ impl Target {
             logs,
             _lock: lock,
         })
+    }
+
+    /// The data directory that it is, or is in.
+    pub fn root_of_data(&self) -> PathBuf {
+        let data = self.root.parent().and_then(Path::parent);
+        match data {
+            Some(data) if !self.is_data_directory => data.to_path_buf(),
+            _ => self.root.clone(),
+        }
     }
 
     /// Where the log lies in a backup of the same path.

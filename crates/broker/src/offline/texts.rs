@@ -52,6 +52,24 @@ pub(super) fn file(path: &Path, what: &str) -> Value {
     })
 }
 
+/// A partition whose files were made here and are not there.
+pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
+    json!({
+        "kind": "damage",
+        "path": directory,
+        "position": 0,
+        "start": 0,
+        "end": 0,
+        "what": "the partition was made here and its files are gone",
+        "effect": "all its records are lost here: the partition does not open, all others are served",
+        "next": format!(
+            "restore {} from a backup of {}, or delete the stream",
+            directory.display(),
+            root.display()
+        ),
+    })
+}
+
 /// A log with its segments and batches.
 pub(super) fn log_view(log: &LogPlace, view: &LogView) -> Value {
     let checkpoint = view.checkpoint.map(|(high_watermark, log_start, durable, clean)| {
