@@ -108,7 +108,7 @@ impl Client {
                 format!("`{method}` is not a unary method of {}", methods::SERVICE),
             ));
         }
-        let effect = if method.starts_with("Fetch") {
+        let effect = if method.starts_with("Fetch") || method.starts_with("Check") {
             Effect::Read
         } else {
             Effect::Write

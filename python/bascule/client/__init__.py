@@ -13,6 +13,15 @@ from bascule.client.aio_producer import AsyncProducer
 from bascule.client.batch import Batch
 from bascule.client.consumer import Consumer, OnChange
 from bascule.client.consuming import GroupStart
+from bascule.client.details import (
+    BrokerDetails,
+    CursorEntry,
+    Damage,
+    GroupDetails,
+    GroupMember,
+    PartitionDetails,
+    StreamDetails,
+)
 from bascule.client.membership import Assignment
 from bascule.client.positions import group_cursor
 from bascule.client.producer import OnAck
@@ -42,20 +51,27 @@ __all__ = [
     "AsyncSubscription",
     "Batch",
     "Broker",
+    "BrokerDetails",
     "Client",
     "Consumer",
+    "CursorEntry",
+    "Damage",
     "EventTimes",
     "Group",
+    "GroupDetails",
+    "GroupMember",
     "GroupStart",
     "OnAck",
     "OnChange",
     "Partition",
+    "PartitionDetails",
     "Producer",
     "Receipt",
     "Record",
     "Start",
     "Stop",
     "Stream",
+    "StreamDetails",
     "StreamOptions",
     "SubjectReceipt",
     "Subscription",

@@ -25,6 +25,7 @@ class Administration(Calls):
         *,
         options: StreamOptions | None = None,
         exist_ok: bool = False,
+        dry_run: bool = False,
         timeout: float | None = None,
     ) -> None:
         """Create a stream; when this returns, it can be published to.
@@ -34,6 +35,7 @@ class Administration(Calls):
             subject: NATS subject whose messages it stores, wildcards allowed; `None` = the name.
             options: partitions, retention and the like; `None` = one partition, the broker's defaults.
             exist_ok: whether a stream of that name that is there already is fine.
+            dry_run: only ask whether it would be created; only a broker of ours answers that.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -45,7 +47,9 @@ class Administration(Calls):
         subject = name if subject is None else subject
         request = requests.create_stream(name, subject, options or StreamOptions())
         try:
-            self._call("CreateStream", request, timeout, stream=name, subject=subject)
+            self._call(
+                "CheckCreateStream" if dry_run else "CreateStream", request, timeout, stream=name, subject=subject
+            )
         except StateError as failure:
             if not (exist_ok and failure.code == "stream_exists"):
                 raise

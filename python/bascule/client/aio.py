@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from bascule.client.aio_administration import AsyncAdministration
 from bascule.client.aio_consumer import AsyncConsumer
+from bascule.client.aio_details import AsyncDetails
 from bascule.client.aio_positions import AsyncPositions
 from bascule.client.aio_publishing import AsyncPublishing
 from bascule.client.batch import Batch
@@ -28,7 +29,7 @@ from bascule.client.types import Record, Start, Stop
 __all__ = ["AsyncClient", "AsyncSubscription"]
 
 
-class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing):
+class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDetails):
     """A connection to a broker, made by `bascule.connect_async`. For one event loop."""
 
     async def __aenter__(self) -> Self:

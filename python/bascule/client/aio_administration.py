@@ -23,11 +23,13 @@ class AsyncAdministration(AsyncCalls):
         *,
         options: StreamOptions | None = None,
         exist_ok: bool = False,
+        dry_run: bool = False,
         timeout: float | None = None,
     ) -> None:
         """As `Client.create_stream`."""
-        client = self._client
-        await self._call(client.create_stream, name, subject, options=options, exist_ok=exist_ok, timeout=timeout)
+        create = self._client.create_stream
+        wish = {"options": options, "exist_ok": exist_ok, "dry_run": dry_run}
+        await self._call(create, name, subject, **wish, timeout=timeout)
 
     async def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
         """As `Client.delete_stream`."""

@@ -7,12 +7,13 @@ from typing import Final
 from bascule.client import requests
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
-from bascule.client.routes import CursorPlace
+from bascule.client.routes import CURSORS, CursorPlace
 from bascule.errors import BrokerError, error
 
 __all__ = ["find", "store"]
 
 _OFF: Final = "Cursors stream does not exist"
+_HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
 
 
 def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None) -> None:
@@ -43,6 +44,22 @@ def find(link: Link, deadline: Deadline, place: CursorPlace) -> int | None:
     return requests.read_cursor(answer)
 
 
+def partitions(link: Link, deadline: Deadline) -> list[int]:
+    """The partitions that positions are stored in.
+
+    Raises:
+        StateError: code `failed_precondition`: the broker keeps no cursors.
+        UnavailableError: no broker answered in time.
+    """
+    request = requests.metadata([CURSORS])
+    answer = link.run(deadline, lambda native, left: native.call("FetchMetadata", request, left))
+    try:
+        (stream,) = requests.read_streams(answer)
+    except BrokerError as failure:
+        raise error("failed_precondition", _HOW_ON, failure.details) from failure
+    return [partition.number for partition in stream.partitions]
+
+
 @contextmanager
 def _explaining() -> Generator[None]:
     try:
@@ -50,5 +67,4 @@ def _explaining() -> Generator[None]:
     except BrokerError as failure:
         if str(failure) != _OFF:
             raise
-        text = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
-        raise error("failed_precondition", text, failure.details) from failure
+        raise error("failed_precondition", _HOW_ON, failure.details) from failure

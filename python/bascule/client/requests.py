@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from bascule._liftbridge_pb import message
 from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stream, SubjectReceipt
@@ -59,7 +59,7 @@ _ACK_ERRORS: Final = {
 }
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
-_WIDE: Final = frozenset({"retention_max_bytes", "retention_max_messages", "segment_max_bytes"})
+_WIDE: Final = frozenset({"max_record_bytes", "retention_max_bytes", "retention_max_messages", "segment_max_bytes"})
 _COUNTS: Final = (
     *sorted(_WIDE),
     "retention_max_age",
@@ -107,6 +107,14 @@ class StreamOptions:
     """Whether it is encrypted at rest; the broker needs a master key."""
     partition_by_subject: bool | None = None
     """Whether the NATS subject of a message chooses its partition."""
+    durability: Literal["disk", "memory"] | None = None
+    """What an ack stands for."""
+    codec: Literal["none", "lz4", "zstd"] | None = None
+    """Compression of new batches."""
+    nats_copy: Literal["envelope", "value", "none"] | None = None
+    """How direct publishes are shown to NATS."""
+    max_record_bytes: int | None = None
+    """Largest record that is accepted, 0 or more."""
 
     def __post_init__(self) -> None:
         """Check what can be checked here.
@@ -143,6 +151,9 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         group=options.group,
         partitions=options.partitions,
         replicationFactor=options.replication_factor,
+        durability=options.durability or "",
+        codec=options.codec or "",
+        natsCopy=options.nats_copy or "",
     )
     limits: Mapping[str, int | timedelta | bool | None] = {
         "retentionMaxBytes": options.retention_max_bytes,
@@ -159,6 +170,7 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         "optimisticConcurrencyControl": options.concurrency_control,
         "encryption": options.encryption,
         "partitionBySubject": options.partition_by_subject,
+        "maxRecordBytes": options.max_record_bytes,
     }
     for field, value in limits.items():
         if value is not None:
@@ -432,5 +444,14 @@ def _time(timestamp_ns: int) -> datetime | None:
 
 
 def nanoseconds(time: datetime) -> int:
-    """Nanoseconds since 1970; a time without a time zone is local time."""
-    return (time.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+    """Nanoseconds since 1970; a time without a time zone is local time.
+
+    Raises:
+        UsageError: code `invalid_argument`: further away than 64 bits of nanoseconds reach.
+    """
+    found = (time.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+    if not -_INT64_MAX <= found <= _INT64_MAX:
+        raise UsageError(
+            "invalid_argument", f"the time {time} is not between the years 1678 and 2262", {"time": str(time)}
+        )
+    return found

@@ -11,6 +11,7 @@ from bascule.client.administration import Administration
 from bascule.client.consumer import Callbacks, Consumer, OnChange
 from bascule.client.consuming import Consuming, GroupStart, Plan
 from bascule.client.deadline import Deadline
+from bascule.client.details import Details
 from bascule.client.positions import Positions
 from bascule.client.producer import Producer
 from bascule.client.publishing import Publishing
@@ -21,7 +22,7 @@ from bascule.client.types import Start, Stop
 __all__ = ["Client", "Consumer", "Producer", "Subscription"]
 
 
-class Client(Administration, Positions, Publishing):
+class Client(Administration, Positions, Publishing, Details):
     """A connection to a broker, made by `bascule.connect`. Safe to share between threads."""
 
     def __enter__(self) -> Self:

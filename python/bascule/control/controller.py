@@ -5,7 +5,7 @@ Knows no protocol. Reads answer from this broker's copy of the state.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bascule.control import decide
@@ -13,6 +13,7 @@ from bascule.control.dataplane import DataPlane
 from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
+from bascule.control.specs import partition_spec
 from bascule.errors import StateError, error
 from bascule.logs import emit
 from bascule.metadata import (
@@ -23,6 +24,7 @@ from bascule.metadata import (
     CreateStream,
     DataKey,
     DeleteStream,
+    EditStream,
     PauseStream,
     PurgeStream,
     Refused,
@@ -31,7 +33,9 @@ from bascule.metadata import (
     ResumeStream,
     SetStreamReadonly,
     State,
+    Stream,
     StreamKey,
+    StreamSettings,
     TrimPartition,
 )
 
@@ -52,6 +56,7 @@ _VERBS: dict[type[Command], str] = {
     PauseStream: "paused",
     ResumeStream: "resumed",
     SetStreamReadonly: "made read-only or writable",
+    EditStream: "given other settings",
     TrimPartition: "trimmed",
     PurgeStream: "purged",
 }
@@ -213,6 +218,50 @@ class Controller:
             lambda now_ns: decide.resume_partition(self.state, namespace, name, partition, now_ns), timeout_s
         )
 
+    async def resume_stream(self, target: Target, *, dry_run: bool, timeout_s: float) -> tuple[int, ...]:
+        """Resume those partitions that are paused. Returns their numbers, when they are open here or the time is over;
+        with `dry_run` nothing changes.
+
+        Raises:
+            RefusedError: the stream or one of the partitions does not exist.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        command = decide.resume_stream(self.state, target, self._clock_ns())
+        await self._decide_or_show(
+            lambda now_ns: decide.resume_stream(self.state, target, now_ns), dry_run=dry_run, timeout_s=timeout_s
+        )
+        return command.partitions if isinstance(command, ResumeStream) else ()
+
+    async def edit_stream(
+        self, namespace: str, name: str, changes: Mapping[str, object], *, dry_run: bool, timeout_s: float
+    ) -> tuple[StreamSettings, StreamSettings]:
+        """Change settings of a stream, while it runs. Returns the settings before and after, when they are in effect
+        here or the time is over; with `dry_run` nothing changes.
+
+        Raises:
+            RefusedError: see `decide.edit_stream`.
+            BrokerError: as `MetadataLog.propose`.
+        """
+        stream = self.state.stream(namespace, name)
+        command = decide.edit_stream(self.state, namespace, name, changes)
+        await self._decide_or_show(
+            lambda _: decide.edit_stream(self.state, namespace, name, changes), dry_run=dry_run, timeout_s=timeout_s
+        )
+        before = stream.settings if stream is not None else StreamSettings()
+        return before, command.settings if isinstance(command, EditStream) else before
+
+    def check_create_stream(self, request: StreamRequest) -> None:
+        """Refuse what `create_stream` would refuse; changes nothing.
+
+        Raises:
+            RefusedError: see `decide.create_stream`.
+            StateError: `encryption_unavailable`.
+        """
+        data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
+        command = decide.create_stream(self.state, request, self._clock_ns(), data_keys)
+        if isinstance(command, Refusal):
+            raise RefusedError(command)
+
     async def set_readonly(self, target: Target, *, readonly: bool, timeout_s: float) -> None:
         """Make partitions refuse publishes, or take them again. No publish that comes after the answer is taken
         against it.
@@ -263,6 +312,25 @@ class Controller:
         if not incarnations:
             return {}
         return {position[0]: PartitionStatus(*position[1:]) for position in self._plane.status(incarnations)}
+
+    def damage(self, incarnations: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """By incarnation, of those that are open here: `scrubbed_ns` (0 = never) and the `damaged` ranges."""
+        return {item["incarnation"]: item for item in self._plane.damage(incarnations)} if incarnations else {}
+
+    def failure(self, incarnation: int) -> str:
+        """Why a partition could not be opened here and is tried again: code and sentence; empty when it is not so."""
+        failure = self._reconciler.failure([incarnation])
+        return f"{failure[0]}: {failure[1]}" if failure is not None else ""
+
+    def in_effect(self, stream: Stream) -> dict[str, Any]:
+        """The settings of a stream's partitions here, with the broker's configuration where the stream leaves a choice,
+        by the names of `specs/formats/seam.md`.
+        """
+        return partition_spec(stream, stream.partitions[0], self._reconciler.defaults) if stream.partitions else {}
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges of this broker by name (`specs/metrics.toml`)."""
+        return self._plane.statistics()
 
     async def keep_snapshots(self) -> None:
         """Store a snapshot every `SNAPSHOT_EVERY` entries, of what has been carried out, until cancelled."""

@@ -4,7 +4,7 @@ Tests put a plane of their own in its place. What each method promises is writte
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
@@ -80,4 +80,12 @@ class DataPlane(Protocol):
 
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         """Positions of those that are open."""
+        ...
+
+    def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        """Of those that are open: `incarnation`, `scrubbed_ns`, `damaged` ranges."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges by name (`specs/metrics.toml`)."""
         ...

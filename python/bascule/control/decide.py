@@ -4,14 +4,16 @@ A decision is made against the state as it is now; when another command gets in 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from bascule.metadata import (
+    FIXED_SETTINGS,
     MAX_PARTITIONS,
     CreateStream,
     DataKey,
     DeleteStream,
+    EditStream,
     PauseStream,
     Placement,
     PurgeStream,
@@ -22,6 +24,7 @@ from bascule.metadata import (
     StreamSettings,
     TrimPartition,
 )
+from bascule.metadata.plain import PlainError, from_plain, to_plain
 
 ALL_BROKERS = -1
 """As a replication factor: as many replicas as there are brokers."""
@@ -178,6 +181,55 @@ def set_readonly(state: State, target: Target, *, readonly: bool, now_ns: int) -
         return found
     stream, numbers = found
     return SetStreamReadonly(stream.namespace, stream.name, stream.incarnation, numbers, readonly, now_ns)
+
+
+def resume_stream(state: State, target: Target, now_ns: int) -> ResumeStream | Refusal | None:
+    """The command that resumes those of the partitions that are paused; None when none is."""
+    found = _partitions(state, target)
+    if isinstance(found, Refusal):
+        return found
+    stream, numbers = found
+    paused = tuple(number for number in numbers if stream.partitions[number].paused)
+    # The wish to resume all together ends when none is left paused.
+    all_open = all(not item.paused or item.number in paused for item in stream.partitions)
+    if not paused:
+        return None
+    return ResumeStream(stream.namespace, stream.name, stream.incarnation, paused, all_open, now_ns)
+
+
+def edit_stream(state: State, namespace: str, name: str, changes: Mapping[str, object]) -> EditStream | Refusal | None:
+    """The command that changes settings; None when they are so already.
+
+    Args:
+        state: the state.
+        namespace: part of the identity.
+        name: part of the identity.
+        changes: names of `StreamSettings` to plain values; None = as the broker's configuration says.
+    """
+    stream = state.stream(namespace, name)
+    if stream is None:
+        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+    settings = _edited(stream.settings, changes)
+    if isinstance(settings, Refusal):
+        return settings
+    return None if settings == stream.settings else EditStream(namespace, name, stream.incarnation, settings)
+
+
+def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSettings | Refusal:
+    known = [item.name for item in fields(StreamSettings) if item.name not in FIXED_SETTINGS]
+    for setting in sorted(changes):
+        if setting in FIXED_SETTINGS:
+            message = f"{setting} stays as the stream was created: create another one and copy the records"
+            return Refusal(RefusalCode.INVALID, message)
+        if setting not in known:
+            return Refusal(RefusalCode.INVALID, f"{setting} is no setting of a stream: one of {', '.join(known)}")
+    negative = next((key for key, value in changes.items() if isinstance(value, int) and value < 0), None)
+    if negative is not None:
+        return Refusal(RefusalCode.INVALID, f"{negative} is {changes[negative]}, must not be negative")
+    try:
+        return from_plain(StreamSettings, {**to_plain(settings), **changes})
+    except PlainError as wrong:
+        return Refusal(RefusalCode.INVALID, f"the settings are not valid: {wrong}")
 
 
 def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> TrimPartition | Refusal | None:

@@ -50,6 +50,11 @@ class Reconciler:
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
 
+    @property
+    def defaults(self) -> Defaults:
+        """What partitions get whose stream's creator did not say."""
+        return self._defaults
+
     def want(self, state: State) -> None:
         """From now on the data plane is to be as `state` says."""
         self._wanted = state

@@ -12,6 +12,7 @@ from bascule.metadata.commands import (
     CommandError,
     CreateStream,
     DeleteStream,
+    EditStream,
     JoinGroup,
     LeaveGroup,
     PauseStream,
@@ -29,6 +30,7 @@ from bascule.metadata.commands import (
 )
 from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
+    FIXED_SETTINGS,
     MAX_MEMBER_STREAMS,
     MAX_MEMBERS,
     MAX_PARTITIONS,
@@ -51,6 +53,7 @@ from bascule.metadata.snapshot import SnapshotError, decode_snapshot, digest, en
 
 __all__ = [
     "DEFAULT_NAMESPACE",
+    "FIXED_SETTINGS",
     "MAX_MEMBERS",
     "MAX_MEMBER_STREAMS",
     "MAX_PARTITIONS",
@@ -64,6 +67,7 @@ __all__ = [
     "CreateStream",
     "DataKey",
     "DeleteStream",
+    "EditStream",
     "Group",
     "JoinGroup",
     "LeaveGroup",

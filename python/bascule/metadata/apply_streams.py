@@ -10,6 +10,7 @@ from bascule.metadata.commands import (
     AddDataKey,
     CreateStream,
     DeleteStream,
+    EditStream,
     PauseStream,
     Placement,
     PurgeStream,
@@ -19,6 +20,7 @@ from bascule.metadata.commands import (
 )
 from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
+    FIXED_SETTINGS,
     MAX_PARTITIONS,
     Activity,
     Broker,
@@ -131,6 +133,16 @@ def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
     return _told(_put(state, changed), stream, event)
 
 
+def edit(state: State, _: int, command: EditStream) -> State:
+    """The stream has these settings; partitions, subject and keys stay."""
+    stream = _find(state, command)
+    _check_settings(command.settings)
+    for name in FIXED_SETTINGS:
+        if getattr(command.settings, name) != getattr(stream.settings, name):
+            raise invalid(f"{name} of stream {_shown(stream.key)} stays as it was created")
+    return _put(state, replace(stream, settings=command.settings))
+
+
 def trim(state: State, _: int, command: TrimPartition) -> State:
     """The partition begins at the offset, unless it begins later already."""
 
@@ -162,7 +174,14 @@ def purge(state: State, index: int, command: PurgeStream) -> State:
 
 
 _OfStream: TypeAlias = (
-    AddDataKey | DeleteStream | PauseStream | ResumeStream | SetStreamReadonly | TrimPartition | PurgeStream
+    AddDataKey
+    | DeleteStream
+    | PauseStream
+    | ResumeStream
+    | SetStreamReadonly
+    | EditStream
+    | TrimPartition
+    | PurgeStream
 )
 
 

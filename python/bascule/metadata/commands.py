@@ -128,6 +128,18 @@ class SetStreamReadonly:
 
 
 @dataclass(frozen=True, slots=True)
+class EditStream:
+    """The settings of the stream of this identity and incarnation are these from now on; whether it is encrypted and
+    how subjects choose partitions stays as it was created.
+    """
+
+    namespace: str
+    name: str
+    incarnation: int
+    settings: StreamSettings
+
+
+@dataclass(frozen=True, slots=True)
 class TrimPartition:
     """Everything below an offset of one partition goes.
 
@@ -216,6 +228,7 @@ Command: TypeAlias = (
     | PauseStream
     | ResumeStream
     | SetStreamReadonly
+    | EditStream
     | TrimPartition
     | PurgeStream
     | JoinGroup
@@ -233,6 +246,7 @@ _TYPES: dict[str, type[Command]] = {
     "pause_stream": PauseStream,
     "resume_stream": ResumeStream,
     "set_stream_readonly": SetStreamReadonly,
+    "edit_stream": EditStream,
     "trim_partition": TrimPartition,
     "purge_stream": PurgeStream,
     "join_group": JoinGroup,

@@ -29,6 +29,9 @@ MAX_ACTIVITY = 10_000
 INCARNATION_ORDINAL_BITS = 16
 """An incarnation is (index of the entry that made it << 16) | ordinal within that entry."""
 
+FIXED_SETTINGS = frozenset({"partition_by_subject", "encryption"})
+"""Settings of a stream that stay as it was created."""
+
 Durability: TypeAlias = Literal["disk", "memory"]
 Codec: TypeAlias = Literal["none", "lz4", "zstd"]
 NatsCopy: TypeAlias = Literal["envelope", "value", "none"]

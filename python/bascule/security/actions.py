@@ -9,6 +9,7 @@ ACTIONS: Final = (
     "DeleteStream",
     "PauseStream",
     "SetStreamReadonly",
+    "EditStream",
     "TrimPartition",
     "PurgeStream",
     "Subscribe",

@@ -41,6 +41,7 @@ class FakePlane:
         self.master: str | None = "a"
         self.refusing = ""
         self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
+        self.damaged: dict[int, list[dict[str, Any]]] = {}
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -157,6 +158,13 @@ class FakePlane:
     def status(self, incarnations: Sequence[int]) -> list[Position]:
         nothing = (0, 0, 0, 0, 0, 0, 0, 0)
         return [(item, *self.positions.get(item, nothing)) for item in incarnations if item in self.opened]
+
+    def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        found = [item for item in incarnations if item in self.opened]
+        return [{"incarnation": item, "scrubbed_ns": 5, "damaged": self.damaged.get(item, [])} for item in found]
+
+    def statistics(self) -> dict[str, int]:
+        return {"nats_gaps": 3}
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:

@@ -28,6 +28,7 @@ actions! {
     DeleteStream,
     PauseStream,
     SetStreamReadonly,
+    EditStream,
     TrimPartition,
     PurgeStream,
     Subscribe,

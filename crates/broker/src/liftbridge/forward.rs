@@ -6,13 +6,19 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 /// The methods that are forwarded.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 18] = [
     "CreateStream",
     "DeleteStream",
     "PauseStream",
     "SetStreamReadonly",
     "TrimPartition",
     "PurgeStream",
+    "EditStream",
+    "ResumeStream",
+    "CheckCreateStream",
+    "FetchStreamDetails",
+    "FetchGroupDetails",
+    "FetchBrokerDetails",
     "FetchMetadata",
     "FetchPartitionMetadata",
     "JoinConsumerGroup",

@@ -1,4 +1,4 @@
-//! The sixteen methods of `proto.API`, as gRPC paths, and two of ours beside them.
+//! The sixteen methods of `proto.API`, as gRPC paths, and ours beside them.
 
 /// Full name of the service.
 pub const SERVICE: &str = "proto.API";
@@ -40,8 +40,30 @@ pub const TRIM_PARTITION: &str = "/proto.API/TrimPartition";
 /// Removes all records of a stream; ours, a JSON object there and back.
 pub const PURGE_STREAM: &str = "/proto.API/PurgeStream";
 
+/// Changes settings of a stream; ours, a JSON object there and back.
+pub const EDIT_STREAM: &str = "/proto.API/EditStream";
+/// Opens paused partitions again; ours, a JSON object there and back.
+pub const RESUME_STREAM: &str = "/proto.API/ResumeStream";
+/// Whether `CreateStream` would be granted; ours, the same request, an empty answer.
+pub const CHECK_CREATE_STREAM: &str = "/proto.API/CheckCreateStream";
+/// All that is known of a stream; ours, a JSON object there and back.
+pub const FETCH_STREAM_DETAILS: &str = "/proto.API/FetchStreamDetails";
+/// Groups with their members; ours, a JSON object there and back.
+pub const FETCH_GROUP_DETAILS: &str = "/proto.API/FetchGroupDetails";
+/// The broker that answers, with its counters; ours, a JSON object there and back.
+pub const FETCH_BROKER_DETAILS: &str = "/proto.API/FetchBrokerDetails";
+
 /// Those that Liftbridge does not have.
-pub const OURS: [&str; 2] = [TRIM_PARTITION, PURGE_STREAM];
+pub const OURS: [&str; 8] = [
+    TRIM_PARTITION,
+    PURGE_STREAM,
+    EDIT_STREAM,
+    RESUME_STREAM,
+    CHECK_CREATE_STREAM,
+    FETCH_STREAM_DETAILS,
+    FETCH_GROUP_DETAILS,
+    FETCH_BROKER_DETAILS,
+];
 
 /// All of Liftbridge's, in the order of the definition.
 pub const ALL: [&str; 16] = [

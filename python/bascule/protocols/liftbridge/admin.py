@@ -4,6 +4,8 @@ from bascule.control import Controller
 from bascule.control.groups import Groups
 from bascule.metadata import StreamSettings
 from bascule.protocols.liftbridge.authorization import guarded
+from bascule.protocols.liftbridge.details import DetailMethods
+from bascule.protocols.liftbridge.editing import EditingMethods
 from bascule.protocols.liftbridge.groups import GroupMethods
 from bascule.protocols.liftbridge.metadata import MetadataMethods
 from bascule.protocols.liftbridge.removal import RemovalMethods
@@ -24,6 +26,8 @@ class LiftbridgeAdmin:
             MetadataMethods(controller),
             GroupMethods(groups),
             RemovalMethods(controller),
+            EditingMethods(controller, defaults),
+            DetailMethods(controller),
         )
 
     def handlers(self) -> dict[str, Handler]:

@@ -99,6 +99,13 @@ RIGHTS: Final[dict[str, Callable[[bytes], Iterable[Right]]]] = {
     "ReportConsumerGroupCoordinator": _group("ReportConsumerGroupCoordinator"),
     "TrimPartition": _json_named("TrimPartition"),
     "PurgeStream": _json_named("PurgeStream"),
+    "EditStream": _json_named("EditStream"),
+    # Who may pause may resume, who may create may ask whether it would work, and who may see may see all of it.
+    "ResumeStream": _json_named("PauseStream"),
+    "CheckCreateStream": _create_stream,
+    "FetchStreamDetails": _json_named("FetchPartitionMetadata"),
+    "FetchGroupDetails": lambda _: [("FetchMetadata", EVERYTHING)],
+    "FetchBrokerDetails": lambda _: [("FetchMetadata", EVERYTHING)],
     # Asked by the data plane, for a publisher or subscriber whose right it has checked.
     "ResumePartition": lambda _: (),
 }

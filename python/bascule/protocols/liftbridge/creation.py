@@ -1,11 +1,12 @@
 """CreateStream: the checks that need no state, and the wish that a request stands for (specification §3.1)."""
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from bascule.control import StreamRequest
 from bascule.control.decide import ALL_BROKERS
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.metadata.model import Codec, Durability, NatsCopy
 from bascule.protocols.status import Status, StatusError
 
 RESERVED = frozenset({"__activity", "__cursors"})
@@ -82,11 +83,18 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
     def flag(field: str) -> bool | None:
         return bool(getattr(asked, field).value) if asked.HasField(field) else None
 
+    def one_of(field: str, names: tuple[str, ...], default: str) -> Any:
+        value: str = getattr(asked, field)
+        if value and value not in names:
+            raise StatusError(Status.INVALID_ARGUMENT, f"{field} is {value[:80]!r}, not one of {', '.join(names)}")
+        return value or default
+
     concurrency_control, encryption = flag("optimisticConcurrencyControl"), flag("encryption")
     return StreamSettings(
-        durability=defaults.durability,
-        codec=defaults.codec,
-        nats_copy=defaults.nats_copy,
+        durability=one_of("durability", get_args(Durability), defaults.durability),
+        codec=one_of("codec", get_args(Codec), defaults.codec),
+        nats_copy=one_of("natsCopy", get_args(NatsCopy), defaults.nats_copy),
+        max_record_bytes=number("maxRecordBytes"),
         partition_by_subject=bool(flag("partitionBySubject")),
         concurrency_control=defaults.concurrency_control if concurrency_control is None else concurrency_control,
         retention_bytes=number("retentionMaxBytes"),

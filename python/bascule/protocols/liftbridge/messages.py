@@ -1,6 +1,7 @@
 """Messages in and out of bytes."""
 
-from typing import Any
+import json
+from typing import Any, cast
 
 from bascule._liftbridge_pb import DecodeError
 from bascule.protocols.status import Status, StatusError
@@ -23,3 +24,20 @@ def serialize(response: Any) -> bytes:
     """The bytes of a message."""
     serialized: bytes = response.SerializeToString()
     return serialized
+
+
+def read_object(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
+    """The JSON object with exactly these fields, in the request of a method of ours.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT: it is none.
+    """
+    try:
+        asked: object = json.loads(body)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, dict):
+        document = cast("dict[str, Any]", asked)
+        if {key: type(value) for key, value in document.items()} == fields:
+            return document
+    raise StatusError(Status.INVALID_ARGUMENT, f"the request is no JSON object of {', '.join(fields)}")

@@ -1,13 +1,13 @@
 """TrimPartition and PurgeStream: ours, beside the methods of Liftbridge, with JSON objects as bodies."""
 
 import json
-from typing import Any, cast
 
 from bascule.control import Controller, Trim
 from bascule.control.controller import RefusedError
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE
 from bascule.protocols.liftbridge.creation import RESERVED
+from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.protocols.status import Status, StatusError
@@ -25,7 +25,7 @@ class RemovalMethods:
 
     async def trim_partition(self, request: AdminRequest) -> bytes:
         """`{"name", "partition", "before", "dry_run"}` to `{"log_start_before", "log_start"}`."""
-        asked = _read(request.body, {"name": str, "partition": int, "before": int, "dry_run": bool})
+        asked = read_object(request.body, {"name": str, "partition": int, "before": int, "dry_run": bool})
         try:
             wish = Trim(DEFAULT_NAMESPACE, asked["name"], asked["partition"], asked["before"])
             was, now = await self._controller.trim_partition(
@@ -39,7 +39,7 @@ class RemovalMethods:
 
     async def purge_stream(self, request: AdminRequest) -> bytes:
         """`{"name", "dry_run"}` to `{"records"}`."""
-        asked = _read(request.body, {"name": str, "dry_run": bool})
+        asked = read_object(request.body, {"name": str, "dry_run": bool})
         if asked["name"] in RESERVED:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
@@ -51,20 +51,3 @@ class RemovalMethods:
         except BrokerError as failure:
             raise not_applied("Failed to purge stream", failure) from failure
         return json.dumps({"records": records}).encode()
-
-
-def _read(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
-    """The JSON object with exactly these fields.
-
-    Raises:
-        StatusError: INVALID_ARGUMENT: it is none.
-    """
-    try:
-        asked: object = json.loads(body)
-    except (ValueError, RecursionError):
-        asked = None
-    if isinstance(asked, dict):
-        document = cast("dict[str, Any]", asked)
-        if {key: type(value) for key, value in document.items()} == fields:
-            return document
-    raise StatusError(Status.INVALID_ARGUMENT, f"the request is no JSON object of {', '.join(fields)}")

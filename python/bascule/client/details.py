@@ -1,0 +1,319 @@
+"""What the synchronous client learns and changes beyond Liftbridge's own calls; only a broker of ours answers these."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self
+
+from bascule._liftbridge_pb import message
+from bascule.client import cursors, requests
+from bascule.client.calls import Calls
+from bascule.client.reading import Reading
+from bascule.client.routes import CURSORS, CursorPlace
+from bascule.client.subscription import Subscription
+
+__all__ = [
+    "BrokerDetails",
+    "CursorEntry",
+    "Damage",
+    "Details",
+    "GroupDetails",
+    "GroupMember",
+    "PartitionDetails",
+    "StreamDetails",
+]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Offsets [start, end) that are damaged on disk; readers are refused them."""
+
+    start: int
+    end: int
+    fault: str
+    path: str
+    position: int
+    """Of the damage in the file, bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDetails:
+    """One partition. Where it stands is `None` when it is not open on the broker that answered: paused or elsewhere."""
+
+    number: int
+    incarnation: int
+    leader: str
+    leader_epoch: int
+    replicas: tuple[str, ...]
+    in_sync: tuple[str, ...]
+    paused: bool
+    paused_at: datetime | None
+    """When it was paused or resumed last; `None` = never."""
+    readonly: bool
+    readonly_at: datetime | None
+    """When it was made read-only or writable last; `None` = never."""
+    trimmed_to: int
+    """Everything below was removed on request."""
+    log_start: int | None
+    high_watermark: int | None
+    """Offset behind the last committed record."""
+    log_end: int | None
+    size_bytes: int | None
+    received_at: datetime | None
+    """When the last record arrived in this life of the broker; `None` = none did."""
+    subscribers: int | None
+    """Readers that wait for new records."""
+    failure: str
+    """Why it could not be opened and is tried again; empty = it could."""
+    scrubbed_at: datetime | None
+    """When all of it had been read and checked last; `None` = never."""
+    damaged: tuple[Damage, ...]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """A partition of FetchStreamDetails."""
+        times = {
+            "paused_at": "paused_ns",
+            "readonly_at": "readonly_ns",
+            "received_at": "last_received_ns",
+            "scrubbed_at": "scrubbed_ns",
+        }
+        values: dict[str, Any] = {item.name: document.get(item.name) for item in fields(cls) if item.name not in times}
+        values |= {name: _time(document.get(key)) for name, key in times.items()}
+        values |= {name: tuple(document[name]) for name in ("replicas", "in_sync")}
+        values["damaged"] = tuple(
+            Damage(item["start"], item["end"], item["fault"], item["path"], item["position"])
+            for item in document["damaged"]
+        )
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDetails:
+    """A stream with its settings. Names are those of `specs/formats/metadata.md`, durations in milliseconds."""
+
+    name: str
+    subject: str
+    group: str
+    """NATS queue group; empty = none."""
+    created: datetime
+    resume_all: bool
+    """Whether a publish to a paused partition resumes them all."""
+    encrypted: bool
+    settings: Mapping[str, Any]
+    """What was asked for; `None` = as the broker's configuration says."""
+    in_effect: Mapping[str, Any]
+    """What holds on the broker that answered, of the settings that its data plane knows."""
+    partitions: tuple[PartitionDetails, ...]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """The answer of FetchStreamDetails."""
+        return cls(
+            document["name"],
+            document["subject"],
+            document["queue_group"],
+            _EPOCH + timedelta(microseconds=document["created_ns"] // 1000),
+            document["resume_all"],
+            document["encrypted"],
+            document["settings"],
+            document["in_effect"],
+            tuple(PartitionDetails.of(item) for item in document["partitions"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a consumer group."""
+
+    id: str
+    streams: tuple[str, ...]
+    """What it wants to read."""
+    assignments: Mapping[str, tuple[int, ...]]
+    """What it reads: partitions by stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    """A consumer group with its members, in the order of joining."""
+
+    id: str
+    coordinator: str
+    epoch: int
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDetails:
+    """The broker that answered."""
+
+    id: str
+    host: str
+    port: int
+    statistics: Mapping[str, int]
+    """Counters since its start and gauges, by the names of `specs/metrics.toml`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorEntry:
+    """A stored position."""
+
+    cursor: str
+    stream: str
+    partition: int
+    offset: int
+    """Of the last record that was processed."""
+
+
+class Details(Calls):
+    """All that is known of streams, groups and brokers, and what can be changed beyond Liftbridge."""
+
+    def describe_stream(self, name: str, *, timeout: float | None = None) -> StreamDetails:
+        """A stream with its settings, sizes and damage.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            UnavailableError: no broker answered in time.
+        """
+        request = _document(name=name)
+        return StreamDetails.of(json.loads(self._call("FetchStreamDetails", request, timeout, stream=name)))
+
+    def edit_stream(
+        self, name: str, changes: Mapping[str, Any], *, dry_run: bool = False, timeout: float | None = None
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Change settings of a stream while it runs.
+
+        Args:
+            name: of the stream.
+            changes: names as in `StreamDetails.settings` to new values; `None` = as the broker's configuration says.
+                `encryption` and `partition_by_subject` stay as the stream was created.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            All settings as they were, and as they are (or would be).
+
+        Raises:
+            StateError: code `stream_not_found`.
+            UsageError: code `invalid_argument`: a name or a value.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        request = _document(name=name, changes=dict(changes), dry_run=dry_run)
+        answer = json.loads(self._call("EditStream", request, timeout, stream=name))
+        return answer["before"], answer["after"]
+
+    def resume_stream(
+        self, name: str, *, partitions: Sequence[int] = (), dry_run: bool = False, timeout: float | None = None
+    ) -> tuple[int, ...]:
+        """Open paused partitions again.
+
+        Args:
+            name: of the stream.
+            partitions: numbers, from 0; none = all that are paused.
+            dry_run: only ask what would happen.
+            timeout: seconds; `None` = the client's.
+
+        Returns:
+            Those that were paused.
+
+        Raises:
+            StateError: code `stream_not_found` or `partition_not_found`.
+            OutcomeUnknownError: it was sent and not answered.
+            UnavailableError: no broker answered in time.
+        """
+        chosen = [requests.check_partition(partition) for partition in partitions]
+        request = _document(name=name, partitions=chosen, dry_run=dry_run)
+        most = max(chosen, default=None)
+        return tuple(json.loads(self._call("ResumeStream", request, timeout, stream=name, partition=most))["resumed"])
+
+    def describe_groups(self, groups: Sequence[str] = (), *, timeout: float | None = None) -> list[GroupDetails]:
+        """Consumer groups that have members, by id.
+
+        Args:
+            groups: ids; none = all. Those that do not exist are left out.
+            timeout: seconds; `None` = the client's.
+
+        Raises:
+            UnavailableError: no broker answered in time.
+        """
+        answer = json.loads(self._call("FetchGroupDetails", _document(groups=list(groups)), timeout))
+        return [_group(item) for item in answer["groups"]]
+
+    def describe_broker(self, *, timeout: float | None = None) -> BrokerDetails:
+        """The broker that answers, with its counters.
+
+        Raises:
+            UnavailableError: no broker answered in time.
+        """
+        answer = json.loads(self._call("FetchBrokerDetails", _document(), timeout))
+        return BrokerDetails(answer["id"], answer["host"], answer["port"], answer["statistics"])
+
+    def list_cursors(self, *, prefix: str = "", timeout: float | None = None) -> list[CursorEntry]:
+        """Every stored position that points into a stream which is there, by cursor, stream and partition.
+
+        Reads the stream of cursors from its beginning: meant for people and tools, not for a reader's loop.
+
+        Args:
+            prefix: only ids that begin with it.
+            timeout: seconds for each call; `None` = the client's.
+
+        Raises:
+            StateError: code `failed_precondition`: the broker keeps no cursors.
+            UnavailableError: no broker answered in time.
+        """
+        places: set[tuple[str, str, int]] = set()
+        for partition in cursors.partitions(self._link, self._deadline(timeout)):
+            places |= self._stored(partition, prefix)
+        found: list[CursorEntry] = []
+        for cursor, name, number in sorted(places):
+            offset = cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, name, number))
+            if offset is not None:
+                found.append(CursorEntry(cursor, name, number, offset))
+        return found
+
+    def _stored(self, partition: int, prefix: str) -> set[tuple[str, str, int]]:
+        """What positions of one partition of `__cursors` are for; values that are no cursor say nothing."""
+        reading = Reading(stream=CURSORS, partition=partition, start="earliest", stop="latest", resume=True)
+        places: set[tuple[str, str, int]] = set()
+        with Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect) as subscription:
+            for batch in subscription:
+                for record in batch:
+                    place = _place(record.key, record.value)
+                    if place is not None and place[0].startswith(prefix):
+                        places.add(place)
+        return places
+
+
+def _place(key: bytes | None, value: bytes) -> tuple[str, str, int] | None:
+    # the stored message and the request have the same first four fields
+    kind = message("SetCursorRequest")
+    try:
+        cursor = kind.FromString(value)
+    except ValueError:
+        return None
+    place = (cursor.cursorId, cursor.stream, cursor.partition)
+    return place if key == ",".join(map(str, place)).encode() and all(place[:2]) else None
+
+
+def _group(document: Mapping[str, Any]) -> GroupDetails:
+    members = tuple(
+        GroupMember(
+            member["id"],
+            tuple(member["streams"]),
+            {item["stream"]: tuple(item["partitions"]) for item in member["assignments"]},
+        )
+        for member in document["members"]
+    )
+    return GroupDetails(document["id"], document["coordinator"], document["epoch"], members)
+
+
+def _document(**values: object) -> bytes:
+    return json.dumps(values).encode()
+
+
+def _time(timestamp_ns: int | None) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=timestamp_ns // 1000) if timestamp_ns else None

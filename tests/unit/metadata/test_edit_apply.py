@@ -1,0 +1,114 @@
+"""Other settings for a stream that is there."""
+
+from dataclasses import replace
+
+import pytest
+from bascule.control.decide import Refusal, RefusalCode, Target, edit_stream, resume_stream
+from bascule.metadata import (
+    Applied,
+    Command,
+    CreateStream,
+    EditStream,
+    PauseStream,
+    Placement,
+    Refused,
+    RefusedCode,
+    RegisterBroker,
+    ResumeStream,
+    State,
+    Stream,
+    StreamSettings,
+    apply,
+    decode_command,
+    encode_command,
+    initial_state,
+)
+
+STREAM = ("default", "s", 2)
+WISH = StreamSettings(codec="zstd", retention_age_ms=5, min_isr=0)
+
+
+def after(state: State, *commands: Command) -> State:
+    for command in commands:
+        state, result = apply(state, state.index + 1, command)
+        assert isinstance(result, Applied), result
+    return state
+
+
+def start() -> State:
+    create = CreateStream("default", "s", "s", "", 1, StreamSettings(), (Placement(("a",), "a"),) * 3)
+    return after(initial_state(), RegisterBroker("a", "h", 1, 1), create)
+
+
+def stream(state: State) -> Stream:
+    found = state.stream("default", "s")
+    assert found is not None
+    return found
+
+
+def test_settings_are_these_from_now_on_and_the_rest_stays() -> None:
+    before = start()
+    command = EditStream(*STREAM, WISH)
+    assert decode_command(encode_command(command)) == command
+    changed = after(before, command)
+    assert stream(changed) == replace(stream(before), settings=WISH)
+    assert stream(after(changed, command)) is stream(changed)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (EditStream("default", "s", 9, WISH), RefusedCode.STREAM_NOT_FOUND),
+        (EditStream("default", "t", 2, WISH), RefusedCode.STREAM_NOT_FOUND),
+        (EditStream(*STREAM, replace(WISH, min_isr=-1)), RefusedCode.INVALID_COMMAND),
+        (EditStream(*STREAM, replace(WISH, encryption=True)), RefusedCode.INVALID_COMMAND),
+        (EditStream(*STREAM, replace(WISH, partition_by_subject=True)), RefusedCode.INVALID_COMMAND),
+    ],
+)
+def test_what_cannot_be_applied_changes_nothing(command: EditStream, code: RefusedCode) -> None:
+    state = start()
+    changed, result = apply(state, state.index + 1, command)
+    assert isinstance(result, Refused)
+    assert (result.code, changed) == (code, state.at(state.index + 1))
+
+
+def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
+    state = after(start(), EditStream(*STREAM, WISH))
+    command = edit_stream(state, "default", "s", {"codec": "lz4", "retention_age_ms": None})
+    assert command == EditStream(*STREAM, replace(WISH, codec="lz4", retention_age_ms=None))
+    assert edit_stream(state, "default", "s", {"codec": "zstd"}) is None
+    assert edit_stream(state, "default", "s", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "code", "said"),
+    [
+        ("t", {}, RefusalCode.STREAM_NOT_FOUND, "stream default/t does not exist"),
+        ("s", {"encryption": True}, RefusalCode.INVALID, "encryption stays as the stream was created"),
+        ("s", {"codek": "lz4"}, RefusalCode.INVALID, "codek is no setting of a stream: one of durability, codec"),
+        ("s", {"codec": "gzip"}, RefusalCode.INVALID, "the settings are not valid"),
+        ("s", {"min_isr": True}, RefusalCode.INVALID, "the settings are not valid"),
+        ("s", {"min_isr": -2}, RefusalCode.INVALID, "min_isr is -2, must not be negative"),
+    ],
+)
+def test_a_wish_that_cannot_be_granted_is_named(
+    name: str, changes: dict[str, object], code: RefusalCode, said: str
+) -> None:
+    refusal = edit_stream(start(), "default", name, changes)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code is code
+    assert said in refusal.message
+
+
+def test_resuming_some_keeps_the_wish_to_resume_all_together() -> None:
+    state = after(start(), PauseStream(*STREAM, (0, 2), True, 10))
+    some = resume_stream(state, Target("default", "s", (1, 2)), 20)
+    assert isinstance(some, ResumeStream)
+    assert some == ResumeStream(*STREAM, (2,), False, 20)
+    rest = resume_stream(after(state, some), Target("default", "s"), 30)
+    assert isinstance(rest, ResumeStream)
+    assert rest == ResumeStream(*STREAM, (0,), True, 30)
+    assert resume_stream(after(state, some, rest), Target("default", "s"), 40) is None
+    missing = resume_stream(state, Target("default", "s", (3,)), 50)
+    assert isinstance(missing, Refusal)
+    assert missing.code is RefusalCode.PARTITION_NOT_FOUND
