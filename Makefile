@@ -93,6 +93,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/python specs/generate_errors.py
 	$(BIN)/python specs/generate_settings.py
+	$(BIN)/python specs/generate_cli_page.py
 
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/

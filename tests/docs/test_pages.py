@@ -57,7 +57,7 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
             targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert {word for word in words[1:] if "=" not in word} <= set(targets), page
         elif name == "bascule":
-            bascule([*_command(words[1:]), "--help"])
+            assert bascule([*_command(words[1:]), "--help"]) == 0, f"{page}: {line}: no such command"
             text = capsys.readouterr().out
             for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", part):
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), f"{page}: {line}: no option {option}"
@@ -66,4 +66,4 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
 
 
 def _command(words: list[str]) -> list[str]:
-    return words[:2] if words[0] in {"stream", "config", "log"} else words[:1]
+    return words[:2] if words[0] in {"stream", "config", "log", "cursor", "group", "context"} else words[:1]

@@ -14,7 +14,8 @@ from typing import Final
 
 import typer
 
-from bascule.cli import benchmark, configuration, log, serve, stream, traffic
+from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, stream
+from bascule.cli.completion import completion
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Version
@@ -29,6 +30,7 @@ app: Final = typer.Typer(
     name="bascule",
     help="A durable message log for NATS that speaks Liftbridge and serves every stream as a table.",
     no_args_is_help=True,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -36,10 +38,14 @@ app: Final = typer.Typer(
 app.command("serve")(serve.serve)
 app.add_typer(stream.app, name="stream")
 app.add_typer(log.app, name="log")
-app.command("produce")(traffic.produce)
-app.command("consume")(traffic.consume)
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(cursor.app, name="cursor")
+app.add_typer(group.app, name="group")
 app.command("bench")(benchmark.bench)
+app.add_typer(context.app, name="context")
 app.add_typer(configuration.app, name="config")
+app.command("completion")(completion)
 
 
 @app.command()
@@ -56,20 +62,23 @@ def version(output: Output = OutputFormat.TABLE) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
-    return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule")
+    return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule", with_codes=True)
 
 
-def end_with(command: Callable[[], object], program: str) -> int:
-    """Run `command` and turn however it ends into an exit code and at most one line on standard error."""
+def end_with(command: Callable[[], object], program: str, *, with_codes: bool = False) -> int:
+    """Run `command` and turn however it ends into an exit code and at most one line on standard error, which names the
+    code of `specs/errors.toml` if `with_codes`.
+    """
     sentence = ""
     try:
         result = command()
         sys.stdout.flush()
         code = result if isinstance(result, int) else 0
     except BrokerError as failure:
-        sentence, code = str(failure), failure.exit_code
+        sentence = f"{failure} ({failure.code})" if with_codes else str(failure)
+        code = failure.exit_code
     except typer.TyperException as failure:
-        sentence, code = failure.format_message(), failure.exit_code
+        sentence, code = _usage(failure), failure.exit_code
     except typer.Abort:
         sentence, code = "nothing was done", FAILURE
     except KeyboardInterrupt:
@@ -82,6 +91,18 @@ def end_with(command: Callable[[], object], program: str) -> int:
     except OSError as failure:
         name = "" if failure.filename is None else f"{failure.filename}: "
         sentence, code = f"{name}{failure.strerror or failure}", FAILURE
+    except UnicodeEncodeError as failure:
+        sentence = (
+            f"the terminal's encoding {failure.encoding} has no {failure.object[failure.start]!r}: set LC_ALL=C.UTF-8"
+        )
+        code = FAILURE
     if sentence:
         sys.stderr.write(f"{program}: {' '.join(sentence.split())}\n")
     return code
+
+
+def _usage(failure: typer.TyperException) -> str:
+    """What is wrong with the call, and where the right way is written down."""
+    context = getattr(failure, "ctx", None)
+    remedy = "" if context is None else f" See {context.command_path} --help"
+    return failure.format_message().rstrip(".") + "." * bool(remedy) + remedy

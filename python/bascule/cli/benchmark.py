@@ -9,10 +9,11 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli.options import DEFAULT_URL, Output, Timeout, Url
+from bascule.cli.connection import Connection, connected
+from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import BenchResult
-from bascule.client import Client, connect
+from bascule.client import Client
 
 __all__ = ["bench"]
 
@@ -21,12 +22,12 @@ BATCH: Final = 10_000
 MIB: Final = 1 << 20
 
 
+@connected(timeout=60.0)
 def bench(
+    connection: Connection,
     *,
     records: Annotated[int, typer.Option("--records", "-n", min=1, max=10_000_000, help="Records to move.")] = 200_000,
     size: Annotated[int, typer.Option("--size", min=0, max=1 << 20, help="Bytes of one value.")] = 256,
-    url: Url = DEFAULT_URL,
-    timeout: Timeout = 60.0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Publish and read records through the SDK in a stream of its own, and print the rates.
@@ -37,7 +38,7 @@ def bench(
         bascule bench --records 50000 --size 1024 --output json
     """
     stream = f"bench-{uuid.uuid4().hex[:12]}"
-    with connect(url, timeout=timeout, name="bascule-bench") as client:
+    with connection.open() as client:
         client.create_stream(stream)
         try:
             results = [

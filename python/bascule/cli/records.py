@@ -1,27 +1,31 @@
 """Printing records as they come: a writer for each form, begun with nothing and ended with `close`."""
 
+import base64
 import csv
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import yaml
 
 from bascule.cli.output import OutputFormat, plain, render, text_of
 from bascule.cli.results import Message
 from bascule.client import Record
+from bascule.errors import UsageError
 
 __all__ = ["RecordFormat", "RecordWriter", "record_writer"]
-
-COLUMNS = ("offset", "time", "key", "value", "subject", "headers")
 
 
 class RecordFormat(StrEnum):
     """How records are printed."""
 
     TEXT = "text"
+    RAW = "raw"
+    BASE64 = "base64"
+    HEX = "hex"
     TABLE = "table"
     JSON = "json"
     NDJSON = "ndjson"
@@ -32,83 +36,149 @@ class RecordFormat(StrEnum):
 class RecordWriter(Protocol):
     """Prints records, then whatever ends the form."""
 
-    def write(self, records: Iterable[Record]) -> None:
-        """Print some."""
+    def write(self, partition: int, records: Sequence[Record]) -> None:
+        """Print some of a partition."""
         ...
 
     def close(self) -> None:
-        """Print the end."""
+        """Print the end. Idempotent."""
         ...
 
 
-class _Text:
-    """Values as they are, one a line."""
+_ENCODINGS: Final[dict[RecordFormat, Callable[[bytes], bytes]]] = {
+    RecordFormat.TEXT: bytes,
+    RecordFormat.RAW: bytes,
+    RecordFormat.BASE64: base64.b64encode,
+    RecordFormat.HEX: lambda value: value.hex().encode(),
+}
 
-    def write(self, records: Iterable[Record]) -> None:
+
+class _Values:
+    """Values, each behind its key if that is wanted, one a line; raw without line ends."""
+
+    def __init__(self, form: RecordFormat, separator: str | None) -> None:
+        self._encode = _ENCODINGS[form]
+        self._separator = None if separator is None else separator.encode()
+        self._end = b"" if form is RecordFormat.RAW else b"\n"
+
+    def write(self, partition: int, records: Sequence[Record]) -> None:
+        del partition
         sys.stdout.flush()
-        sys.stdout.buffer.write(b"".join(record.value + b"\n" for record in records))
+        sys.stdout.buffer.write(b"".join(self._line(record) for record in records))
         sys.stdout.buffer.flush()
 
     def close(self) -> None:
         """Nothing ends it."""
 
-
-class _NdJson(_Text):
-    def write(self, records: Iterable[Record]) -> None:
-        rows = (json.dumps(plain(Message.of(record)), ensure_ascii=False) for record in records)
-        sys.stdout.write("".join(f"{row}\n" for row in rows))
+    def _line(self, record: Record) -> bytes:
+        value = self._encode(record.value)
+        return (value if self._separator is None else (record.key or b"") + self._separator + value) + self._end
 
 
-class _Json:
+class _Rows:
+    """What the structured forms share."""
+
+    def write(self, partition: int, records: Sequence[Record]) -> None:
+        self.rows([Message.of(record, partition) for record in records])
+
+    def rows(self, messages: Sequence[Message]) -> None:
+        """Print some."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing ends it."""
+
+
+class _NdJson(_Rows):
+    def rows(self, messages: Sequence[Message]) -> None:
+        sys.stdout.write("".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in messages))
+
+
+class _Json(_Rows):
     """One array, written as it grows."""
 
     def __init__(self) -> None:
-        self._between = "[\n"
+        self._before = "[\n"
+        self._closed = False
 
-    def write(self, records: Iterable[Record]) -> None:
-        for record in records:
-            sys.stdout.write(self._between + json.dumps(plain(Message.of(record)), ensure_ascii=False))
-            self._between = ",\n"
+    def rows(self, messages: Sequence[Message]) -> None:
+        for row in messages:
+            sys.stdout.write(self._before + json.dumps(plain(row), ensure_ascii=False))
+            self._before = ",\n"
 
     def close(self) -> None:
-        sys.stdout.write("[]\n" if self._between == "[\n" else "\n]\n")
+        if not self._closed:
+            self._closed = True
+            sys.stdout.write("[]\n" if self._before == "[\n" else "\n]\n")
 
 
-class _Yaml(_Text):
-    """One list."""
+class _Yaml(_Rows):
+    """One list; an empty one is said at the end."""
 
-    def write(self, records: Iterable[Record]) -> None:
-        rows = [plain(Message.of(record)) for record in records]
-        sys.stdout.write(yaml.safe_dump(rows, sort_keys=False, allow_unicode=True))
+    def __init__(self) -> None:
+        self._any = False
+
+    def rows(self, messages: Sequence[Message]) -> None:
+        self._any = True
+        sys.stdout.write(yaml.safe_dump([plain(row) for row in messages], sort_keys=False, allow_unicode=True))
+
+    def close(self) -> None:
+        if not self._any:
+            self._any = True
+            sys.stdout.write("[]\n")
 
 
-class _Csv(_Text):
+class _Csv(_Rows):
     def __init__(self) -> None:
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
-        self._writer.writerow(COLUMNS)
+        self._begun = False
 
-    def write(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self._writer.writerow(text_of(value) for value in plain(Message.of(record)).values())
+    def rows(self, messages: Sequence[Message]) -> None:
+        self._begin()
+        for row in messages:
+            self._writer.writerow(text_of(value) for value in plain(row).values())
+
+    def close(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._writer.writerow(item.name for item in fields(Message))
 
 
-class _Table:
+class _Table(_Rows):
     """Printed at the end, when the widths are known."""
 
     def __init__(self) -> None:
-        self._rows: list[Message] = []
+        self._rows: list[Message] | None = []
 
-    def write(self, records: Iterable[Record]) -> None:
-        self._rows += map(Message.of, records)
+    def rows(self, messages: Sequence[Message]) -> None:
+        if self._rows is not None:
+            self._rows += messages
 
     def close(self) -> None:
-        render(self._rows, OutputFormat.TABLE)
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            render(rows, OutputFormat.TABLE)
 
 
-def record_writer(form: RecordFormat) -> RecordWriter:
-    """The writer of a form."""
-    writers: dict[RecordFormat, type[RecordWriter]] = {
-        RecordFormat.TEXT: _Text,
+def record_writer(form: RecordFormat, separator: str | None = None) -> RecordWriter:
+    """The writer of a form.
+
+    Args:
+        form: the form.
+        separator: stands between key and value; only where values are printed alone, one a line.
+
+    Raises:
+        UsageError: code `invalid_argument`: a separator with another form.
+    """
+    if separator is not None and (form not in _ENCODINGS or form is RecordFormat.RAW):
+        text = f"--key-separator goes with --output text, base64 and hex, not with {form}"
+        raise UsageError("invalid_argument", text)
+    if form in _ENCODINGS:
+        return _Values(form, separator)
+    writers: dict[RecordFormat, Callable[[], RecordWriter]] = {
         RecordFormat.TABLE: _Table,
         RecordFormat.JSON: _Json,
         RecordFormat.NDJSON: _NdJson,

@@ -2,32 +2,29 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from bascule.cli.options import DEFAULT_URL, DryRun, Output, Timeout, Url, Yes
+from bascule.cli.completion import StreamName
+from bascule.cli.connection import Connection, connected
+from bascule.cli.options import DryRun, Output, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
 from bascule.cli.results import PartitionTrim, StreamChange, StreamRow
-from bascule.client import connect
 
 __all__ = ["purge", "trim"]
 
-TIMEOUT: Final = 10.0
 
-Name = Annotated[str, typer.Argument(help="Name of the stream.")]
-
-
+@connected()
 def trim(
-    name: Name,
+    connection: Connection,
+    name: StreamName,
     partition: Annotated[int, typer.Argument(min=0, help="Number of the partition.")],
     *,
     before: Annotated[int, typer.Option(min=0, help="First offset that stays.")],
     yes: Yes = False,
     dry_run: DryRun = False,
-    url: Url = DEFAULT_URL,
-    timeout: Timeout = TIMEOUT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Remove the records of a partition below an offset. Asks first, unless `--yes`.
@@ -37,22 +34,22 @@ def trim(
 
         bascule stream trim orders 0 --before 1000 --yes
     """
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
+    with connection.open() as client:
         was, now = client.trim_partition(name, partition, before, dry_run=True)
         if not dry_run:
-            if not yes:
-                ask(f"Remove offsets {was:,} to {now:,} (exclusive) of partition {partition} of stream {name}?")
+            question = f"Remove offsets {was:,} to {now:,} (exclusive) of partition {partition} of stream {name}?"
+            ask(question, name=name, connection=connection, yes=yes)
             was, now = client.trim_partition(name, partition, before)
     render(PartitionTrim(name, partition, was, now, dry_run), output)
 
 
+@connected()
 def purge(
-    name: Name,
+    connection: Connection,
+    name: StreamName,
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
-    url: Url = DEFAULT_URL,
-    timeout: Timeout = TIMEOUT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Remove all records of a stream; it stays, and begins again at offset 0. Asks first, unless `--yes`.
@@ -62,11 +59,10 @@ def purge(
 
         bascule stream purge orders --yes
     """
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
+    with connection.open() as client:
         row = StreamRow.of(client.get_stream(name))
         records = client.purge_stream(name, dry_run=True)
         if not dry_run:
-            if not yes:
-                ask(f"Remove all {records:,} records of stream {name}?")
+            ask(f"Remove all {records:,} records of stream {name}?", name=name, connection=connection, yes=yes)
             records = client.purge_stream(name)
     render(StreamChange("purge", name, row.subject, row.partitions, records, dry_run), output)

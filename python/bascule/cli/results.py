@@ -17,7 +17,6 @@ __all__ = [
     "Setting",
     "StreamChange",
     "StreamRow",
-    "StreamView",
     "Version",
 ]
 
@@ -48,6 +47,8 @@ class StreamRow:
     partitions: int
     records: int
     """Committed records ever written; those that retention removed are counted too."""
+    state: str
+    """`open`, or how many partitions are paused or read-only."""
     created: str
 
     @classmethod
@@ -55,47 +56,15 @@ class StreamRow:
         """A row of a stream."""
         records = sum(partition.high_watermark for partition in stream.partitions)
         created = stream.created.isoformat(timespec="seconds")
-        return cls(stream.name, stream.subject, len(stream.partitions), records, created)
+        return cls(stream.name, stream.subject, len(stream.partitions), records, _state(stream), created)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """One partition of `stream show`."""
-
-    number: int
-    leader: str
-    in_sync: tuple[str, ...]
-    high_watermark: int
-    log_end_offset: int
-    paused: bool
-    readonly: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StreamView:
-    """The answer of `stream show`."""
-
-    name: str
-    subject: str
-    created: str
-    partitions: tuple[PartitionRow, ...]
-
-    @classmethod
-    def of(cls, stream: Stream) -> Self:
-        """A view of a stream."""
-        rows = tuple(
-            PartitionRow(
-                partition.number,
-                partition.leader,
-                partition.in_sync,
-                partition.high_watermark,
-                partition.log_end_offset,
-                partition.paused,
-                partition.readonly,
-            )
-            for partition in stream.partitions
-        )
-        return cls(stream.name, stream.subject, stream.created.isoformat(timespec="seconds"), rows)
+def _state(stream: Stream) -> str:
+    counts = {
+        "paused": sum(partition.paused for partition in stream.partitions),
+        "read-only": sum(partition.readonly for partition in stream.partitions),
+    }
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +106,7 @@ class Produced:
 class Message:
     """One record of `consume`."""
 
+    partition: int
     offset: int
     time: str
     key: bytes | None
@@ -145,12 +115,14 @@ class Message:
     headers: dict[str, bytes]
 
     @classmethod
-    def of(cls, record: Record) -> Self:
+    def of(cls, record: Record, partition: int) -> Self:
         """A record with its time as text: UTC, microseconds."""
         seconds, nanoseconds = divmod(record.timestamp_ns, 1_000_000_000)
         time = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         key, value = record.key, record.value
-        return cls(record.offset, f"{time}.{nanoseconds // 1000:06}Z", key, value, record.subject, record.headers)
+        return cls(
+            partition, record.offset, f"{time}.{nanoseconds // 1000:06}Z", key, value, record.subject, record.headers
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,54 +1,56 @@
-"""`bascule stream create | list | show | delete | trim | purge`."""
+"""`bascule stream create | list | show | delete`, and the group that the other commands on streams join."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-from datetime import timedelta
 from typing import Annotated, Final
 
 import typer
 
-from bascule._units import parse_bytes, parse_duration_ms
-from bascule.cli.options import DEFAULT_URL, DryRun, Output, Timeout, Url, Yes
+from bascule.cli.completion import StreamName
+from bascule.cli.connection import Connection, connected
+from bascule.cli.editing import edit, pause, readonly, resume
+from bascule.cli.options import DryRun, Output, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
 from bascule.cli.removal import purge, trim
-from bascule.cli.results import StreamChange, StreamRow, StreamView
-from bascule.client import StreamOptions, connect
-from bascule.errors import StateError, UsageError
+from bascule.cli.results import StreamChange, StreamRow
+from bascule.cli.settings import Given, with_settings
+from bascule.cli.stream_view import StreamView
+from bascule.client import StreamOptions
 
 __all__ = ["app"]
 
-TIMEOUT: Final = 10.0
-
-app: Final = typer.Typer(help="Create, list, show, trim, purge and delete streams.", no_args_is_help=True)
-app.command()(trim)
-app.command()(purge)
-
-Name = Annotated[str, typer.Argument(help="Name of the stream.")]
-Size = Annotated[str | None, typer.Option(help='E.g. "64MiB", "10GB"; 0 = unlimited.')]
-Age = Annotated[str | None, typer.Option(help='E.g. "12h", "7d"; 0 = unlimited.')]
+app: Final = typer.Typer(help="Create, look at, change, empty and delete streams.", no_args_is_help=True)
 
 
 @app.command()
+@connected()
+@with_settings
 def create(
-    name: Name,
+    settings: Given,
+    connection: Connection,
+    name: Annotated[str, typer.Argument(help="Name of the stream.")],
     *,
     subject: Annotated[
         str | None, typer.Option("--subject", "-s", help="NATS subject, wildcards allowed; the name when left out.")
     ] = None,
-    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
+    partitions: Annotated[int, typer.Option(min=1, max=1000, help="Number of partitions.")] = 1,
+    replication_factor: Annotated[
+        int, typer.Option(min=-1, help="Brokers that keep each partition; -1 = all of them.")
+    ] = 1,
     group: Annotated[str, typer.Option(help="NATS queue group.")] = "",
-    retention_max_age: Age = None,
-    retention_max_bytes: Size = None,
-    retention_max_messages: Annotated[int | None, typer.Option(min=0, help="0 = unlimited.")] = None,
-    segment_max_bytes: Size = None,
+    encryption: Annotated[
+        bool | None, typer.Option("--encryption/--no-encryption", help="Encrypt it at rest; needs a master key.")
+    ] = None,
+    partition_by_subject: Annotated[
+        bool | None,
+        typer.Option("--partition-by-subject/--no-partition-by-subject", help="The NATS subject picks the partition."),
+    ] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine when it is there already.")] = False,
     dry_run: DryRun = False,
-    url: Url = DEFAULT_URL,
-    timeout: Timeout = TIMEOUT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Create a stream.
+    """Create a stream. Settings that are left out are as the broker's configuration says.
 
     Examples:
         bascule stream create orders --subject 'orders.>'
@@ -57,24 +59,20 @@ def create(
     """
     options = StreamOptions(
         partitions=partitions,
+        replication_factor=replication_factor,
         group=group,
-        retention_max_age=_age("--retention-max-age", retention_max_age),
-        retention_max_bytes=_size("--retention-max-bytes", retention_max_bytes),
-        retention_max_messages=retention_max_messages,
-        segment_max_bytes=_size("--segment-max-bytes", segment_max_bytes),
+        encryption=encryption,
+        partition_by_subject=partition_by_subject,
+        **settings,
     )
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
-        if dry_run:
-            there = [stream for stream in client.list_streams() if stream.name == name]
-            if there and not exist_ok:
-                raise StateError("stream_exists", f"stream {name} exists already", {"stream": name})
-        else:
-            client.create_stream(name, subject, options=options, exist_ok=exist_ok)
+    with connection.open() as client:
+        client.create_stream(name, subject, options=options, exist_ok=exist_ok, dry_run=dry_run)
     render(StreamChange("create", name, subject or name, partitions, 0, dry_run), output)
 
 
 @app.command("list")
-def list_all(url: Url = DEFAULT_URL, timeout: Timeout = TIMEOUT, output: Output = OutputFormat.TABLE) -> None:
+@connected()
+def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> None:
     """List all streams.
 
     Examples:
@@ -82,31 +80,35 @@ def list_all(url: Url = DEFAULT_URL, timeout: Timeout = TIMEOUT, output: Output 
 
         bascule stream list --output json
     """
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
+    with connection.open() as client:
         render([StreamRow.of(stream) for stream in client.list_streams()], output)
 
 
 @app.command()
-def show(name: Name, url: Url = DEFAULT_URL, timeout: Timeout = TIMEOUT, output: Output = OutputFormat.TABLE) -> None:
-    """Show one stream and its partitions.
+@connected()
+def show(connection: Connection, name: StreamName, output: Output = OutputFormat.TABLE) -> None:
+    """Show one stream: its settings, and where its partitions stand. Damaged offsets are listed one by one.
+
+    Records that a broker could not take from NATS are counted for all of its streams together.
 
     Examples:
         bascule stream show orders
 
         bascule stream show orders --output yaml
     """
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
-        render(StreamView.of(client.get_stream(name)), output)
+    with connection.open() as client:
+        view = StreamView.of(client.describe_stream(name), client.describe_broker())
+    render(view if output in {OutputFormat.JSON, OutputFormat.YAML, OutputFormat.TABLE} else view.partitions, output)
 
 
 @app.command()
+@connected()
 def delete(
-    name: Name,
+    connection: Connection,
+    name: StreamName,
     *,
     yes: Yes = False,
     dry_run: DryRun = False,
-    url: Url = DEFAULT_URL,
-    timeout: Timeout = TIMEOUT,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Delete a stream with all its records. Asks first, unless `--yes`.
@@ -116,28 +118,17 @@ def delete(
 
         bascule stream delete orders --yes
     """
-    with connect(url, timeout=timeout, name="bascule-cli") as client:
+    with connection.open() as client:
         row = StreamRow.of(client.get_stream(name))
         if not dry_run:
-            if not yes:
-                ask(f"Delete stream {name} with {row.records:,} records?")
+            ask(f"Delete stream {name} with {row.records:,} records?", name=name, connection=connection, yes=yes)
             client.delete_stream(name)
     render(StreamChange("delete", name, row.subject, row.partitions, row.records, dry_run), output)
 
 
-def _age(option: str, text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        return timedelta(milliseconds=float(str(parse_duration_ms(text))))
-    except ValueError as wrong:
-        raise UsageError("invalid_argument", f"{option}: {wrong}") from None
-
-
-def _size(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return int(str(parse_bytes(text)))
-    except ValueError as wrong:
-        raise UsageError("invalid_argument", f"{option}: {wrong}") from None
+app.command()(edit)
+app.command()(pause)
+app.command()(resume)
+app.command()(readonly)
+app.command()(trim)
+app.command()(purge)

@@ -15,7 +15,7 @@ from bascule.errors import UsageError
 __all__ = ["Layer", "Resolved", "combine", "load", "read_yaml", "resolve", "scalar"]
 
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
-NOT_SETTINGS: Final = frozenset({"BASCULE_URL"})
+NOT_SETTINGS: Final = frozenset({"BASCULE_URL", "BASCULE_CONTEXT", "BASCULE_CONTEXTS"})
 """Variables of that prefix that belong to clients, not to the broker."""
 
 

@@ -42,4 +42,9 @@ def run(
 def environment(url: str = "") -> Mapping[str, str]:
     """The environment of a command: nothing of ours but the broker's URL."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("BASCULE_", "LIFTBRIDGE_"))}
-    return {**kept, "COLUMNS": "160", **({"BASCULE_URL": url} if url else {})}
+    return {
+        **kept,
+        "COLUMNS": "160",
+        "BASCULE_CONTEXTS": "/nowhere/contexts.yaml",
+        **({"BASCULE_URL": url} if url else {}),
+    }

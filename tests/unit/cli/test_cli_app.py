@@ -11,21 +11,15 @@ from bascule import errors
 from bascule.cli import main
 from bascule.cli.app import app, end_with
 from bascule.cli.serve import write_ready_file
-from bascule.cli.traffic import _offset_or_time, _pair  # pyright: ignore[reportPrivateUsage]
-from bascule.errors import UsageError
 
-COMMANDS = [
-    ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "delete"], ["stream", "trim"],
-    ["stream", "purge"], ["produce"],
-    ["consume"], ["bench"], ["log", "verify"], ["log", "inspect"], ["log", "repair"],
-    ["config", "show"], ["config", "check"], ["config", "import"], ["version"],
-]  # fmt: skip
+from tests.unit.cli.commands import COMMANDS
 
 
 @pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.delenv("BASCULE_URL", raising=False)
 
 
@@ -40,9 +34,11 @@ def test_a_failure_is_one_line_and_its_exit_code(code: str, capsys: pytest.Captu
     def fail() -> NoReturn:
         raise errors.error(code, "something\nis wrong")
 
-    assert end_with(fail, "bascule") == errors.error(code).exit_code
+    assert end_with(fail, "bascule", with_codes=True) == errors.error(code).exit_code
     captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("", "bascule: something is wrong\n")
+    assert (captured.out, captured.err) == ("", f"bascule: something is wrong ({code})\n")
+    end_with(fail, "liftbridge")
+    assert capsys.readouterr().err == "liftbridge: something is wrong\n"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +80,26 @@ def test_a_defect_is_not_hidden() -> None:
         (["consume", "x", "--start", "sometime"], '--start "sometime" is none of: earliest, latest, new, an offset'),
         (["consume", "x", "--stop", "sometime"], '--stop "sometime" is none of: latest, an offset'),
         (["produce", "x", "v", "--header", "nope"], '--header "nope" is not NAME=VALUE'),
+        (["produce", "x", "v", "--partition", "1", "--partition-by", "key"], "--partition and --partition-by exclude"),
+        (["produce", "x", "v", "--format", "raw", "--key-separator", ":"], "--key-separator goes with --format"),
+        (["produce", "x", "v", "--rate", "0"], "'--rate': Input should be greater than or equal to 0.001"),
+        (["consume", "x", "--partition", "0", "--all-partitions"], "--partition and --all-partitions exclude each"),
+        (["consume", "x", "--cursor", "c", "--reverse"], "--cursor and --reverse exclude each other"),
+        (["consume", "x", "--for", "soon"], "--for: 'soon' is no duration"),
+        (["consume", "x", "--idle", "0s"], '--idle "0s" is to be more than nothing'),
+        (["stream", "edit", "x"], "there is nothing to change: give one of --retention-max-age"),
+        (["stream", "edit", "x", "--reset", "codec"], '--reset "codec" is none of auto-pause-'),
+        (
+            ["stream", "edit", "x", "--codec", "gzip"],
+            "'gzip' is not one of 'none', 'lz4', 'zstd'. See bascule stream edit --help",
+        ),
+        (["stream", "edit", "x", "--min-isr", "2", "--reset", "min-isr"], "--min-isr and --reset min-isr exclude"),
+        (["stream", "create", "x", "--segment-max-age", "9" * 30], "is longer than any time can be"),
+        (["group", "reset", "g", "--to", "new"], '--to "new" is no place in a stream'),
+        (["group", "reset", "g", "--to", "x"], '--start "x" is none of'),
+        (["cursor", "set", "c", "x", "many"], "'offset': Input should be a valid integer"),
+        (["stream", "list", "--url", "liftbridge://a", "--context", "b"], "--url and --context exclude each other"),
+        (["completion", "tcsh"], "tcsh"),
         (["produce", "x", "v", "--key", "k", "--key-separator", ":"], "--key and --key-separator exclude each other"),
         (["produce", "x", "--file", "/nowhere"], "file '/nowhere' does not exist."),
         (["config", "check", "/nowhere.yaml"], "cannot read the configuration file"),
@@ -145,18 +161,6 @@ def test_what_config_show_prints_as_yaml_is_a_configuration(tmp_path: Path, caps
     file = tmp_path / "b.yaml"
     file.write_text(capsys.readouterr().out)
     assert main(["config", "check", str(file)]) == 0
-
-
-def test_positions_are_words_offsets_or_times() -> None:
-    assert _offset_or_time("--start", "17", "") == 17
-    assert str(_offset_or_time("--start", "2026-01-31T12:00:00Z", "")) == "2026-01-31 12:00:00+00:00"
-
-
-def test_keys_are_taken_from_the_record() -> None:
-    assert _pair(b"a:b:c", None, ":") == (b"a", b"b:c")
-    assert _pair(b"a:b", "k", None) == (b"k", b"a:b")
-    with pytest.raises(UsageError, match='the record "ab" has no key separator ":"'):
-        _pair(b"ab", None, ":")
 
 
 def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

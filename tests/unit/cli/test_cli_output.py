@@ -10,6 +10,7 @@ import yaml
 from bascule import Record
 from bascule.cli.output import OutputFormat, plain, render
 from bascule.cli.records import RecordFormat, record_writer
+from bascule.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ def test_bytes_that_are_no_text_are_base64() -> None:
 def write(capfdbinary: pytest.CaptureFixture[bytes], form: RecordFormat, records: list[Record]) -> bytes:
     writer = record_writer(form)
     for record in records:
-        writer.write([record])
+        writer.write(3, [record])
+    writer.close()
     writer.close()
     return capfdbinary.readouterr().out
 
@@ -82,15 +84,55 @@ def test_records_as_text_are_their_values_untouched(capfdbinary: pytest.CaptureF
     assert write(capfdbinary, RecordFormat.TEXT, RECORDS) == b"plain\n\xff\x00\n"
 
 
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (RecordFormat.RAW, b"plain\xff\x00"),
+        (RecordFormat.BASE64, b"cGxhaW4=\n/wA=\n"),
+        (RecordFormat.HEX, b"706c61696e\nff00\n"),
+    ],
+)
+def test_values_alone_in_other_clothes(
+    capfdbinary: pytest.CaptureFixture[bytes], form: RecordFormat, said: bytes
+) -> None:
+    assert write(capfdbinary, form, RECORDS) == said
+
+
+def test_keys_stand_before_values_when_a_separator_is_given(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    writer = record_writer(RecordFormat.TEXT, "=")
+    writer.write(0, RECORDS)
+    assert capfdbinary.readouterr().out == b"=plain\nk=\xff\x00\n"
+    for form in (RecordFormat.RAW, RecordFormat.JSON):
+        with pytest.raises(UsageError, match="--key-separator goes with --output text, base64 and hex"):
+            record_writer(form, "=")
+
+
 def test_records_in_structured_forms_are_the_same(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     time = "2023-11-14T22:13:20"
     binary = {"base64": "/wA="}
     expected: list[dict[str, object]] = [
-        {"offset": 0, "time": f"{time}.000001Z", "key": None, "value": "plain", "subject": "s.a", "headers": {}},
-        {"offset": 1, "time": f"{time}.000002Z", "key": "k", "value": binary, "subject": "s.b", "headers": {"h": "1"}},
+        {
+            "partition": 3,
+            "offset": 0,
+            "time": f"{time}.000001Z",
+            "key": None,
+            "value": "plain",
+            "subject": "s.a",
+            "headers": {},
+        },
+        {
+            "partition": 3,
+            "offset": 1,
+            "time": f"{time}.000002Z",
+            "key": "k",
+            "value": binary,
+            "subject": "s.b",
+            "headers": {"h": "1"},
+        },
     ]
     assert json.loads(write(capfdbinary, RecordFormat.JSON, RECORDS)) == expected
     assert json.loads(write(capfdbinary, RecordFormat.JSON, [])) == []
+    assert yaml.safe_load(write(capfdbinary, RecordFormat.YAML, [])) == []
     assert yaml.safe_load(write(capfdbinary, RecordFormat.YAML, RECORDS)) == expected
     lines = write(capfdbinary, RecordFormat.NDJSON, RECORDS).splitlines()
     assert [json.loads(line) for line in lines] == expected

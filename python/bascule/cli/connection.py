@@ -1,0 +1,94 @@
+"""Which broker a command talks to: `--url`, else `--context`, else `$BASCULE_URL`, else `$BASCULE_CONTEXT`, else the
+current context, else the broker on this machine.
+"""
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Concatenate, Final, ParamSpec, TypeVar
+
+import typer
+
+from bascule.cli.contexts import Context, Contexts
+from bascule.cli.parameters import bundled
+from bascule.client import Client, connect
+from bascule.errors import UsageError
+
+__all__ = ["DEFAULT_URL", "Connection", "connected"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_URL: Final = "liftbridge://127.0.0.1:9292"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", "-u", help=f"Broker: liftbridge://host:port[,host:port…]. [env: BASCULE_URL; default: {DEFAULT_URL}]"
+    ),
+]
+ContextName = Annotated[
+    str | None, typer.Option("--context", help="Named connection, see bascule context. [env: BASCULE_CONTEXT]")
+]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0.001, help="Seconds for a whole call, retries included.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A broker to be connected to."""
+
+    url: str
+    timeout: float
+    context: str = ""
+    """Name of the context that it comes from; empty = of none."""
+    protected: bool = False
+    """Whether what destroys something wants the name of the thing typed."""
+
+    def open(self) -> Client:
+        """A connected client, for a `with` statement.
+
+        Raises:
+            UsageError: code `invalid_argument`: the URL.
+            UnavailableError: no broker answered in time.
+        """
+        return connect(self.url, timeout=self.timeout, name="bascule-cli")
+
+
+def connected(
+    timeout: float = 10.0,
+) -> Callable[[Callable[Concatenate[Connection, P], R]], Callable[..., R]]:
+    """A decorator: the command has the options of a connection, and takes what they mean as its first argument.
+
+    Args:
+        timeout: seconds, where neither the option nor the context says.
+    """
+
+    def bundle(url: str | None, context: str | None, timeout_s: float | None) -> Connection:
+        return choose(url, context, timeout_s, timeout)
+
+    shared = {"url": Url, "context": ContextName, "timeout_s": Timeout}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in shared.items()]
+    return bundled(parameters, bundle)
+
+
+def choose(url: str | None, context: str | None, timeout: float | None, default_timeout: float) -> Connection:
+    """What the options, the environment and the file of contexts amount to.
+
+    Raises:
+        UsageError: code `invalid_argument`: a URL and a context; `configuration_invalid`: the file.
+        StateError: code `not_found`: no such context.
+    """
+    if url is not None and context is not None:
+        raise UsageError("invalid_argument", "--url and --context exclude each other: name one broker")
+    if url is None and context is None:
+        url = os.environ.get("BASCULE_URL") or None
+    if url is not None:
+        return Connection(url, timeout or default_timeout)
+    contexts = Contexts.load()
+    name = context or os.environ.get("BASCULE_CONTEXT") or contexts.current
+    chosen = contexts.find(name) if name else Context(DEFAULT_URL)
+    return Connection(chosen.url, timeout or chosen.timeout or default_timeout, name, chosen.protected)

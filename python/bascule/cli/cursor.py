@@ -1,0 +1,158 @@
+"""`bascule cursor get | list | set | forget`: stored positions of single readers."""
+
+# ruff: noqa: PLR0913 (a command has its options as parameters)
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from bascule.cli.completion import StreamName
+from bascule.cli.connection import Connection, connected
+from bascule.cli.options import DryRun, Output, Partition, Yes
+from bascule.cli.output import OutputFormat, render
+from bascule.cli.prompt import ask
+from bascule.client import Client
+from bascule.errors import StateError
+
+__all__ = ["app"]
+
+app: Final = typer.Typer(help="Look at and move stored positions of readers.", no_args_is_help=True)
+
+Cursor = Annotated[str, typer.Argument(help="Id of the cursor.")]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRow:
+    """One position."""
+
+    cursor: str
+    stream: str
+    partition: int
+    offset: int | None
+    """Of the last record that was processed; `None` = no position."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorChange:
+    """What happened, or with `--dry-run` would happen, to a position; `None` = no position."""
+
+    action: str
+    cursor: str
+    stream: str
+    partition: int
+    before: int | None
+    after: int | None
+    dry_run: bool
+
+
+@app.command()
+@connected()
+def get(
+    connection: Connection,
+    cursor: Cursor,
+    stream: StreamName,
+    *,
+    partition: Partition = 0,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show where a reader stands: the offset of the last record that it processed. Ends with 3 when it stands nowhere.
+
+    Examples:
+        bascule cursor get billing orders
+
+        bascule cursor get billing orders --partition 2 --output json
+    """
+    with connection.open() as client:
+        _check_partition(client, stream, partition)
+        offset = client.fetch_cursor(cursor, stream, partition=partition)
+    if offset is None:
+        text = (
+            f'cursor "{cursor}" has no position in partition {partition} of stream "{stream}": see bascule cursor list'
+        )
+        raise StateError("not_found", text, {"cursor": cursor, "stream": stream, "partition": partition})
+    render(CursorRow(cursor, stream, partition, offset), output)
+
+
+@app.command("list")
+@connected()
+def list_all(
+    connection: Connection,
+    prefix: Annotated[str, typer.Argument(help="Only ids that begin so.")] = "",
+    *,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List every stored position, those of consumer groups too (`__group:<id>`). Reads the whole stream of cursors.
+
+    Examples:
+        bascule cursor list
+
+        bascule cursor list __group: --output json
+    """
+    with connection.open() as client:
+        found = client.list_cursors(prefix=prefix)
+    render([CursorRow(item.cursor, item.stream, item.partition, item.offset) for item in found], output)
+
+
+@app.command("set")
+@connected()
+def set_position(
+    connection: Connection,
+    cursor: Cursor,
+    stream: StreamName,
+    offset: Annotated[int, typer.Argument(min=0, help="Offset of the last record that was processed.")],
+    *,
+    partition: Partition = 0,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Store a position. The reader goes on behind it.
+
+    Examples:
+        bascule cursor set billing orders 4711
+
+        bascule cursor set billing orders 4711 --partition 2 --dry-run
+    """
+    with connection.open() as client:
+        _check_partition(client, stream, partition)
+        before = client.fetch_cursor(cursor, stream, partition=partition)
+        if not dry_run:
+            client.set_cursor(cursor, stream, offset, partition=partition)
+    render(CursorChange("set", cursor, stream, partition, before, offset, dry_run), output)
+
+
+@app.command()
+@connected()
+def forget(
+    connection: Connection,
+    cursor: Cursor,
+    stream: StreamName,
+    *,
+    partition: Partition = 0,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Remove a position: the reader begins as if it had never read. Asks first, unless `--yes`.
+
+    Examples:
+        bascule cursor forget billing orders --dry-run
+
+        bascule cursor forget billing orders --partition 2 --yes
+    """
+    with connection.open() as client:
+        _check_partition(client, stream, partition)
+        before = client.fetch_cursor(cursor, stream, partition=partition)
+        if not dry_run and before is not None:
+            question = f"Forget that {cursor} has read partition {partition} of {stream} up to offset {before:,}?"
+            ask(question, name=cursor, connection=connection, yes=yes)
+            client.set_cursor(cursor, stream, None, partition=partition)
+    render(CursorChange("forget", cursor, stream, partition, before, None, dry_run), output)
+
+
+def _check_partition(client: Client, stream: str, partition: int) -> None:
+    """A position is stored for whatever is named: so what does not exist is refused here."""
+    count = len(client.get_stream(stream).partitions)
+    if partition >= count:
+        text = f'stream "{stream}" has no partition {partition}: its partitions are numbered 0 to {count - 1}'
+        raise StateError("partition_not_found", text, {"stream": stream, "partition": partition})

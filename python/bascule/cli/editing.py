@@ -1,0 +1,181 @@
+"""`bascule stream edit | pause | resume | readonly`."""
+
+# ruff: noqa: PLR0913 (a command has its options as parameters)
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from bascule.cli.completion import StreamName
+from bascule.cli.connection import Connection, connected
+from bascule.cli.options import DryRun, Output, Partitions
+from bascule.cli.output import OutputFormat, render
+from bascule.cli.settings import SETTINGS, Given, stored, with_settings
+from bascule.client import Client
+from bascule.errors import StateError, UsageError
+
+__all__ = ["edit", "pause", "readonly", "resume"]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """One setting that changed, or with `--dry-run` would change; `None` = the broker's configuration decides."""
+
+    stream: str
+    setting: str
+    before: Any
+    after: Any
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """What happened, or with `--dry-run` would happen, to partitions of a stream."""
+
+    action: str
+    name: str
+    partitions: tuple[int, ...]
+    dry_run: bool
+
+
+@connected()
+@with_settings
+def edit(
+    settings: Given,
+    connection: Connection,
+    name: StreamName,
+    *,
+    reset: Annotated[
+        list[str] | None,
+        typer.Option("--reset", help="Setting that the broker's configuration is to decide again; repeatable."),
+    ] = None,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Change settings of a stream while it runs. Encryption, partitions and the subject stay as they were created.
+
+    Examples:
+        bascule stream edit orders --retention-max-age 30d --dry-run
+
+        bascule stream edit orders --codec zstd --reset retention-max-bytes
+    """
+    changes = {**stored(settings), **_reset(reset or [], settings)}
+    if not changes:
+        known = ", ".join("--" + setting.name.replace("_", "-") for setting in SETTINGS)
+        raise UsageError("invalid_argument", f"there is nothing to change: give one of {known}, --reset")
+    with connection.open() as client:
+        before, after = client.edit_stream(name, changes, dry_run=dry_run)
+    render(_changes(name, before, after, dry_run=dry_run), output)
+
+
+@connected()
+def pause(
+    connection: Connection,
+    name: StreamName,
+    *,
+    partition: Partitions = None,
+    resume_all: Annotated[
+        bool, typer.Option("--resume-all", help="A publish to one paused partition is to resume them all.")
+    ] = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Close partitions until they are used again: subscriptions end, NATS messages are not stored, a publish resumes.
+
+    Examples:
+        bascule stream pause orders
+
+        bascule stream pause orders --partition 0 --partition 2 --dry-run
+    """
+    with connection.open() as client:
+        numbers = _numbers(client, name, partition)
+        if not dry_run:
+            client.pause_stream(name, partitions=numbers, resume_all=resume_all)
+    render(PartitionChange("pause", name, numbers, dry_run), output)
+
+
+@connected()
+def resume(
+    connection: Connection,
+    name: StreamName,
+    *,
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Open paused partitions again; all of them, unless some are named. Shows those that were paused.
+
+    Examples:
+        bascule stream resume orders
+
+        bascule stream resume orders --partition 2 --dry-run
+    """
+    with connection.open() as client:
+        numbers = client.resume_stream(name, partitions=partition or (), dry_run=dry_run)
+    render(PartitionChange("resume", name, numbers, dry_run), output)
+
+
+@connected()
+def readonly(
+    connection: Connection,
+    name: StreamName,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Take records again.")] = False,
+    partition: Partitions = None,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Make partitions refuse records; reading one ends at its end. `--off` makes them take records again.
+
+    Examples:
+        bascule stream readonly orders
+
+        bascule stream readonly orders --off --partition 0
+    """
+    with connection.open() as client:
+        numbers = _numbers(client, name, partition)
+        if not dry_run:
+            client.set_readonly(name, not off, partitions=numbers)
+    render(PartitionChange("writable" if off else "readonly", name, numbers, dry_run), output)
+
+
+def _reset(names: Sequence[str], given: Given) -> dict[str, None]:
+    known = {setting.name: setting for setting in SETTINGS if setting.choices is None and setting.name != _NEVER_NULL}
+    reset: dict[str, None] = {}
+    for text in names:
+        name = text.removeprefix("--").replace("-", "_")
+        if name not in known:
+            shown = ", ".join(sorted(key.replace("_", "-") for key in known))
+            raise UsageError("invalid_argument", f'--reset "{text}" is none of {shown}')
+        if name in given:
+            raise UsageError("invalid_argument", f"--{name.replace('_', '-')} and --reset {text} exclude each other")
+        reset[known[name].stored] = None
+    return reset
+
+
+_NEVER_NULL = "concurrency_control"
+"""Recorded with each stream when it is created, as durability, codec and NATS copies are."""
+
+
+def _changes(name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, dry_run: bool) -> list[SettingChange]:
+    return [
+        SettingChange(name, setting, before[setting], after[setting], dry_run)
+        for setting in after
+        if before[setting] != after[setting]
+    ]
+
+
+def _numbers(client: Client, name: str, chosen: Sequence[int] | None) -> tuple[int, ...]:
+    """The partitions that are meant, ascending; none named = all.
+
+    Raises:
+        StateError: codes `stream_not_found`, `partition_not_found`.
+    """
+    count = len(client.get_stream(name).partitions)
+    for number in chosen or ():
+        if number >= count:
+            text = f'stream "{name}" has no partition {number}: its partitions are numbered 0 to {count - 1}'
+            raise StateError("partition_not_found", text, {"stream": name, "partition": number})
+    return tuple(sorted(set(chosen))) if chosen else tuple(range(count))

@@ -1,0 +1,250 @@
+"""`bascule group list | show | members | reset`."""
+
+# ruff: noqa: PLR0913 (a command has its options as parameters)
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+import typer
+
+from bascule.cli.connection import Connection, connected
+from bascule.cli.group_positions import Move, move, planned
+from bascule.cli.options import DryRun, Output, Partitions, Yes
+from bascule.cli.output import OutputFormat, render
+from bascule.cli.positions import parse_start
+from bascule.cli.prompt import ask
+from bascule.client import Client, CursorEntry, GroupDetails, group_cursor
+from bascule.errors import StateError, UsageError
+
+__all__ = ["app"]
+
+app: Final = typer.Typer(help="Look at consumer groups and move their positions.", no_args_is_help=True)
+
+PREFIX: Final = "__group:"
+
+Group = Annotated[str, typer.Argument(help="Id of the group.")]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group."""
+
+    group: str
+    state: str
+    """`active` = it has members; `empty` = only positions are left of it."""
+    members: int
+    partitions: int
+    """In which it has a position."""
+    coordinator: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """Where a group stands in a partition; `None` = it has no position there, or the partition is not open."""
+
+    stream: str
+    partition: int
+    member: str | None
+    next_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """The answer of `group show`."""
+
+    group: str
+    state: str
+    coordinator: str
+    epoch: int | None
+    members: int
+    lag: int
+    """Records behind the group's positions, together."""
+    positions: tuple[PositionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One member."""
+
+    member: str
+    streams: tuple[str, ...]
+    """What it wants to read."""
+    reads: tuple[str, ...]
+    """What it reads: stream/partition."""
+
+
+@app.command("list")
+@connected()
+def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> None:
+    """List consumer groups: those that have members, and those of which positions are left.
+
+    Examples:
+        bascule group list
+
+        bascule group list --output json
+    """
+    with connection.open() as client:
+        active = {group.id: group for group in client.describe_groups()}
+        positions = _positions(client)
+    names = {*active, *(entry.cursor.removeprefix(PREFIX) for entry in positions)}
+    render([_row(name, active.get(name), positions) for name in sorted(names)], output)
+
+
+@app.command()
+@connected()
+def show(connection: Connection, group: Group, output: Output = OutputFormat.TABLE) -> None:
+    """Show a group: where it stands in each partition, and how far behind.
+
+    Examples:
+        bascule group show billing
+
+        bascule group show billing --output yaml
+    """
+    with connection.open() as client:
+        details, positions = _find(client, group)
+        rows = _position_rows(client, details, positions)
+    row = _row(group, details, positions)
+    lag = sum(item.lag or 0 for item in rows)
+    view = GroupView(group, row.state, row.coordinator, row.epoch, row.members, lag, tuple(rows))
+    render(view if output in {OutputFormat.JSON, OutputFormat.YAML, OutputFormat.TABLE} else view.positions, output)
+
+
+@app.command()
+@connected()
+def members(connection: Connection, group: Group, output: Output = OutputFormat.TABLE) -> None:
+    """List the members of a group and what each of them reads. Ends with 3 when it has none.
+
+    Examples:
+        bascule group members billing
+
+        bascule group members billing --output json
+    """
+    group_cursor(group)  # an id that cannot be is refused
+    with connection.open() as client:
+        found = client.describe_groups([group])
+    if not found:
+        text = f'consumer group "{group}" has no members: see bascule group list'
+        raise StateError("not_found", text, {"group": group})
+    rows = [
+        MemberRow(
+            member.id,
+            member.streams,
+            tuple(f"{stream}/{number}" for stream, numbers in member.assignments.items() for number in numbers),
+        )
+        for member in found[0].members
+    ]
+    render(rows, output)
+
+
+@app.command()
+@connected()
+def reset(
+    connection: Connection,
+    group: Group,
+    *,
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset, a time, or one ago like -2h.")],
+    stream: Annotated[
+        list[str] | None, typer.Option("--stream", help="Only this stream; repeatable. [default: those it has read]")
+    ] = None,
+    partition: Partitions = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also while it has members: they may store their own positions afterwards.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Move the positions of a group. Refused while it has members; asks first, unless `--yes`.
+
+    Examples:
+        bascule group reset billing --to earliest --dry-run
+
+        bascule group reset billing --to 2026-01-31T12:00:00Z --stream orders --yes
+    """
+    target = parse_start(to)
+    if target == "new":
+        raise UsageError("invalid_argument", '--to "new" is no place in a stream: latest is behind its last record')
+    with connection.open() as client:
+        active = client.describe_groups([group])
+        if active and not force:
+            count = len(active[0].members)
+            text = f'consumer group "{group}" has {count} members, which store positions of their own: stop them first'
+            raise StateError("failed_precondition", text, {"group": group, "members": count})
+        streams = stream or sorted({entry.stream for entry in _positions(client, group)})
+        if not streams:
+            text = f'consumer group "{group}" has no positions: name what it is to read with --stream'
+            raise StateError("not_found", text, {"group": group})
+        moves = planned(client, group, streams, partition or (), target)
+        if not dry_run:
+            ask(f"Move {len(moves)} positions of group {group}?", name=group, connection=connection, yes=yes)
+            for step in moves:
+                move(client, step)
+    _tell_forgotten(moves)
+    render([replace(step, dry_run=dry_run) for step in moves], output)
+
+
+def _tell_forgotten(moves: Sequence[Move]) -> None:
+    for step in moves:
+        if step.after == 0:
+            sys.stderr.write(
+                f"bascule: a place before offset 0 cannot be stored, so the group has no position in partition "
+                f"{step.partition} of {step.stream}: its members begin there as they are configured\n"
+            )
+
+
+def _positions(client: Client, group: str | None = None) -> list[CursorEntry]:
+    """Stored positions of a group, or of all; none where the broker keeps no cursors."""
+    wanted = None if group is None else group_cursor(group)
+    try:
+        found = client.list_cursors(prefix=wanted or PREFIX)
+    except StateError as failure:
+        if failure.code != "failed_precondition":
+            raise
+        return []
+    return [entry for entry in found if wanted in {None, entry.cursor}]
+
+
+def _find(client: Client, group: str) -> tuple[GroupDetails | None, list[CursorEntry]]:
+    """What there is of a group.
+
+    Raises:
+        StateError: code `not_found`: nothing.
+    """
+    active, positions = client.describe_groups([group]), _positions(client, group)
+    if not active and not positions:
+        text = f'consumer group "{group}" does not exist: it has neither members nor positions; see bascule group list'
+        raise StateError("not_found", text, {"group": group})
+    return (active[0] if active else None), positions
+
+
+def _row(name: str, details: GroupDetails | None, positions: Sequence[CursorEntry]) -> GroupRow:
+    count = sum(1 for entry in positions if entry.cursor == group_cursor(name))
+    if details is None:
+        return GroupRow(name, "empty", 0, count, "", None)
+    return GroupRow(name, "active", len(details.members), count, details.coordinator, details.epoch)
+
+
+def _position_rows(client: Client, details: GroupDetails | None, positions: Sequence[CursorEntry]) -> list[PositionRow]:
+    readers = {
+        (stream, number): member.id
+        for member in (details.members if details is not None else ())
+        for stream, numbers in member.assignments.items()
+        for number in numbers
+    }
+    stored = {(entry.stream, entry.partition): entry.offset + 1 for entry in positions}
+    ends = {
+        (stream.name, partition.number): None if partition.paused else partition.high_watermark
+        for stream in client.list_streams()
+        for partition in stream.partitions
+    }
+    rows: list[PositionRow] = []
+    for place in sorted({*readers, *stored}):
+        following, end = stored.get(place), ends.get(place)
+        lag = None if following is None or end is None else max(0, end - following)
+        rows.append(PositionRow(*place, readers.get(place), following, end, lag))
+    return rows

@@ -1,0 +1,81 @@
+"""Where positions of a group are to go."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bascule.client import Client, PartitionDetails, Start, group_cursor
+from bascule.errors import StateError, UsageError
+
+__all__ = ["Move", "move", "planned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One position that moves, or with `--dry-run` would move. Both are the next offset to be read."""
+
+    group: str
+    stream: str
+    partition: int
+    before: int | None
+    """`None` = it had no position."""
+    after: int
+    dry_run: bool = False
+
+
+def planned(client: Client, group: str, streams: Sequence[str], partitions: Sequence[int], target: Start) -> list[Move]:
+    """The moves, by stream and partition; nothing changes.
+
+    Args:
+        client: connected.
+        group: id of the group.
+        streams: names.
+        partitions: numbers; none = all.
+        target: `earliest`, `latest`, an offset, or a time: the first record at or after it.
+
+    Raises:
+        StateError: `stream_not_found`, `partition_not_found`; `failed_precondition`: a partition is not open.
+        UsageError: `invalid_argument`: the offset is not in a partition.
+    """
+    moves: list[Move] = []
+    for name in streams:
+        known = {item.number: item for item in client.describe_stream(name).partitions}
+        for number in sorted(set(partitions)) or sorted(known):
+            if number not in known:
+                text = f'stream "{name}" has no partition {number}: its partitions are numbered 0 to {len(known) - 1}'
+                raise StateError("partition_not_found", text, {"stream": name, "partition": number})
+            after = _offset(client, name, known[number], target)
+            stored = client.fetch_cursor(group_cursor(group), name, partition=number)
+            moves.append(Move(group, name, number, None if stored is None else stored + 1, after))
+    return moves
+
+
+def move(client: Client, step: Move) -> None:
+    """Store the position. Before offset 0 nothing can be stored: the position is forgotten."""
+    offset = step.after - 1 if step.after > 0 else None
+    client.set_cursor(group_cursor(step.group), step.stream, offset, partition=step.partition)
+
+
+def _offset(client: Client, stream: str, partition: PartitionDetails, target: Start) -> int:
+    start, end = partition.log_start, partition.high_watermark
+    if start is None or end is None:
+        text = f'partition {partition.number} of stream "{stream}" is not open: resume it with bascule stream resume'
+        raise StateError("failed_precondition", text, {"stream": stream, "partition": partition.number})
+    if target == "earliest":
+        return start
+    if isinstance(target, datetime):
+        return _first_since(client, stream, partition.number, target, end)
+    if isinstance(target, int):
+        if not start <= target <= end:
+            text = f'offset {target} is not in partition {partition.number} of stream "{stream}", {start} to {end}'
+            raise UsageError("invalid_argument", text, {"offset": target, "start": start, "end": end})
+        return target
+    return end
+
+
+def _first_since(client: Client, stream: str, partition: int, time: datetime, end: int) -> int:
+    """The first record at or after `time`; the end when there is none."""
+    with client.subscribe(stream, partition=partition, start=time, stop="latest", batch_records=1) as subscription:
+        for batch in subscription:
+            return batch.offsets[0]
+    return end

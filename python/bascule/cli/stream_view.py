@@ -1,0 +1,138 @@
+"""The answer of `stream show`."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+
+from bascule.client import BrokerDetails, PartitionDetails, StreamDetails
+
+__all__ = ["StreamView"]
+
+_INGEST: Final = ("nats_dropped", "nats_slow_consumer", "nats_gaps")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition. Positions are `None` when it is not open on the broker that answered."""
+
+    number: int
+    leader: str
+    in_sync: tuple[str, ...]
+    state: str
+    """`open`, `paused`, `read-only`, `damaged`, `failed` or `elsewhere`; several are joined by commas."""
+    log_start: int | None
+    high_watermark: int | None
+    log_end_offset: int | None
+    bytes: int | None
+    subscribers: int | None
+    last_record: str | None
+    paused: bool
+    readonly: bool
+    damaged_offsets: int
+
+    @classmethod
+    def of(cls, partition: PartitionDetails) -> Self:
+        """A row of a partition."""
+        return cls(
+            number=partition.number,
+            leader=partition.leader,
+            in_sync=partition.in_sync,
+            state=_state(partition),
+            log_start=partition.log_start,
+            high_watermark=partition.high_watermark,
+            log_end_offset=partition.log_end,
+            bytes=partition.size_bytes,
+            subscribers=partition.subscribers,
+            last_record=_text(partition.received_at),
+            paused=partition.paused,
+            readonly=partition.readonly,
+            damaged_offsets=sum(damage.end - damage.start for damage in partition.damaged),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DamageRow:
+    """One damaged range; readers are refused it."""
+
+    partition: int
+    start: int
+    end: int
+    """Exclusive: reading can go on here."""
+    fault: str
+    path: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting."""
+
+    name: str
+    asked: Any
+    """`None` = the broker's configuration decides."""
+    in_effect: Any
+    """`None` = not told by the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamView:
+    """All of it."""
+
+    name: str
+    subject: str
+    group: str
+    created: str
+    durability: str
+    encrypted: bool
+    resume_all: bool
+    nats_dropped: int
+    """NATS messages that the broker did not store since its start, for all of its streams."""
+    nats_slow_consumer: int
+    """How often NATS said that the broker reads too slowly."""
+    nats_gaps: int
+    """How often the broker lost NATS and came back."""
+    failures: tuple[str, ...]
+    """Why partitions could not be opened."""
+    partitions: tuple[PartitionRow, ...]
+    damaged: tuple[DamageRow, ...]
+    settings: tuple[SettingRow, ...]
+
+    @classmethod
+    def of(cls, stream: StreamDetails, broker: BrokerDetails) -> Self:
+        """What a broker says of a stream."""
+        counts = {name: broker.statistics.get(name, 0) for name in _INGEST}
+        return cls(
+            name=stream.name,
+            subject=stream.subject,
+            group=stream.group,
+            created=stream.created.isoformat(timespec="seconds"),
+            durability=str(stream.settings["durability"]),
+            encrypted=stream.encrypted,
+            resume_all=stream.resume_all,
+            **counts,
+            failures=tuple(f"{item.number}: {item.failure}" for item in stream.partitions if item.failure),
+            partitions=tuple(PartitionRow.of(item) for item in stream.partitions),
+            damaged=tuple(
+                DamageRow(item.number, damage.start, damage.end, damage.fault, damage.path, damage.position)
+                for item in stream.partitions
+                for damage in item.damaged
+            ),
+            settings=tuple(
+                SettingRow(name, value, stream.in_effect.get(name, value)) for name, value in stream.settings.items()
+            ),
+        )
+
+
+def _state(partition: PartitionDetails) -> str:
+    words = {
+        "failed": bool(partition.failure),
+        "paused": partition.paused,
+        "read-only": partition.readonly,
+        "damaged": bool(partition.damaged),
+        "elsewhere": partition.log_end is None and not partition.paused and not partition.failure,
+    }
+    return ", ".join(word for word, holds in words.items() if holds) or "open"
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="seconds")

@@ -1,0 +1,102 @@
+"""Write docs/reference/cli.md from the commands of `bascule` themselves.
+
+Run `python specs/generate_cli_page.py` after changing a command; `make fix` does. A test compares the page with a new
+one.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+from bascule.cli.app import app
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
+
+HEAD = """# The command line
+
+Every command of `bascule`, with its options. Generated from the commands by `specs/generate_cli_page.py`.
+
+## What all commands share
+
+Results go to standard output, everything else to standard error. A failure is one line: what is wrong, with the value
+and the bound or the remedy, and the code of [errors](errors.md).
+
+| Exit code | Meaning |
+|---|---|
+| 0 | done |
+| 1 | failure; also a reader of the output that went away |
+| 2 | the call is wrong |
+| 3 | not found |
+| 4 | denied |
+| 5 | no broker answered |
+| 6 | the state forbids it |
+| 7 | it was sent and not answered: it may have happened |
+| 130 | interrupted |
+
+`--output` prints a result as `table`, `json`, `ndjson`, `yaml` or `csv`. Tables are for people and leave out nested
+detail; `ndjson` and `csv` are rows, those of the partitions for `stream show` and `group show`; `json` and `yaml` carry
+everything.
+
+Commands that talk to a broker find it by `--url`, else `--context`, else the environment variable `BASCULE_URL`, else
+`BASCULE_CONTEXT`, else the current context (`bascule context use`), else `liftbridge://127.0.0.1:9292`. Contexts are
+kept in `~/.config/bascule/contexts.yaml` (`BASCULE_CONTEXTS` names another file). In a context that was added with
+`--protected`, what destroys something wants its name typed, `--yes` or not.
+
+`--dry-run` shows what a command would do and changes nothing. What cannot be undone asks first, unless `--yes`; without
+a terminal to ask on, it is refused.
+"""
+
+
+def page() -> str:
+    """The page."""
+    command: Any = typer.main.get_command(app)
+    return HEAD + "".join(_section(path, found) for path, found in _walk("bascule", command))
+
+
+def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, found in command.commands.items():
+        yield from _walk(f"{path} {name}", found)
+
+
+def _section(path: str, command: Any) -> str:
+    text = inspect.cleandoc(command.callback.__doc__)
+    about, _, examples = text.partition("Examples:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    arguments = " ".join(_argument(item) for item in command.params if item.param_type_name == "argument")
+    usage = " ".join(part for part in (path, "[options]", arguments) if part)
+    rows = [_row(item) for item in command.params if item.name != "help"]
+    table = "\n".join(["| Option | Default | Meaning |", "|---|---|---|", *rows])
+    shell = "\n".join(lines)
+    return f"\n## {path}\n\n    {usage}\n\n{about.strip()}\n\n{table}\n\n```sh\n{shell}\n```\n"
+
+
+def _argument(item: Any) -> str:
+    shown = item.name.upper() + ("…" if item.nargs == -1 else "")
+    return shown if item.required else f"[{shown}]"
+
+
+def _row(item: Any) -> str:
+    if item.param_type_name == "argument":
+        names = f"`{item.name.upper()}`"
+    else:
+        names = ", ".join(f"`{name}`" for name in [*item.opts, *item.secondary_opts])
+    default = item.default
+    if default is None or default is False:
+        default = ""
+    meaning = (item.help or "").rstrip()
+    kind = item.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        meaning += f" One of {', '.join(kind)}."
+    shown = "" if default == "" else f"`{getattr(default, 'value', default)}`"
+    return f"| {names} | {shown} | {re.sub(r'[|]', chr(92) + '|', meaning)} |"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page())

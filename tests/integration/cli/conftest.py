@@ -1,0 +1,57 @@
+"""A broker that keeps cursors, and commands run in this process against it."""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bascule.cli import main
+from bascule.testing import TestBroker, broker
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[TestBroker]:
+    """A standalone broker that all tests of the command line share; each has a stream of its own."""
+    with broker(settings={"cursors.partitions": 2, "groups.consumer_timeout_ms": 600_000}) as started:
+        yield started
+
+
+@pytest.fixture
+def stream(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses, nor this one when it is tried again."""
+    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    return f"{name[:60].rstrip('-')}-{uuid.uuid4().hex[:6]}"
+
+
+@pytest.fixture
+def here(running: TestBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestBroker:
+    """The broker, as the one that commands in this process talk to."""
+    monkeypatch.setenv("BASCULE_URL", running.url)
+    monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
+    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return running
+
+
+@pytest.fixture
+def cli(here: TestBroker, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command; what it prints as JSON. `code`: how it is to end; not 0 = what it says of the failure."""
+    del here
+
+    def run(*arguments: str, code: int = 0) -> Any:
+        ended = main([*arguments, "--output", "json"])
+        captured = capsys.readouterr()
+        assert ended == code, (arguments, ended, captured.err)
+        if code == 0:
+            return json.loads(captured.out)
+        assert captured.out == ""
+        assert captured.err.startswith("bascule: ")
+        assert captured.err.count("\n") == 1
+        return captured.err
+
+    return run

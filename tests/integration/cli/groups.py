@@ -1,0 +1,12 @@
+"""Members of a group, without a consumer behind them."""
+
+from bascule._liftbridge_pb import message
+from bascule.client import Client
+
+__all__ = ["join"]
+
+
+def join(client: Client, group: str, consumer: str, *streams: str) -> None:
+    """Let a consumer join; its time is long enough for a test."""
+    request = message("JoinConsumerGroupRequest")(groupId=group, consumerId=consumer, streams=streams)
+    client._call("JoinConsumerGroup", request.SerializeToString(), None)  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,93 @@
+"""The examples in the help of every command, run in the order of a working day."""
+
+import re
+import shlex
+from pathlib import Path
+
+import bascule
+import pytest
+from bascule.cli import cursor as cursors
+from bascule.cli import group as groups
+from bascule.cli import main, removal, serve
+from bascule.cli import stream as streams
+from bascule.testing import broker
+
+from tests.integration.cli.groups import join
+from tests.unit.cli.commands import COMMANDS
+
+LATER = {"log verify", "log inspect", "log repair"}
+"""They want the directory of a broker that has ended; run at the end."""
+ORDER = [
+    "serve", "version", "completion", "context add", "context list", "context show", "context use", "context remove",
+    "config show", "config check", "config import", "stream create", "stream list", "stream show", "stream edit",
+    "stream pause", "stream resume", "stream readonly", "produce", "consume", "cursor set", "cursor get", "cursor list",
+    "cursor forget", "group list", "group show", "group members", "group reset", "bench", "stream trim", "stream purge",
+    "stream delete",
+]  # fmt: skip
+
+
+def examples(command: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    assert main([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out.split("Examples:")[1].split("╭")[0]
+    found = [shlex.split(line.strip()) for line in re.findall(r"bascule (.*?)(?= {2}|\n| │|$)", text)]
+    assert len(found) == 2, command
+    return [words[: words.index(">")] if ">" in words else words for words in found]
+
+
+def ready(command: str, client: bascule.Client) -> None:
+    """What the examples of a command take for granted."""
+    group = bascule.group_cursor("billing")
+    match command:
+        case "stream list":
+            client.delete_stream("orders")
+            client.create_stream("orders", options=bascule.StreamOptions(partitions=3))
+        case "produce":
+            client.set_readonly("orders", readonly=False)
+        case "cursor get":
+            client.set_cursor("billing", "orders", 4711, partition=2)
+        case "group list":
+            join(client, "billing", "worker-1", "orders")
+            client.set_cursor(group, "orders", 0)
+        case "group reset":
+            client.leave_group("billing", "worker-1")
+        case "stream trim":
+            client.publish_many("orders", [b"record"] * 1000)
+        case "stream delete":
+            client.create_stream("orders", exist_ok=True)
+        case _:
+            pass
+
+
+def test_every_command_has_its_place() -> None:
+    assert {" ".join(command) for command in COMMANDS} == {*ORDER, *LATER}
+
+
+def test_the_examples_of_the_help_are_true(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "orders.ndjson").write_text('{"key": "k", "value": {"id": 0}}\n' * 20)
+    (tmp_path / "broker.yaml").write_text("broker.port: 1\n")
+    (tmp_path / "liftbridge.yaml").write_text("listen: 127.0.0.1:9292\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(serve, "run_broker", lambda _settings, _ready: 0)
+    for module in (streams, removal, cursors, groups):
+        monkeypatch.setattr(module, "ask", lambda _question, **_: None)
+    assert main(["context", "add", "staging", "liftbridge://127.0.0.1:1"]) == 0
+    with broker(directory=tmp_path / "broker", settings={"cursors.partitions": 1}) as running:
+        monkeypatch.setenv("BASCULE_URL", running.url)
+        with bascule.connect(running.url) as client:
+            for command in ORDER:
+                ready(command, client)
+                for words in examples(command, capsys):
+                    if command == "stream delete":
+                        client.create_stream("orders", exist_ok=True)
+                    past = [word.replace("2026-01-31", "2020-01-31") for word in words]
+                    assert main(past) == 0, (words, capsys.readouterr().err)
+                    capsys.readouterr()
+    (tmp_path / "broker" / "data").rename(tmp_path / "bascule-data")
+    (tmp_path / "backup").mkdir()
+    for command in sorted(LATER):
+        for words in examples(command, capsys):
+            assert main(words) == 0, (words, capsys.readouterr().err)

@@ -1,0 +1,200 @@
+"""`bascule stream` against a real broker: settings, states, damage, dry runs, every form."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import bascule
+import pytest
+import yaml
+from bascule.cli import main
+from bascule.testing import TestBroker, broker
+
+from tests.integration.cli.conftest import Run
+
+FORMS = ["table", "json", "ndjson", "yaml", "csv"]
+
+
+def settings(shown: dict[str, list[dict[str, object]]], column: str) -> dict[str, object]:
+    return {str(row["name"]): row[column] for row in shown["settings"]}
+
+
+def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: TestBroker, stream: str) -> None:
+    # 1. every setting there is
+    cli(
+        "stream", "create", stream, "--partitions", "2", "--retention-max-age", "7d", "--retention-max-bytes", "1GB",
+        "--retention-max-messages", "1000", "--cleaner-interval", "10m", "--segment-max-bytes", "1MiB",
+        "--segment-max-age", "1h", "--compact-enabled", "--compact-parallelism", "2", "--auto-pause-time", "0s",
+        "--no-auto-pause-disable-if-subscribers", "--min-isr", "1", "--concurrency-control", "--max-record-bytes",
+        "64KiB", "--durability", "memory", "--codec", "zstd", "--nats-copy", "none", "--no-partition-by-subject",
+    )  # fmt: skip
+    asked = settings(cli("stream", "show", stream), "asked")
+    assert asked == {
+        "durability": "memory", "codec": "zstd", "nats_copy": "none", "partition_by_subject": False,
+        "concurrency_control": True, "max_record_bytes": 65536, "retention_bytes": 10**9, "retention_messages": 1000,
+        "retention_age_ms": 604_800_000, "cleaner_interval_ms": 600_000, "segment_bytes": 1 << 20,
+        "segment_age_ms": 3_600_000, "compact_enabled": True, "compact_parallelism": 2, "auto_pause_ms": 0,
+        "auto_pause_disable_if_subscribers": False, "min_isr": 1, "encryption": None,
+    }  # fmt: skip
+    # 2. a dry run changes nothing
+    wish = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")
+    planned = cli(*wish, "--dry-run")
+    assert {(row["setting"], row["before"], row["after"], row["dry_run"]) for row in planned} == {
+        ("max_record_bytes", 65536, 1000, True), ("concurrency_control", True, False, True), ("min_isr", 1, None, True),
+    }  # fmt: skip
+    assert settings(cli("stream", "show", stream), "asked") == asked
+    # 3. a change holds at once and over a second one that asks for the same
+    assert [row["dry_run"] for row in cli(*wish)] == [False, False, False]
+    with bascule.connect(here.url) as client:
+        client.publish(stream, b"x" * 50)
+        with pytest.raises(bascule.BrokerError, match="exceeds max replication size"):
+            client.publish(stream, b"x" * 2000)
+    assert cli(*wish[:5]) == []
+
+
+def test_settings_outlive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
+        monkeypatch.setenv("BASCULE_URL", running.url)
+        assert main(["stream", "create", "s"]) == 0
+        assert main(["stream", "edit", "s", "--codec", "lz4", "--retention-max-age", "1d"]) == 0
+        running.kill()
+        running.start()
+        found = client.describe_stream("s")
+        assert (found.settings["codec"], found.in_effect["retention_age_ms"]) == ("lz4", 86_400_000)
+
+
+def test_what_cannot_be_changed_is_refused_by_the_broker(here: TestBroker, stream: str) -> None:
+    with bascule.connect(here.url) as client:
+        client.create_stream(stream)
+        for changes, said in (
+            ({"encryption": True}, "encryption stays as the stream was created"),
+            ({"codecs": "lz4"}, "codecs is no setting of a stream: one of durability, codec"),
+            ({"codec": "gzip"}, "the settings are not valid"),
+            ({"codec": None}, "the settings are not valid"),
+            ({"min_isr": -1}, "min_isr is -1, must not be negative"),
+            ({"min_isr": 2**70}, "the settings are not valid"),
+            ({"retention_age_ms": "1d"}, "the settings are not valid"),
+        ):
+            with pytest.raises(bascule.errors.UsageError, match=said):
+                client.edit_stream(stream, changes)
+        assert client.edit_stream(stream, {}) == (client.describe_stream(stream).settings,) * 2
+
+
+def test_partitions_are_paused_resumed_and_made_read_only(cli: Run, here: TestBroker, stream: str) -> None:
+    cli("stream", "create", stream, "--partitions", "3")
+
+    def states() -> list[str]:
+        return [row["state"] for row in cli("stream", "show", stream)["partitions"]]
+
+    pause = ("stream", "pause", stream, "--partition", "2", "--partition", "0")
+    assert cli(*pause, "--dry-run") == {"action": "pause", "name": stream, "partitions": [0, 2], "dry_run": True}
+    assert states() == ["open", "open", "open"]
+    cli(*pause, "--resume-all")
+    shown = cli("stream", "show", stream)
+    assert ([row["state"] for row in shown["partitions"]], shown["resume_all"]) == (["paused", "open", "paused"], True)
+    assert shown["partitions"][0]["high_watermark"] is None
+    (row,) = [row for row in cli("stream", "list") if row["name"] == stream]
+    assert row["state"] == "2 paused"
+    assert cli("stream", "resume", stream, "--dry-run")["partitions"] == [0, 2]
+    assert states()[0] == "paused"
+    assert cli("stream", "resume", stream, "--partition", "2")["partitions"] == [2]
+    assert states() == ["paused", "open", "open"]
+    assert cli("stream", "resume", stream)["partitions"] == [0]
+    assert cli("stream", "resume", stream)["partitions"] == []
+    cli("stream", "readonly", stream, "--dry-run")
+    cli("stream", "readonly", stream, "-p", "1")
+    assert states() == ["open", "read-only", "open"]
+    assert "readonly partition: 1" in cli("produce", stream, "v", "-p", "1", code=6)
+    cli("stream", "readonly", stream, "--off")
+    assert cli("produce", stream, "v", "-p", "1")["records"] == 1
+    del here
+
+
+@pytest.mark.parametrize("command", ["show", "edit", "pause", "resume", "readonly", "delete", "purge", "trim"])
+def test_a_stream_that_is_not_there_is_3_and_named(command: str, cli: Run) -> None:
+    more = {"edit": ["--min-isr", "1"], "trim": ["0", "--before", "1"]}.get(command, [])
+    said = cli("stream", command, "never", *more, code=3)
+    assert said.startswith('bascule: stream "never" does not exist')
+    assert said.endswith("(stream_not_found)\n")
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "readonly"])
+def test_a_partition_that_is_not_there_is_3_and_bounded(command: str, cli: Run, stream: str) -> None:
+    cli("stream", "create", stream, "--partitions", "2")
+    said = cli("stream", command, stream, "--partition", "2", code=3)
+    assert "has no partition 2: its partitions are numbered 0 to 1 (partition_not_found)" in said
+
+
+def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> None:
+    assert cli("stream", "create", stream, "--subject", "a.>", "--dry-run")["dry_run"]
+    cli("stream", "show", stream, code=3)
+    assert "subject 'a b' is invalid" in cli("stream", "create", stream, "--subject", "a b", "--dry-run", code=2)
+    more = ("stream", "create", stream, "--replication-factor", "3", "--dry-run")
+    assert "cluster size 1" in cli(*more, code=2)
+    assert "invalid AES key size 0" in cli("stream", "create", stream, "--encryption", "--dry-run", code=6)
+    cli("stream", "create", stream)
+    assert "already exists" in cli("stream", "create", stream, "--dry-run", code=6)
+    cli("stream", "create", stream, "--dry-run", "--exist-ok")
+
+
+@pytest.mark.parametrize("command", [["show"], ["list"]])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_one(
+    command: list[str], form: str, cli: Run, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli("stream", "create", stream, "--exist-ok", "--partitions", "2")
+    arguments = [stream] if command == ["show"] else []
+    assert main(["stream", *command, *arguments, "--output", form]) == 0
+    text = capsys.readouterr().out
+    match form:
+        case "json":
+            assert json.loads(text)
+        case "yaml":
+            assert yaml.safe_load(text)
+        case "ndjson":
+            assert len([json.loads(line) for line in text.splitlines()]) >= 1
+        case "csv":
+            assert len(list(csv.DictReader(io.StringIO(text)))) >= 1
+        case _:
+            assert stream in text
+
+
+def test_damage_is_shown_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
+        monkeypatch.setenv("BASCULE_URL", running.url)
+        client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))
+        for first in range(0, 300, 10):
+            client.publish_many("orders", [b"value %d " % n * 20 for n in range(first, first + 10)])
+        (partition,) = (tmp_path / "data" / "partitions").iterdir()
+        segment = sorted(partition.glob("*.seg"))[1]
+        content = bytearray(segment.read_bytes())
+        content[64 + 200] ^= 1
+        segment.write_bytes(content)
+        with pytest.raises(bascule.errors.CorruptionError) as told:
+            list(client.subscribe("orders", stop="latest").records())
+        found = client.describe_stream("orders").partitions[0]
+        (damage,) = found.damaged
+        assert (damage.start, damage.end) == (told.value.details["start"], told.value.details["end"])
+        assert Path(damage.path).name == segment.name
+
+
+def test_damage_counts_and_the_brokers_gaps_are_in_the_view(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream)
+    shown = cli("stream", "show", stream)
+    assert (shown["damaged"], shown["failures"], shown["partitions"][0]["damaged_offsets"]) == ([], [], 0)
+    assert all(shown[name] >= 0 for name in ("nats_dropped", "nats_slow_consumer", "nats_gaps"))
+
+
+def test_trim_and_purge_say_what_they_do(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream)
+    cli("produce", stream, "a", "b", "c")
+    assert cli("stream", "trim", stream, "0", "--before", "2", "--dry-run")["log_start"] == 2
+    assert cli("stream", "show", stream)["partitions"][0]["log_start"] == 0
+    assert "add --yes" in cli("stream", "trim", stream, "0", "--before", "2", code=2)
+    cli("stream", "trim", stream, "0", "--before", "2", "--yes")
+    assert cli("stream", "show", stream)["partitions"][0]["log_start"] == 2
+    assert "is not between 0 and the high watermark 3" in cli("stream", "trim", stream, "0", "--before", "4", code=2)
+    assert cli("stream", "purge", stream, "--dry-run")["records"] == 1
+    cli("stream", "purge", stream, "--yes")
+    assert cli("stream", "show", stream)["partitions"][0]["log_end_offset"] == 0

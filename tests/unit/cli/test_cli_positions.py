@@ -1,0 +1,83 @@
+"""Positions as people write them, and keeping a pace."""
+
+from datetime import UTC, datetime
+
+import pytest
+from bascule.cli.pace import Pace
+from bascule.cli.positions import parse_start, parse_stop, parse_time
+from bascule.errors import UsageError
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def now() -> datetime:
+    return NOW
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("new", "new"),
+        ("0", 0),
+        ("17", 17),
+        ("2026-01-31T12:00:00Z", NOW),
+        ("-15m", datetime(2026, 1, 31, 11, 45, tzinfo=UTC)),
+        ("-1h30m", datetime(2026, 1, 31, 10, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_start_is_a_word_an_offset_or_a_time(text: str, position: object) -> None:
+    assert parse_start(text, now) == position
+
+
+@pytest.mark.parametrize("text", ["", "sometime", "-5", "--", "-99999999999d", "٣", "new-ish", "2026-13-01"])
+def test_what_is_no_position_is_refused_with_what_is(text: str) -> None:
+    with pytest.raises(UsageError, match="is none of: earliest, latest, new, an offset, a time like"):
+        parse_start(text, now)
+    with pytest.raises(UsageError, match="is none of: latest, an offset, a time like"):
+        parse_stop(text, now)
+    with pytest.raises(UsageError, match="is not a time like"):
+        parse_time("--to", text, now)
+
+
+def test_a_stop_may_be_left_out() -> None:
+    assert parse_stop(None) is None
+    assert parse_stop("latest") == "latest"
+    assert parse_stop("5") == 5
+    assert parse_time("--to", "-15m", now) == datetime(2026, 1, 31, 11, 45, tzinfo=UTC)
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+
+def test_a_rate_is_kept_by_waiting() -> None:
+    clock = Clock()
+    pace = Pace(100, clock, clock.sleep)
+    assert pace.batch(4096) == 10
+    for _ in range(10):
+        pace.count(10)
+    assert clock.time == pytest.approx(101.0)
+    clock.time += 5  # whoever was late does not wait
+    pace.count(10)
+    assert len(clock.slept) == 10
+
+
+def test_without_a_rate_nothing_waits_and_a_slow_one_goes_one_by_one() -> None:
+    clock = Clock()
+    free = Pace(None, clock, clock.sleep)
+    free.count(10**9)
+    assert (free.batch(4096), clock.slept) == (4096, [])
+    assert Pace(0.5, clock, clock.sleep).batch(4096) == 1

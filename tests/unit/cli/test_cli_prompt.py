@@ -1,0 +1,58 @@
+"""Questions before something is destroyed, and what the shell is offered."""
+
+import sys
+
+import pytest
+import typer
+from bascule.cli import main
+from bascule.cli.completion import complete_stream
+from bascule.cli.connection import Connection
+from bascule.cli.prompt import ask
+from bascule.errors import UsageError
+
+PLAIN = Connection("liftbridge://a", 1.0)
+PROTECTED = Connection("liftbridge://a", 1.0, "production", protected=True)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(typer, "prompt", lambda *_, **__: text)
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: text == "y")
+
+
+def test_yes_is_enough_where_nothing_is_protected() -> None:
+    ask("Delete?", name="orders", connection=PLAIN, yes=True)
+
+
+def test_without_a_terminal_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    with pytest.raises(UsageError, match="there is no terminal to ask on: add --yes"):
+        ask("Delete?", name="orders", connection=PLAIN, yes=False)
+    with pytest.raises(UsageError, match=r"context production is protected .* name the broker with --url"):
+        ask("Delete?", name="orders", connection=PROTECTED, yes=True)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_protected_context_wants_the_name_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, "orders")
+    ask("Delete?", name="orders", connection=PROTECTED, yes=True)
+    answer(monkeypatch, "order")
+    with pytest.raises(UsageError, match='"order" is not "orders": nothing was done'):
+        ask("Delete?", name="orders", connection=PROTECTED, yes=True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_there_is_a_script_for_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert "_BASCULE_COMPLETE" in script
+    assert "bascule" in script
+
+
+def test_a_key_that_was_pressed_gets_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASCULE_URL", "http://nonsense")
+    assert complete_stream("o") == []
