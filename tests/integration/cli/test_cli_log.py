@@ -105,15 +105,18 @@ def test_metadata_is_not_mended_from_a_backup_that_is_older(tmp_path: Path, caps
         running.start()
         with bascule.connect(running.url) as client:
             client.create_stream("second")
-    segment = min((data / "metadata" / "log").glob("*.seg"))
-    flip(segment, 64 + 70)
-    assert main(["log", "repair", str(data), "--from", str(backup)]) == 6
-    said = capsys.readouterr().err
-    assert "a newer metadata state exists. Nothing was touched" in said
-    assert str(backup) in said
-    assert not (data / "metadata" / "log" / "aside").exists()
+    log = data / "metadata" / "log"
+    shutil.copytree(log, tmp_path / "newer")
+    for path in log.iterdir():
+        path.unlink()
+    for dry_run in (["--dry-run"], []):
+        assert main(["log", "repair", str(data), "--from", str(backup), *dry_run]) == 6
+        said = capsys.readouterr().err
+        assert "a newer metadata state exists. Nothing was touched" in said
+        assert str(backup) in said
+    assert list(log.iterdir()) == []
     # while the metadata is sound, partitions are mended from the same backup
-    flip(segment, 64 + 70)
+    shutil.copytree(tmp_path / "newer", log, dirs_exist_ok=True)
     assert main(["log", "repair", str(data), "--from", str(backup)]) == 0
     capsys.readouterr()
 

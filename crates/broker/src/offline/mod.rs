@@ -155,8 +155,8 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
     }))
 }
 
-/// Metadata from a backup would undo what was committed since. So a backup whose metadata ends before the newest entry
-/// that this directory gives evidence of is refused when the metadata log is what needs mending.
+/// Metadata from a backup would undo what was committed since. So when the metadata log is what needs mending, a backup
+/// is refused with which it would end before the newest entry that this directory gives evidence of.
 fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineError> {
     let Some(log) = target.logs.iter().find(|log| log.is_metadata()) else {
         return Ok(());
@@ -175,12 +175,10 @@ fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineErr
     let Some(theirs) = theirs else {
         return Ok(());
     };
-    let mut known = metadata::newest_known(&target.root_of_data());
-    if let Some(ours) = ours {
-        known = known.max((ours.log_end, log.directory.clone()));
-    }
-    let (entry, evidence) = known;
-    if theirs.log_end >= entry {
+    let (entry, evidence) = metadata::newest_known(&target.root_of_data());
+    // What is here and is newer stays: only whole segments come from the backup.
+    let end = ours.map_or(0, |ours| ours.log_end).max(theirs.log_end);
+    if end >= entry {
         return Ok(());
     }
     let text = format!(
