@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -29,38 +29,52 @@ WAIT_S: Final = 0.5
 TURN_S: Final = 0.05
 
 
+StartAt = Annotated[
+    str | None,
+    typer.Option(help="earliest, latest, new, an offset, a time, or one ago like -15m. [default: new, or latest]"),
+]
+StopAt = Annotated[
+    str | None, typer.Option(help="latest = when caught up; an offset or a time, exclusive; left out = wait.")
+]
+Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")]
+For = Annotated[str | None, typer.Option("--for", help='End after so long, e.g. "30s".')]
+Idle = Annotated[str | None, typer.Option("--idle", help='End when nothing came for so long, e.g. "5s".')]
+All = Annotated[bool, typer.Option("--all-partitions", "-a", help="Read every partition.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Go on behind this cursor, --start where it was never set, and move it.")
+]
+Commit = Annotated[bool, typer.Option("--commit/--no-commit", help="Whether the cursor is moved.")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="From --start back towards the first record.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume a paused partition.")]
+FromReplica = Annotated[bool, typer.Option("--from-replica", help="Any in-sync replica may answer.")]
+Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
+Form = Annotated[
+    RecordFormat,
+    typer.Option("--output", "-o", help="text, raw, base64 and hex print values only; raw without line ends."),
+]
+KeySeparator = Annotated[str | None, typer.Option(help="With text, base64 and hex: print KEY, this text, VALUE.")]
+
+
 @connected()
 def consume(
     connection: Connection,
     stream: StreamName,
     *,
-    start: Annotated[
-        str | None,
-        typer.Option(help="earliest, latest, new, an offset, a time, or one ago like -15m. [default: new, or latest]"),
-    ] = None,
-    stop: Annotated[
-        str | None, typer.Option(help="latest = when caught up; an offset or a time, exclusive; left out = wait.")
-    ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")] = None,
-    run_for: Annotated[str | None, typer.Option("--for", help='End after so long, e.g. "30s".')] = None,
-    idle: Annotated[str | None, typer.Option("--idle", help='End when nothing came for so long, e.g. "5s".')] = None,
+    start: StartAt = None,
+    stop: StopAt = None,
+    count: Count = None,
+    run_for: For = None,
+    idle: Idle = None,
     partition: Partitions = None,
-    all_partitions: Annotated[bool, typer.Option("--all-partitions", "-a", help="Read every partition.")] = False,
-    cursor: Annotated[
-        str | None, typer.Option(help="Go on behind this cursor, --start where it was never set, and move it.")
-    ] = None,
-    commit: Annotated[bool, typer.Option("--commit/--no-commit", help="Whether the cursor is moved.")] = True,
-    reverse: Annotated[bool, typer.Option("--reverse", help="From --start back towards the first record.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume a paused partition.")] = False,
-    from_replica: Annotated[bool, typer.Option("--from-replica", help="Any in-sync replica may answer.")] = False,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")] = None,
-    output: Annotated[
-        RecordFormat,
-        typer.Option("--output", "-o", help="text, raw, base64 and hex print values only; raw without line ends."),
-    ] = RecordFormat.TEXT,
-    key_separator: Annotated[
-        str | None, typer.Option(help="With text, base64 and hex: print KEY, this text, VALUE.")
-    ] = None,
+    all_partitions: All = False,
+    cursor: Cursor = None,
+    commit: Commit = True,
+    reverse: Reverse = False,
+    resume: Resume = False,
+    from_replica: FromReplica = False,
+    rate: Rate = None,
+    output: Form = RecordFormat.TEXT,
+    key_separator: KeySeparator = None,
 ) -> None:
     """Print records: of partition 0, of those that are named, or of all. Records of one partition stay in order.
 
@@ -69,31 +83,22 @@ def consume(
 
         bascule consume orders --all-partitions --start -15m --count 10 --output ndjson
     """
-    if partition and all_partitions:
-        raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
-    if cursor is not None and reverse:
-        raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
+    _check(partition, cursor, every=all_partitions, reverse=reverse)
     begin, end = parse_start(start or ("latest" if reverse else "new")), parse_stop(stop)
     limits = Limits(count, _seconds("--for", run_for), _seconds("--idle", idle))
     pace, writer = Pace(rate), record_writer(output, key_separator)
     with ExitStack() as stack:
         client = stack.enter_context(connection.open())
         numbers = _numbers(client, stream, partition, every=all_partitions)
+        wish: dict[str, Any] = {
+            "start": begin,
+            "stop": end,
+            "cursor": cursor,
+            "batch_records": pace.batch(min(BATCH, count or BATCH)),
+        }
+        wish |= {"reverse": reverse, "resume": resume, "from_replica": from_replica}
         subscriptions = {
-            number: stack.enter_context(
-                client.subscribe(
-                    stream,
-                    partition=number,
-                    start=begin,
-                    stop=end,
-                    reverse=reverse,
-                    cursor=cursor,
-                    resume=resume,
-                    from_replica=from_replica,
-                    batch_records=pace.batch(min(BATCH, count or BATCH)),
-                )
-            )
-            for number in numbers
+            number: stack.enter_context(client.subscribe(stream, partition=number, **wish)) for number in numbers
         }
         # what cannot be opened prints nothing, not even an empty list
         stack.enter_context(closing(writer))
@@ -173,6 +178,13 @@ class _Reading:
             or (limits.seconds is not None and now >= began + limits.seconds)
             or (limits.idle_seconds is not None and now >= heard + limits.idle_seconds)
         )
+
+
+def _check(partition: Sequence[int] | None, cursor: str | None, *, every: bool, reverse: bool) -> None:
+    if partition and every:
+        raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
+    if cursor is not None and reverse:
+        raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
 
 
 def _numbers(client: Client, stream: str, chosen: Sequence[int] | None, *, every: bool) -> list[int]:

@@ -46,30 +46,34 @@ class PartitionBy(StrEnum):
     RECORD = "record"
 
 
+File = Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read records from it.")]
+Form = Annotated[
+    InputFormat,
+    typer.Option("--format", help="text, base64, hex: one a line; raw: all is one record; the rest as consume."),
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that names none.")]
+KeySeparator = Annotated[str | None, typer.Option(help="Each line is KEY, this text, VALUE.")]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Number, from 0. [default: 0]")]
+By = Annotated[PartitionBy | None, typer.Option(help="Pick by the hash of the key, by turns, or as the record says.")]
+AckPolicy = Annotated[Acknowledged, typer.Option(help="When a record counts as published.")]
+Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
+
+
 @connected()
 def produce(
     connection: Connection,
     stream: StreamName,
     values: Values = None,
     *,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read records from it.")
-    ] = None,
-    form: Annotated[
-        InputFormat,
-        typer.Option("--format", help="text, base64, hex: one a line; raw: all is one record; the rest as consume."),
-    ] = InputFormat.TEXT,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that names none.")] = None,
-    key_separator: Annotated[str | None, typer.Option(help="Each line is KEY, this text, VALUE.")] = None,
+    file: File = None,
+    form: Form = InputFormat.TEXT,
+    key: Key = None,
+    key_separator: KeySeparator = None,
     header: Headers = None,
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Number, from 0. [default: 0]")
-    ] = None,
-    partition_by: Annotated[
-        PartitionBy | None, typer.Option(help="Pick by the hash of the key, by turns, or as the record says.")
-    ] = None,
-    ack: Annotated[Acknowledged, typer.Option(help="When a record counts as published.")] = Acknowledged.LEADER,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")] = None,
+    partition: Partition = None,
+    partition_by: By = None,
+    ack: AckPolicy = Acknowledged.LEADER,
+    rate: Rate = None,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:

@@ -1,11 +1,11 @@
 """`bascule produce` and `consume` against a real broker: forms, partitions, positions, ends."""
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import bascule
@@ -182,19 +182,24 @@ def test_ctrl_c_while_producing_says_how_far_it_got(running: TestBroker, stream:
 
 def test_the_shell_is_offered_commands_and_streams(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
-    for words, offered in ((f"bascule stream show {stream[:8]}", stream), ("bascule str", "stream")):
-        asked = {
-            **environment(running.url),
-            "_BASCULE_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")),
-        }
+    program = str(Path(sys.executable).with_name("bascule"))
+
+    def offered(words: str) -> list[str]:
+        asked = {"_BASCULE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
         ended = subprocess.run(
-            [str(Path(sys.executable).with_name("bascule"))],
+            [program],
             capture_output=True,
             text=True,
             check=False,
-            env=asked,
+            env={**environment(running.url), **asked},
             timeout=60,
         )
-        assert offered in ended.stdout.split(), (ended, os.fspath(sys.executable))
+        assert ended.stderr == ""
+        return ended.stdout.split()
+
+    assert "stream" in offered("bascule str")
+    # a broker that does not answer at once offers nothing, as it is meant to be: so ask until it does
+    limit = time.monotonic() + 120
+    while stream not in (found := offered(f"bascule stream show {stream[:8]}")) and time.monotonic() < limit:
+        assert found == []
+    assert stream in found

@@ -104,7 +104,7 @@ def test_a_reader_that_goes_away_is_no_traceback(running: TestBroker, stream: st
         assert process.stdout.readline() == b"line\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
 
 
 def test_ctrl_c_ends_a_consumer_with_130_and_no_word(running: TestBroker, stream: str) -> None:
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_a_consumer_with_130_and_no_word(running: TestBroker, stream
         assert process.stderr is not None
         assert process.stdout.readline() == b"first\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() == b""
 
 
