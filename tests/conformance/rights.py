@@ -19,6 +19,7 @@ def json_call(api: Api, method: str, **fields: Any) -> Any:
 CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     "CreateStream": (lambda api, s: api.create(f"{s}-new"), lambda s: f"{s}-new"),
     "SetStreamReadonly": (lambda api, s: api.call("SetStreamReadonly", name=s, readonly=False), lambda s: s),
+    "EditStream": (lambda api, s: json_call(api, "EditStream", name=s, changes={}, dry_run=True), lambda s: s),
     "TrimPartition": (
         lambda api, s: json_call(api, "TrimPartition", name=s, partition=0, before=0, dry_run=True), lambda s: s
     ),

@@ -102,7 +102,7 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("method", [*BODIES, "TrimPartition", "PurgeStream"])
+@pytest.mark.parametrize("method", [*BODIES, "EditStream", "TrimPartition", "PurgeStream"])
 async def test_a_method_needs_the_right_of_its_name(method: str) -> None:
     body = b'{"name": "x"}'
     if method in BODIES:
@@ -118,6 +118,31 @@ async def test_a_method_needs_the_right_of_its_name(method: str) -> None:
         AccessError, match=f"authorized to call {method} on resource {'[*]' if resource == '*' else 'x'}$"
     ):
         await may_not(request)
+
+
+@pytest.mark.parametrize(
+    ("method", "action", "resource"),
+    [
+        ("ResumeStream", "PauseStream", "x"),
+        ("FetchStreamDetails", "FetchPartitionMetadata", "x"),
+        ("FetchGroupDetails", "FetchMetadata", "*"),
+        ("FetchBrokerDetails", "FetchMetadata", "*"),
+    ],
+)
+async def test_a_method_of_ours_needs_the_right_of_what_it_is_like(method: str, action: str, resource: str) -> None:
+    request = AdminRequest(f"liftbridge/{method}", b'{"name": "x"}', "p", 5.0, "a")
+    assert await guarded(method, answer, access(rule("a", action, resource)))(request) == b"done"
+    others = [rule("a", other, resource) for other in ACTIONS if other != action]
+    with pytest.raises(AccessError, match=f"authorized to call {action} on resource"):
+        await guarded(method, answer, access(*others))(request)
+
+
+async def test_who_may_create_may_ask_whether_it_would_work() -> None:
+    body = message("CreateStreamRequest")(**BODIES["CreateStream"]).SerializeToString()
+    request = AdminRequest("liftbridge/CheckCreateStream", body, "p", 5.0, "a")
+    assert await guarded("CheckCreateStream", answer, access(rule("a", "CreateStream", "x")))(request) == b"done"
+    with pytest.raises(AccessError, match="authorized to call CreateStream on resource x"):
+        await guarded("CheckCreateStream", answer, access(rule("a", "PauseStream", "x")))(request)
 
 
 async def test_who_joins_a_group_may_read_its_streams() -> None:
