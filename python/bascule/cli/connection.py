@@ -25,7 +25,10 @@ DEFAULT_URL: Final = "liftbridge://127.0.0.1:9292"
 Url = Annotated[
     str | None,
     typer.Option(
-        "--url", "-u", help=f"Broker: liftbridge://host:port[,host:port…]. [env: BASCULE_URL; default: {DEFAULT_URL}]"
+        "--url",
+        "-u",
+        help="Broker: liftbridge://host:port[,host:port…], or bascules://…?ca=… with TLS. "
+        f"[env: BASCULE_URL; default: {DEFAULT_URL}]",
     ),
 ]
 ContextName = Annotated[

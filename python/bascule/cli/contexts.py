@@ -8,7 +8,8 @@ configuration files (`$XDG_CONFIG_HOME`, else `~/.config`).
         timeout: 20
         protected: true
 
-No secret stands in it. The file is replaced as a whole, and readable by its owner only.
+No secret stands in it: a URL names the files of certificates and keys. The file is replaced as a whole, and readable by
+its owner only.
 """
 
 import os
@@ -20,7 +21,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from bascule.client.address import addresses
+from bascule.client.address import addresses, protection
 from bascule.errors import StateError, UsageError
 
 __all__ = ["Context", "Contexts", "path"]
@@ -118,6 +119,7 @@ class Contexts:
             text = f'"{name[:80]}" is no name of a context: 1 to {MOST_NAME} letters, digits, "-", "_" and "."'
             raise UsageError("invalid_argument", text)
         addresses(context.url)
+        protection(context.url)
         if context.timeout is not None and context.timeout <= 0:
             raise UsageError("invalid_argument", f"the timeout is {context.timeout}: it is to be above 0 seconds")
         chosen = name if current else self.current

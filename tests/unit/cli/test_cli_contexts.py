@@ -62,6 +62,7 @@ def test_one_that_does_not_exist_is_3_and_names_those_that_do(command: str, caps
     ("arguments", "said"),
     [
         (["add", "a", "http://x"], '"http://x" is not the URL of a broker'),
+        (["add", "a", "bascules://x?what=1"], "what"),
         (["add", "a b", A], '"a b" is no name of a context'),
         (["add", "", A], "is no name of a context"),
         (["add", "a", A, "--timeout", "0"], "--timeout"),
