@@ -94,9 +94,9 @@ async fn what_does_not_follow_is_refused_whole_and_a_new_epoch_begins_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_record_that_cannot_be_stored_keeps_its_batch_out_and_the_sequence_stays() {
     let harness = Harness::new();
-    harness.create("orders", 1, &json!({"max_record_bytes": 1000}));
+    harness.create("orders", 1, &json!({}));
     let mut client = harness.connect().await;
-    let large = "x".repeat(2000);
+    let large = "x".repeat((1 << 20) + 1);
     let answers = client
         .publish_async(batch(0, 0, &["a", &large, "b"]))
         .await
