@@ -430,7 +430,7 @@ impl<'a> Walk<'a> {
         if !as_closed {
             self.sync_kept(&kept, first_offset, known)?;
         }
-        Self::note_lost_ends(&kept, &segments);
+        self.note_lost_ends(&kept, &segments);
         let last = kept.into_iter().last();
         if self.producers_to > self.place.offset {
             self.rebuild_producers(&segments)?;

@@ -46,10 +46,15 @@ impl Walk<'_> {
 
     /// Takes note of how late records may be that are lost at the ends of segments: a preamble tells the latest time before
     /// it, unless it was written behind a lost tail.
-    pub(super) fn note_lost_ends(kept: &[Source], segments: &[Arc<Segment>]) {
-        for (segment, next) in segments.iter().zip(kept.iter().skip(1)) {
-            if segment.next_offset() < next.base_offset {
-                let told = next.preamble.filter(|preamble| preamble.chain != 0);
+    pub(super) fn note_lost_ends(&self, kept: &[Source], segments: &[Arc<Segment>]) {
+        for (at, segment) in segments.iter().enumerate() {
+            let (next, end) = (kept.get(at + 1), segment.next_offset());
+            let ends_in_hole =
+                |(_, hole_end): &(u64, u64)| end == *hole_end && end > segment.base_offset;
+            let is_short = next.is_some_and(|next| end < next.base_offset);
+            if is_short || self.report.damaged.iter().any(ends_in_hole) {
+                let told = next.and_then(|next| next.preamble.as_ref());
+                let told = told.filter(|preamble| preamble.chain != 0);
                 let told = told.map(|preamble| preamble.last_timestamp);
                 segment.set_lost_until(told.filter(|time| *time != NO_TIME).unwrap_or(i64::MAX));
             }
