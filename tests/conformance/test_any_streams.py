@@ -61,8 +61,9 @@ def check_partition(api: Api, name: str, number: int) -> None:
 
 
 def publish_requests() -> st.SearchStrategy[list[dict[str, Any]]]:
-    """A stream of requests, most of them for streams that are there."""
-    one = st.tuples(fields_of("PublishRequest"), STREAMS, st.integers(0, 1), st.booleans()).map(
+    """A stream of requests, most of them for streams that are there; `producerBatch` is for a test of its own."""
+    fields = fields_of("PublishRequest").map(lambda given: {k: v for k, v in given.items() if k != "producerBatch"})
+    one = st.tuples(fields, STREAMS, st.integers(0, 1), st.booleans()).map(
         lambda parts: {**parts[0], "stream": parts[1], "partition": parts[2]} if parts[3] else parts[0]
     )
     return st.lists(one, max_size=20)
@@ -80,6 +81,25 @@ def test_arbitrary_streams_of_publishes_are_answered_one_by_one(tested: TestBrok
         assert due <= set(told)
         for answer in answers:
             assert answer.HasField("ack")
+
+    with Api(tested.address) as api:
+        drive()
+        check(api)
+
+
+def test_arbitrary_batches_of_producers_end_their_call_or_are_answered(tested: TestBroker) -> None:
+    """What is no batch ends the call: nobody knows which of the requests behind it belong to it."""
+
+    @settings(max_examples=60, **QUIET)
+    @given(publish_requests(), st.binary(min_size=1, max_size=24), st.integers(0, 20))
+    def drive(requests: list[dict[str, Any]], batch: bytes, at: int) -> None:
+        first = {"stream": "s", "correlationId": "batch", "producerBatch": batch}
+        try:
+            answers = api.publish_async([*requests[:at], first, *requests[at:]])
+        except Failed as refusal:
+            assert refusal.code.name in {"INVALID_ARGUMENT", "FAILED_PRECONDITION"}  # noqa: PT017
+            return
+        assert "batch" in [answer.correlationId for answer in answers]
 
     with Api(tested.address) as api:
         drive()

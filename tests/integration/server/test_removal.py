@@ -73,7 +73,8 @@ def test_a_trim_is_asked_for_checked_done_and_kept(tmp_path: Path) -> None:
         assert json.loads(shown.out) == {
             "name": "s", "partition": 0, "log_start_before": 0, "log_start": 4, "dry_run": True,
         }  # fmt: skip
-        assert run(*trim, url=started.url).err == "bascule: there is no terminal to ask on: add --yes\n"
+        refused = "bascule: there is no terminal to ask on: add --yes (invalid_argument)\n"
+        assert run(*trim, url=started.url).err == refused
         assert run(*trim, "--yes", url=started.url).code == 0
         with started.connect() as client:
             until(lambda: everything(client)[0][0] == 4)
