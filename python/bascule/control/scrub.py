@@ -36,18 +36,19 @@ def incarnations(state: State) -> list[int]:
     return [item.incarnation for stream in state.streams.values() for item in stream.partitions]
 
 
-def due(ended_ns: Mapping[int, int], now_ns: int, period_ms: int) -> int | None:
-    """The incarnation whose last scrub ended longest ago, when that is at least `period_ms` ago; else `None`.
+def due(ended_ns: Mapping[int, int], now_ns: int, period_ms: int) -> list[int]:
+    """The incarnations whose last scrub ended at least `period_ms` ago, the one that waits longest first.
 
     Args:
         ended_ns: when the last whole scrub of each open partition ended, 0 = never.
         now_ns: time of day, ns since 1970.
         period_ms: how often each is scrubbed; 0 = never.
     """
-    if period_ms == 0 or not ended_ns:
-        return None
-    oldest = min(ended_ns, key=lambda incarnation: (ended_ns[incarnation], incarnation))
-    return oldest if now_ns - ended_ns[oldest] >= period_ms * NANOSECONDS else None
+    if period_ms == 0:
+        return []
+    latest = now_ns - period_ms * NANOSECONDS
+    waiting = [incarnation for incarnation, ended in ended_ns.items() if ended <= latest]
+    return sorted(waiting, key=lambda incarnation: (ended_ns[incarnation], incarnation))
 
 
 class Scrubber:
@@ -70,21 +71,22 @@ class Scrubber:
         # A start has more urgent things to read.
         await asyncio.sleep(pause_s)
         while True:
-            if not await self.step():
-                await asyncio.sleep(pause_s)
+            await self.round()
+            await asyncio.sleep(pause_s)
 
-    async def step(self) -> bool:
-        """Scrub the partition that is due; whether there was one and all of it was read."""
+    async def round(self) -> None:
+        """Scrub each partition that is due, once. One that cannot be read whole is due again in the next round."""
         known = self._plane.damage(self._open())
-        incarnation = due({item["incarnation"]: item["scrubbed_ns"] for item in known}, time.time_ns(), self._period_ms)
-        if incarnation is None:
-            return False
+        ended = {item["incarnation"]: item["scrubbed_ns"] for item in known}
+        for incarnation in due(ended, time.time_ns(), self._period_ms):
+            await self._scrub(incarnation)
+
+    async def _scrub(self, incarnation: int) -> None:
         try:
-            segments, size, damaged, complete = await asyncio.to_thread(self._plane.scrub, incarnation, self._rate)
+            segments, size, damaged, _ = await asyncio.to_thread(self._plane.scrub, incarnation, self._rate)
         except BrokerError as failure:
             emit(30, "control.scrub", f"a scrub failed: {failure}", incarnation=incarnation, code=failure.code)
-            return False
+            return
         level = 40 if damaged else 10
         fields = {"incarnation": incarnation, "segments": segments, "bytes": size, "damaged": damaged}
         emit(level, "control.scrub", "a partition was scrubbed", **fields)
-        return complete

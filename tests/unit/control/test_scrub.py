@@ -15,15 +15,17 @@ NOW = 100 * DAY_MS * 1_000_000
 @pytest.mark.parametrize(
     ("days_ago", "period_days", "expected"),
     [
-        ({}, 7, None),
-        ({1: 8, 2: 9, 3: 7}, 7, 2),
-        ({1: 6, 2: 5}, 7, None),
-        ({1: 7}, 7, 1),
-        ({1: 100, 2: 100}, 7, 1),
-        ({1: 100}, 0, None),
+        ({}, 7, []),
+        ({1: 8, 2: 9, 3: 7, 4: 6}, 7, [2, 1, 3]),
+        ({1: 6, 2: 5}, 7, []),
+        ({1: 7}, 7, [1]),
+        ({2: 100, 1: 100}, 7, [1, 2]),
+        ({1: 100}, 0, []),
     ],
 )
-def test_the_one_that_waits_longest_is_due(days_ago: dict[int, int], period_days: int, expected: int | None) -> None:
+def test_the_one_that_waits_longest_comes_first(
+    days_ago: dict[int, int], period_days: int, expected: list[int]
+) -> None:
     ended = {incarnation: NOW - days * DAY_MS * 1_000_000 for incarnation, days in days_ago.items()}
     assert due(ended, NOW, period_days * DAY_MS) == expected
 
@@ -34,6 +36,7 @@ class Plane:
     def __init__(self) -> None:
         self.ended = {1: 0, 2: 5, 3: 9}
         self.scrubbed: list[tuple[int, int]] = []
+        self.asked = 0
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
         self.scrubbed.append((incarnation, bytes_per_second))
@@ -43,15 +46,18 @@ class Plane:
         return 1, 100, 0, True
 
     def damage(self, incarnations: list[int]) -> list[dict[str, Any]]:
+        self.asked += 1
         return [{"incarnation": n, "scrubbed_ns": self.ended[n], "damaged": []} for n in incarnations]
 
 
 def test_each_is_scrubbed_once_in_a_period_and_a_failure_does_not_end_it() -> None:
     plane = Plane()
-    scrubber = Scrubber(plane, lambda: [1, 2, 3], period_ms=DAY_MS, bytes_per_second=7)
-    steps = [asyncio.run(scrubber.step()) for _ in range(5)]
-    assert plane.scrubbed == [(1, 7), (2, 7), (3, 7)]
-    assert steps == [True, True, False, False, False]
+    plane.ended[4] = 10
+    scrubber = Scrubber(plane, lambda: [1, 2, 3, 4], period_ms=DAY_MS, bytes_per_second=7)
+    for _ in range(3):
+        asyncio.run(scrubber.round())
+    assert plane.scrubbed == [(1, 7), (2, 7), (3, 7), (4, 7)]
+    assert plane.asked == 3, "the state of all partitions was asked for more than once in a round"
 
 
 @pytest.mark.parametrize(("period_ms", "rate"), [(0, 7), (DAY_MS, 0)])
