@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from bascule._liftbridge_pb import message
+from bascule.control.specs import OWN_STREAMS
 from bascule.errors import AccessError
-from bascule.protocols.liftbridge.creation import RESERVED, is_subject
+from bascule.protocols.liftbridge.creation import is_subject
 from bascule.protocols.liftbridge.messages import parse
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
@@ -63,7 +64,7 @@ def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
 
 def _create_stream(body: bytes) -> Iterable[Right]:
     asked = parse(message("CreateStreamRequest"), body)
-    if not asked.name or not is_subject(asked.subject) or asked.name in RESERVED:
+    if not asked.name or not is_subject(asked.subject) or asked.name in OWN_STREAMS:
         return ()
     return [("CreateStream", asked.name)]
 

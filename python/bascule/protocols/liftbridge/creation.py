@@ -5,11 +5,11 @@ from typing import Any, get_args
 
 from bascule.control import StreamRequest
 from bascule.control.decide import ALL_BROKERS
+from bascule.control.specs import OWN_STREAMS
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsCopy
 from bascule.protocols.status import Status, StatusError
 
-RESERVED = frozenset({"__activity", "__cursors"})
 MAX_NAME_BYTES = 255
 
 _FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s\x00-\x1f\x7f-\x9f]")
@@ -26,7 +26,7 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
         raise StatusError(Status.INVALID_ARGUMENT, "Name cannot be empty")
     if not is_subject(asked.subject):
         raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid")
-    if asked.name in RESERVED:
+    if asked.name in OWN_STREAMS:
         raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
     _check_name(asked.name)
     if _FORBIDDEN_IN_SUBJECT.search(asked.group):

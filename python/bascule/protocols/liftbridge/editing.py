@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
 from bascule.control.controller import RefusedError
+from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.plain import to_plain
-from bascule.protocols.liftbridge.creation import RESERVED, stream_request
+from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.messages import parse, read_object, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -37,7 +38,7 @@ class EditingMethods:
     async def edit_stream(self, request: AdminRequest) -> bytes:
         """`{"name", "changes", "dry_run"}` to `{"before", "after"}`: all settings of the stream."""
         asked = read_object(request.body, {"name": str, "changes": dict, "dry_run": bool})
-        if asked["name"] in RESERVED:
+        if asked["name"] in OWN_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             before, after = await self._controller.edit_stream(

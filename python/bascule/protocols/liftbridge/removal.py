@@ -4,9 +4,9 @@ import json
 
 from bascule.control import Controller, Trim
 from bascule.control.controller import RefusedError
+from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE
-from bascule.protocols.liftbridge.creation import RESERVED
 from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -40,7 +40,7 @@ class RemovalMethods:
     async def purge_stream(self, request: AdminRequest) -> bytes:
         """`{"name", "dry_run"}` to `{"records"}`."""
         asked = read_object(request.body, {"name": str, "dry_run": bool})
-        if asked["name"] in RESERVED:
+        if asked["name"] in OWN_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             records = await self._controller.purge_stream(

@@ -8,9 +8,10 @@ from typing import Any
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, RefusalCode, Target
 from bascule.control.controller import RefusedError
+from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
-from bascule.protocols.liftbridge.creation import RESERVED, stream_request
+from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -60,7 +61,7 @@ class StreamMethods:
     async def delete_stream(self, request: AdminRequest) -> bytes:
         """DeleteStream."""
         name: str = parse(_DeleteStreamRequest, request.body).name
-        if name in RESERVED:
+        if name in OWN_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             await self._controller.delete_stream(DEFAULT_NAMESPACE, name, request.timeout_s)
