@@ -182,8 +182,8 @@ class Engine:
         """Hold scrubs back, those under way too, or let them go on."""
 
     def damage(self, incarnations: Sequence[int]) -> bytes:
-        """JSON list, of those that are open: `incarnation`, `scrubbed_ns` (end of the last whole scrub, 0 = never) and
-        `damaged`: list of `start`, `end`, `fault`, `path`, `position`.
+        """JSON list, of those that are open: `incarnation`, `scrubbed_ns` (end of the last whole scrub, 0 = never),
+        `sealed_segments` (what a scrub reads) and `damaged`: list of `start`, `end`, `fault`, `path`, `position`.
         """
 
     # -- seeing -----------------------------------------------------------------------------------------------------

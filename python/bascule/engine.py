@@ -253,7 +253,7 @@ class Engine:
         self._native.pause_scrubs(paused)
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
-        """Of those that are open: `incarnation`, `scrubbed_ns` and `damaged`."""
+        """Of those that are open: `incarnation`, `scrubbed_ns`, `sealed_segments` and `damaged`."""
         return json.loads(self._native.damage(incarnations))
 
     # -- seeing

@@ -314,7 +314,7 @@ class Controller:
         return {position[0]: PartitionStatus(*position[1:]) for position in self._plane.status(incarnations)}
 
     def damage(self, incarnations: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """By incarnation, of those that are open here: `scrubbed_ns` (0 = never) and the `damaged` ranges."""
+        """By incarnation, of those that are open here: `scrubbed_ns` (0 = never), `sealed_segments` and `damaged`."""
         return {item["incarnation"]: item for item in self._plane.damage(incarnations)} if incarnations else {}
 
     def failure(self, incarnation: int) -> str:

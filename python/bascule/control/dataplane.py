@@ -83,7 +83,7 @@ class DataPlane(Protocol):
         ...
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
-        """Of those that are open: `incarnation`, `scrubbed_ns`, `damaged` ranges."""
+        """Of those that are open: `incarnation`, `scrubbed_ns`, `sealed_segments`, `damaged` ranges."""
         ...
 
     def statistics(self) -> dict[str, int]:

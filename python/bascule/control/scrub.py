@@ -1,7 +1,8 @@
 """When partitions are scrubbed: every one once in a period, the one that waits longest first, one at a time.
 
 The data plane reads and checks at the rate it is told, and remembers with each partition when its last scrub ended, so
-that a restart does not begin anew.
+that a restart does not begin anew. A partition without a sealed segment holds nothing that a scrub reads, and waits for
+its first one.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class ScrubPlane(Protocol):
         ...
 
     def damage(self, incarnations: list[int]) -> list[dict[str, Any]]:
-        """`incarnation`, `scrubbed_ns` and `damaged` of those that are open."""
+        """`incarnation`, `scrubbed_ns`, `sealed_segments` and `damaged` of those that are open."""
         ...
 
 
@@ -77,7 +78,7 @@ class Scrubber:
     async def round(self) -> None:
         """Scrub each partition that is due, once. One that cannot be read whole is due again in the next round."""
         known = self._plane.damage(self._open())
-        ended = {item["incarnation"]: item["scrubbed_ns"] for item in known}
+        ended = {item["incarnation"]: item["scrubbed_ns"] for item in known if item["sealed_segments"]}
         for incarnation in due(ended, time.time_ns(), self._period_ms):
             await self._scrub(incarnation)
 

@@ -161,7 +161,10 @@ class FakePlane:
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
         found = [item for item in incarnations if item in self.opened]
-        return [{"incarnation": item, "scrubbed_ns": 5, "damaged": self.damaged.get(item, [])} for item in found]
+        return [
+            {"incarnation": item, "scrubbed_ns": 5, "sealed_segments": 1, "damaged": self.damaged.get(item, [])}
+            for item in found
+        ]
 
     def statistics(self) -> dict[str, int]:
         return {"nats_gaps": 3}

@@ -35,6 +35,7 @@ class Plane:
 
     def __init__(self) -> None:
         self.ended = {1: 0, 2: 5, 3: 9}
+        self.unsealed: set[int] = set()
         self.scrubbed: list[tuple[int, int]] = []
         self.asked = 0
 
@@ -47,7 +48,8 @@ class Plane:
 
     def damage(self, incarnations: list[int]) -> list[dict[str, Any]]:
         self.asked += 1
-        return [{"incarnation": n, "scrubbed_ns": self.ended[n], "damaged": []} for n in incarnations]
+        sealed = {n: int(n not in self.unsealed) for n in incarnations}
+        return [{"incarnation": n, "scrubbed_ns": self.ended[n], "sealed_segments": sealed[n]} for n in incarnations]
 
 
 def test_each_is_scrubbed_once_in_a_period_and_a_failure_does_not_end_it() -> None:
@@ -58,6 +60,17 @@ def test_each_is_scrubbed_once_in_a_period_and_a_failure_does_not_end_it() -> No
         asyncio.run(scrubber.round())
     assert plane.scrubbed == [(1, 7), (2, 7), (3, 7), (4, 7)]
     assert plane.asked == 3, "the state of all partitions was asked for more than once in a round"
+
+
+def test_a_partition_with_nothing_to_read_waits_for_its_first_sealed_segment() -> None:
+    plane = Plane()
+    plane.unsealed = {1, 2}
+    scrubber = Scrubber(plane, lambda: [1, 2], period_ms=DAY_MS, bytes_per_second=7)
+    asyncio.run(scrubber.round())
+    assert plane.scrubbed == []
+    plane.unsealed = {2}
+    asyncio.run(scrubber.round())
+    assert plane.scrubbed == [(1, 7)]
 
 
 @pytest.mark.parametrize(("period_ms", "rate"), [(0, 7), (DAY_MS, 0)])

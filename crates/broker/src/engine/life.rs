@@ -6,7 +6,7 @@ use crate::admission::for_segments;
 use crate::encryption::Masters;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
-use crate::partition::{EndReason, Partition, now_ns};
+use crate::partition::{EndReason, Partition, cautious_now_ns, now_ns};
 use crate::shared::{Limits, Shared, SharedRef};
 use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 const CALLS_FIRST: Duration = Duration::from_secs(1);
 /// Between two looks for segments that nobody uses.
 const IDLE_FILES: Duration = Duration::from_secs(30);
+/// Between two looks at the clock.
+const CLOCK: Duration = Duration::from_secs(5);
 /// Bounds of the pause between two looks for files to remove.
 const SWEEP_SHORTEST: Duration = Duration::from_millis(100);
 const SWEEP_LONGEST: Duration = Duration::from_mins(1);
@@ -90,6 +92,7 @@ impl Engine {
         }
         let coordinator = start_log(directory.path(), &shared.limits)?;
         runtime.spawn(close_idle_files(Arc::downgrade(&coordinator)));
+        runtime.spawn(watch_clock());
         runtime.spawn(sweep(
             shared.clone(),
             directory::partitions(directory.path()),
@@ -337,6 +340,14 @@ async fn close_idle_files(coordinator: Weak<Coordinator>) {
         if closed.await.is_err() {
             return;
         }
+    }
+}
+
+/// Looks at the clock, so that one which jumps is known by the time that something is removed, until the runtime ends.
+async fn watch_clock() {
+    loop {
+        cautious_now_ns();
+        tokio::time::sleep(CLOCK).await;
     }
 }
 

@@ -64,7 +64,8 @@ impl Engine {
         self.shared.scrub_paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Of those that are open: when their last whole scrub ended, and which offsets are damaged.
+    /// Of those that are open: when their last whole scrub ended, how many segments one would read, and which offsets
+    /// are damaged.
     pub fn damage(&self, incarnations: &[u64]) -> Value {
         let state = self.state.lock();
         let of = |incarnation: &u64| {
@@ -72,6 +73,7 @@ impl Engine {
             Some(json!({
                 "incarnation": incarnation,
                 "scrubbed_ns": reader.scrubbed(),
+                "sealed_segments": reader.segment_count().saturating_sub(1),
                 "damaged": reader.quarantine().iter().map(damage_json).collect::<Vec<_>>(),
             }))
         };

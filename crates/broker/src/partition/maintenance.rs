@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 /// A time of day for removal, ns since 1970: one that a clock set forward does not hurry. Each call is a look at the clock.
-pub(super) fn cautious_now_ns() -> i64 {
+pub(crate) fn cautious_now_ns() -> i64 {
     static CLOCK: OnceLock<(Instant, Mutex<ClockGuard>)> = OnceLock::new();
     let (began, guard) =
         CLOCK.get_or_init(|| (Instant::now(), Mutex::new(ClockGuard::new(now_ns(), 0))));

@@ -25,5 +25,6 @@ pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subsc
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
+pub(crate) use maintenance::cautious_now_ns;
 pub use spec::PartitionSpec;
 pub(crate) use stored::opened;

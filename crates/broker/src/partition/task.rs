@@ -9,10 +9,11 @@ use bascule_log::{Error, Log};
 use bascule_record::Producer;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, sleep};
 
 /// Messages taken from the queue at once; what they hold is bounded by admission.
 const GROUP: usize = 1024;
@@ -55,7 +56,8 @@ struct Task {
     inbox: mpsc::UnboundedReceiver<Message>,
     messages: Vec<Message>,
     cleaner: Interval,
-    checkpoint: Interval,
+    /// Set while something may have to be noted: a partition at rest has no timer but the cleaner's.
+    checkpoint: Option<Pin<Box<Sleep>>>,
     /// High watermark and log start of the last checkpoint.
     checkpointed: (u64, u64),
 }
@@ -69,7 +71,8 @@ pub(super) fn spawn(
 ) {
     let task = Task {
         cleaner: every(spec.cleaner_interval()),
-        checkpoint: every(CHECKPOINT_INTERVAL),
+        // What recovery found.
+        checkpoint: Some(Box::pin(sleep(CHECKPOINT_INTERVAL))),
         checkpointed: (0, 0),
         writer: Writer::new(partition.clone(), log, spec),
         partition,
@@ -84,6 +87,14 @@ fn every(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+/// When the timer, if there is one, has run out.
+async fn passed(timer: &mut Option<Pin<Box<Sleep>>>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Task {
@@ -115,11 +126,24 @@ impl Task {
                     if let Some(told) = self.handle() {
                         return told;
                     }
+                    self.expect_checkpoint();
                 }
-                _ = self.cleaner.tick() => self.maintain(),
-                _ = self.checkpoint.tick() => self.write_checkpoint(),
+                _ = self.cleaner.tick() => {
+                    self.maintain();
+                    self.expect_checkpoint();
+                }
+                () = passed(&mut self.checkpoint) => {
+                    self.checkpoint = None;
+                    self.write_checkpoint();
+                }
             }
         }
+    }
+
+    /// Something may have changed: the checkpoint is looked at within its interval.
+    fn expect_checkpoint(&mut self) {
+        self.checkpoint
+            .get_or_insert_with(|| Box::pin(sleep(CHECKPOINT_INTERVAL)));
     }
 
     /// While a sync runs nothing is gained by being first: lets the other tasks of this thread queue theirs, so that
@@ -173,14 +197,19 @@ impl Task {
         self.check(done);
     }
 
+    /// Writes what is new, until all that was appended is committed and noted.
     fn write_checkpoint(&mut self) {
-        maintenance::cautious_now_ns();
         let reader = &self.partition.0.reader;
         let ends = (reader.high_watermark(), reader.log_start());
-        if ends != self.checkpointed || self.writer.log.has_more_to_note() {
+        let (is_new, commits) = (ends != self.checkpointed, ends.0 < reader.log_end());
+        let notes = is_new || self.writer.log.has_more_to_note();
+        if notes {
             self.checkpointed = ends;
             let done = self.writer.log.checkpoint();
             self.check(done);
+        }
+        if (notes || commits) && self.partition.failure().is_none() {
+            self.expect_checkpoint();
         }
     }
 

@@ -135,6 +135,37 @@ async fn settings_change_while_it_is_open() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_follows_every_change() {
+    let home = home();
+    let partition = home.led(spec());
+    let read = || std::fs::read(home.directory().join("checkpoint")).unwrap_or_default();
+    for _ in 0..2 {
+        let (before, limit) = (read(), std::time::Instant::now() + Duration::from_mins(1));
+        put(&partition, records(&["a"])).await.unwrap();
+        while read() == before {
+            assert!(std::time::Instant::now() < limit, "no checkpoint");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn partitions_at_rest_are_not_woken() {
+    let homes: Vec<_> = (0..40).map(|_| home()).collect();
+    let partitions: Vec<_> = homes.iter().map(|home| home.led(spec())).collect();
+    put(&partitions[0], records(&["a"])).await.unwrap();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    for _ in 0..10 {
+        let before = metrics.worker_park_count(0);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        if metrics.worker_park_count(0) - before < 20 {
+            return;
+        }
+    }
+    panic!("partitions with nothing to do are woken over and over");
+}
+
+#[tokio::test]
 async fn retention_runs_by_itself_under_load() {
     let home = home();
     let partition = home.led(PartitionSpec {
