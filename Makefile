@@ -24,7 +24,7 @@ prerequisites:
 $(VENV)/.synced: pyproject.toml uv.lock | prerequisites
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^  "\(uv>=.*\)",$$/\1/p' pyproject.toml)"
-	$(BIN)/uv sync --quiet --locked --no-install-project
+	$(BIN)/uv sync --quiet --locked --no-install-project --compile-bytecode
 	@touch $@
 
 $(VENV)/.built-$(PROFILE): $(VENV)/.synced $(RUST_SOURCES)

@@ -8,7 +8,9 @@ the rig how long it takes from the kill until a record can be read.
 
 from __future__ import annotations
 
+import os
 import random
+import statistics
 import tempfile
 import threading
 import time
@@ -130,9 +132,19 @@ class Scene:
             api.call("DeleteStream", DEADLINE_S, name=name)
 
 
-def kill_often(scale: Scale, seed: int) -> tuple[Judge, list[float]]:
-    """Kill it until it is enough or something is wrong; the judge, and the seconds until each start could be read."""
-    judge, chance, readable = Judge(), random.Random(seed), list[float]()
+@dataclass
+class Starts:
+    """What is known of each start."""
+
+    readable: list[float] = field(default_factory=list[float])
+    """Seconds from the kill until a record was read."""
+    load: list[float] = field(default_factory=list[float])
+    """Processes of the whole machine that ran or wanted to, as an average of a minute."""
+
+
+def kill_often(scale: Scale, seed: int) -> tuple[Judge, Starts]:
+    """Kill it until it is enough or something is wrong; the judge, and the starts."""
+    judge, chance, starts = Judge(), random.Random(seed), Starts()
     kills = KILLS[scale]
     stop = time.monotonic() + (SHORT_SECONDS if scale is Scale.SHORT else float("inf"))
     with (
@@ -140,18 +152,19 @@ def kill_often(scale: Scale, seed: int) -> tuple[Judge, list[float]]:
         Ledger(Path(aside) / "ledger") as ledger,
         testing.broker(durability="disk", settings=SETTINGS) as broker,
     ):
-        while len(readable) < kills and not judge.verdict.violations and time.monotonic() < stop:
-            scene = Scene(len(readable))
+        while len(starts.readable) < kills and not judge.verdict.violations and time.monotonic() < stop:
+            scene = Scene(len(starts.readable))
             with Api(broker.address) as api:
                 scene.prepare(api, ledger)
-            for _ in range(min(LIVES_OF_A_SCENE, kills - len(readable))):
-                readable.append(scene.live(broker, ledger, chance, LONGEST_LIFE_S[scale]))
+            for _ in range(min(LIVES_OF_A_SCENE, kills - len(starts.readable))):
+                starts.readable.append(scene.live(broker, ledger, chance, LONGEST_LIFE_S[scale]))
+                starts.load.append(os.getloadavg()[0])
                 judge.follow(ledger.take())
                 if judge.verdict.violations or time.monotonic() > stop:
                     break
             with Api(broker.address) as api:
                 scene.clear(api)
-    return judge, readable
+    return judge, starts
 
 
 def run(scale: Scale) -> Result:
@@ -159,8 +172,8 @@ def run(scale: Scale) -> Result:
     full = scale is Scale.FULL
     kills = KILLS[scale]
     seed = 1 if full else time.time_ns() % 1_000_000
-    judge, readable = kill_often(scale, seed)
-    verdict = judge.verdict
+    judge, starts = kill_often(scale, seed)
+    verdict, readable, load = judge.verdict, starts.readable, statistics.median(starts.load)
     for detail in verdict.details:
         print(f"seed {seed}: {detail}")
     slow = sum(seconds > READABLE_S for seconds in readable)
@@ -172,7 +185,7 @@ def run(scale: Scale) -> Result:
         title="kill -9 under Liftbridge clients: publishes, cursors, groups, pauses, deletions, retention, compaction",
         figure=f"{verdict.violations} violations in {len(readable)} kills ({acked['record']:,} records, "
         f"{acked['cursor']:,} cursors, {acked['group']:,} group changes, {acked['stream']:,} stream changes acked); "
-        f"readable after {max(readable):.1f} s at most, {slow} times over {READABLE_S:g} s",
+        f"readable after {max(readable):.1f} s at most, {slow} times over {READABLE_S:g} s, at a load of {load:.1f}",
         bar=f"0 in {kills} kills; <= {READABLE_S:g} s each" if full else "0",
         passed=not verdict.violations and (used or not full),
         numbers={
@@ -181,6 +194,7 @@ def run(scale: Scale) -> Result:
             **{f"acked_{what}s": count for what, count in acked.items()},
             **{f"removed_by_{policy}": count for policy, count in removed.items()},
             "readable_seconds_worst": round(max(readable), 3),
-            "readable_seconds_median": round(sorted(readable)[len(readable) // 2], 3),
+            "readable_seconds_median": round(statistics.median(readable), 3),
+            "load_average": round(load, 1),
         },
     )
