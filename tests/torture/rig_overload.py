@@ -3,7 +3,8 @@
 The broker (and its nats-server) live in a memory control group of 256 MiB where the machine has one to write to (v1 or
 v2), with the limits that `docs/reference/limits.md` gives for that size; otherwise its resident memory is watched
 against the same bound. Capacity is the rate of acks with so many records in flight that more gain nothing; overload is
-ten times the publishers, each with as much in flight, beside subscribers that do not read.
+ten times the publishers, each with as much in flight, beside subscribers that do not read. The short share judges no
+rates, only that nothing is killed or refused, and that the broker serves afterwards.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ STREAM: Final = "overload"
 MEMORY: Final = 256 << 20
 TIMES: Final = 10
 IN_FLIGHT: Final = 512
+CAPACITY: Final = (1, 2, 4)
+"""How many publishers are tried for the best rate: one alone does not get the processor's time on a busy machine."""
 LEAST_SHARE: Final = 0.8
 SECONDS: Final = {Scale.SHORT: 3, Scale.FULL: 20}
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -76,7 +79,7 @@ def run(scale: Scale) -> Result:
         with Raw(broker.address) as raw:
             raw.create_stream(STREAM)
         publish(driver, broker.address, 1, 1)  # what every publish needs is there now
-        peak = max(publish(driver, broker.address, 1, seconds), publish(driver, broker.address, 2, seconds))
+        peak = max(publish(driver, broker.address, publishers, seconds) for publishers in CAPACITY)
         watched = Watch(broker.pid)
         with never_reading(broker.address):
             goodput = publish(driver, broker.address, TIMES, seconds)
@@ -84,8 +87,8 @@ def run(scale: Scale) -> Result:
         after = publish(driver, broker.address, 1, seconds)
         kills = group.oom_kills() if group else int(resident > MEMORY)
         crashes = broker.log.count("panicked")
-    share = goodput / peak
-    passed = share >= LEAST_SHARE and kills == 0 and crashes == 0 and after > 0
+    share, full = goodput / peak, scale is Scale.FULL
+    passed = (share >= LEAST_SHARE or not full) and kills == 0 and crashes == 0 and min(goodput, after) > 0
     bound = "control group of 256 MiB" if group else "resident memory watched against 256 MiB"
     return Result(
         row=ROW,
@@ -94,7 +97,7 @@ def run(scale: Scale) -> Result:
             f"{goodput:,.0f} of {peak:,.0f} acks/s ({share:.0%}); {kills} killed for memory;"
             f" {resident / (1 << 20):.0f} MiB resident"
         ),
-        bar=">= 80 %; 0",
+        bar=">= 80 %; 0" if full else "0",
         passed=passed,
         numbers={
             "peak": round(peak), "goodput": round(goodput), "share": round(share, 3), "kills": kills,
@@ -179,7 +182,7 @@ def publish(driver: Path, address: str, times: int, seconds: int) -> float:
     publishers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(times)]
     rates: list[float] = []
     for publisher in publishers:
-        said, _ = publisher.communicate(timeout=seconds * 10 + 60)
+        said, _ = publisher.communicate(timeout=seconds * 10 + 300)
         rates.append(float(json.loads(said)["rate"]) if publisher.returncode == 0 else 0.0)
     return sum(rates)
 
