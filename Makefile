@@ -29,6 +29,7 @@ $(VENV)/.synced: pyproject.toml uv.lock | prerequisites
 
 $(VENV)/.built-$(PROFILE): $(VENV)/.synced $(RUST_SOURCES)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --quiet --uv --profile $(PROFILE)
+	$(BIN)/python -m compileall -q --invalidation-mode checked-hash python
 	@rm -f $(VENV)/.built-*
 	@touch $@
 
