@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -17,6 +17,8 @@ from bascule.client import Client
 from bascule.errors import StateError, UsageError
 
 __all__ = ["edit", "pause", "readonly", "resume"]
+
+OWN_STREAMS: Final = frozenset({"__activity", "__cursors"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +131,16 @@ def readonly(
 ) -> None:
     """Make partitions refuse records; reading one ends at its end. `--off` makes them take records again.
 
+    The broker's own streams stay writable: cursors and events could not be stored any more.
+
     Examples:
         bascule stream readonly orders
 
         bascule stream readonly orders --off --partition 0
     """
+    if name in OWN_STREAMS and not off:
+        text = f"stream {name} is the broker's own and stays writable: it could not store what it has to remember"
+        raise UsageError("invalid_argument", text, {"stream": name})
     with connection.open() as client:
         numbers = _numbers(client, name, partition)
         if not dry_run:

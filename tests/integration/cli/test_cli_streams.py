@@ -186,6 +186,17 @@ def test_damage_counts_and_the_brokers_gaps_are_in_the_view(cli: Run, stream: st
     assert all(shown[name] >= 0 for name in ("nats_dropped", "nats_slow_consumer", "nats_gaps"))
 
 
+def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream)
+    cli("cursor", "set", "report", stream, "1")
+    for command in (["trim", "--before", "1", "--yes", "__cursors", "0"], ["purge", "--yes", "__cursors"]):
+        assert "Stream is reserved" in cli("stream", *command, code=2)
+    said = cli("stream", "readonly", "__cursors", code=2)
+    assert "__cursors is the broker's own" in said
+    cli("stream", "readonly", "__cursors", "--off")  # what another client made read-only
+    cli("cursor", "set", "report", stream, "2")
+
+
 def test_trim_and_purge_say_what_they_do(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, "a", "b", "c")

@@ -112,6 +112,18 @@ async def test_groups_and_the_broker_are_told_of(rig: Rig) -> None:
         ("EditStream", {"name": "t", "changes": {}, "dry_run": True}, Status.NOT_FOUND, "stream does not exist"),
         ("EditStream", {"name": "__cursors", "changes": {}, "dry_run": True}, Status.INVALID_ARGUMENT, "reserved"),
         (
+            "TrimPartition",
+            {"name": "__cursors", "partition": 0, "before": 1, "dry_run": True},
+            Status.INVALID_ARGUMENT,
+            "Stream is reserved",
+        ),
+        (
+            "TrimPartition",
+            {"name": "__activity", "partition": 0, "before": 1, "dry_run": False},
+            Status.INVALID_ARGUMENT,
+            "Stream is reserved",
+        ),
+        (
             "EditStream",
             {"name": "t", "changes": [], "dry_run": True},
             Status.INVALID_ARGUMENT,

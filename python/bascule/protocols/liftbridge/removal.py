@@ -26,6 +26,8 @@ class RemovalMethods:
     async def trim_partition(self, request: AdminRequest) -> bytes:
         """`{"name", "partition", "before", "dry_run"}` to `{"log_start_before", "log_start"}`."""
         asked = read_object(request.body, {"name": str, "partition": int, "before": int, "dry_run": bool})
+        if asked["name"] in OWN_STREAMS:
+            raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             wish = Trim(DEFAULT_NAMESPACE, asked["name"], asked["partition"], asked["before"])
             was, now = await self._controller.trim_partition(
