@@ -1,11 +1,11 @@
 """One real broker for all conformance tests; each test has a stream of its own."""
 
-import itertools
-import re
 from collections.abc import Iterator
 
 import pytest
 from bascule.testing import TestBroker, broker
+
+from tests.names import fresh
 
 
 @pytest.fixture(scope="session")
@@ -15,11 +15,7 @@ def running() -> Iterator[TestBroker]:
         yield started
 
 
-NUMBERS = itertools.count()
-
-
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses, nor the same one when it runs again."""
-    name = re.sub(r"\W+", "-", request.node.name)
-    return f"{name}-{next(NUMBERS)}"
+    """A name that no other test uses, nor this one when it is tried again."""
+    return fresh(request.node.name)

@@ -15,9 +15,9 @@ README = ROOT / "README.md"
 WRITTEN_ADDRESS = "127.0.0.1:9292"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def started() -> Iterator[TestBroker]:
-    """What `bascule serve --standalone` gives."""
+    """What `bascule serve --standalone` gives; a new one for each try, since the page's names are fixed."""
     with broker() as running:
         yield running
 

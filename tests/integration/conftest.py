@@ -1,10 +1,11 @@
 """A real broker for the tests of what users touch; tests of the broker itself start their own."""
 
-import re
 from collections.abc import Iterator
 
 import pytest
 from bascule.testing import TestBroker, broker
+
+from tests.names import fresh
 
 
 @pytest.fixture(scope="session")
@@ -16,5 +17,5 @@ def running() -> Iterator[TestBroker]:
 
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
-    return re.sub(r"\W+", "-", request.node.name).strip("-")
+    """A name that no other test uses, nor this one when it is tried again."""
+    return fresh(request.node.name)

@@ -1,8 +1,6 @@
 """A broker that keeps cursors, and commands run in this process against it."""
 
 import json
-import re
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,6 @@ def running() -> Iterator[TestBroker]:
     """A standalone broker that all tests of the command line share; each has a stream of its own."""
     with broker(settings={"cursors.partitions": 2, "groups.consumer_timeout_ms": 600_000}) as started:
         yield started
-
-
-@pytest.fixture
-def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses, nor this one when it is tried again."""
-    name = re.sub(r"\W+", "-", request.node.name).strip("-")
-    return f"{name[:60].rstrip('-')}-{uuid.uuid4().hex[:6]}"
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from bascule._liftbridge_pb import message
 from bascule.errors import BrokerError
 from pyarrow import flight
 
+from tests.names import fresh
+
 from .process import check_refusal, run, wait_for
 from .raw import EARLIEST, Raw, publish_request, refusal, resident_bytes
 
@@ -102,9 +104,10 @@ async def test_nats_messages_over_the_streams_limit_are_refused_with_an_ack(
 
 @pytest.mark.slow
 def test_a_subscriber_that_does_not_read_costs_only_its_bound(broker: testing.TestBroker, raw: Raw) -> None:
-    raw.create_stream("slow")
+    unread = fresh("unread")
+    raw.create_stream(unread)
     value = b"x" * 50_000
-    request = publish_request("slow", value, ackPolicy=1)
+    request = publish_request(unread, value, ackPolicy=1)
 
     def publish(count: int) -> None:
         answers = [message("PublishResponse").FromString(body) for body in raw.publish_async([request] * count, 60)]
@@ -112,7 +115,7 @@ def test_a_subscriber_that_does_not_read_costs_only_its_bound(broker: testing.Te
         assert not any(answer.HasField("asyncError") for answer in answers)
 
     publish(400)  # 20 MB: buffers that every publish needs are there now
-    subscribe = message("SubscribeRequest")(stream="slow", startPosition=EARLIEST).SerializeToString()
+    subscribe = message("SubscribeRequest")(stream=unread, startPosition=EARLIEST).SerializeToString()
     with Raw(broker.address) as other, Raw(broker.address) as third:
         slow = [channel.subscribe(subscribe, timeout=120) for channel in (raw, other, third)]
         for subscription in slow:

@@ -12,6 +12,8 @@ import pytest
 from bascule import testing
 from bascule._liftbridge_pb import message
 
+from tests.names import fresh
+
 from .http2 import Http2
 from .process import wait_for
 from .raw import Raw, publish_request
@@ -208,16 +210,17 @@ def crc32c(data: bytes) -> int:
 
 
 async def test_every_damaged_envelope_is_stored_as_something(broker: testing.TestBroker, raw: Raw) -> None:
-    raw.create_stream("enveloped", "enveloped.*")
+    enveloped = fresh("enveloped")
+    raw.create_stream(enveloped, f"{enveloped}.*")
     bodies = envelopes()
     client = await nats.connect(broker.nats_url)
     for some in in_groups(bodies, 200):
         for body in some:
-            await client.publish("enveloped.x", body)
+            await client.publish(f"{enveloped}.x", body)
         await client.flush()
     await client.drain()
-    await asyncio.to_thread(wait_for, lambda: len(raw.read("enveloped")) >= len(bodies), 20, "stored all")
-    records = raw.read("enveloped")
+    await asyncio.to_thread(wait_for, lambda: len(raw.read(enveloped)) >= len(bodies), 20, "stored all")
+    records = raw.read(enveloped)
     assert [record.offset for record in records] == list(range(len(bodies)))
     assert records[0].value == b"enveloped"
     for body, record in zip(bodies, records, strict=True):
@@ -228,17 +231,18 @@ async def test_every_damaged_envelope_is_stored_as_something(broker: testing.Tes
 
 
 async def test_acks_to_impossible_inboxes_are_withheld(broker: testing.TestBroker, raw: Raw) -> None:
-    raw.create_stream("inboxes", "inboxes")
+    inbox_stream = fresh("inboxes")
+    raw.create_stream(inbox_stream)
     client = await nats.connect(broker.nats_url)
-    inboxes = ["a b", "a..b", ">", "a.*", "x" * 5_000, "a\r\nPUB inboxes 1\r\nx", "\x00", "inboxes"]
+    inboxes = ["a b", "a..b", ">", "a.*", "x" * 5_000, f"a\r\nPUB {inbox_stream} 1\r\nx", "\x00", inbox_stream]
     for inbox in inboxes:
         payload = message("Message")(value=b"v", ackInbox=inbox, offset=-1).SerializeToString()
-        await client.publish("inboxes", MAGIC + bytes([0, 8, 0, 0]) + payload)
+        await client.publish(inbox_stream, MAGIC + bytes([0, 8, 0, 0]) + payload)
     await client.flush()
     # the last inbox is the stream's own subject: its ack is stored as a plain message, once, for an ack asks for no ack
-    await asyncio.to_thread(wait_for, lambda: len(raw.read("inboxes")) >= len(inboxes) + 1, 10, "stored")
+    await asyncio.to_thread(wait_for, lambda: len(raw.read(inbox_stream)) >= len(inboxes) + 1, 10, "stored")
     await asyncio.sleep(0.2)  # anything more would come now
-    assert len(raw.read("inboxes")) == len(inboxes) + 1
+    assert len(raw.read(inbox_stream)) == len(inboxes) + 1
     assert "maximum control line" not in broker.log
     await client.close()
 

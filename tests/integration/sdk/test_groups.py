@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,12 +22,6 @@ def grouped() -> Iterator[TestBroker]:
     """A broker with cursors."""
     with broker(settings={"cursors.partitions": 3}) as started:
         yield started
-
-
-@pytest.fixture
-def stream() -> str:
-    """A name that nothing else uses, also when a test is tried twice."""
-    return f"s-{uuid.uuid4().hex[:12]}"
 
 
 def until(condition: Callable[[], object]) -> None:
