@@ -89,7 +89,7 @@ def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> Non
 def show(connection: Connection, name: StreamName, output: Output = OutputFormat.TABLE) -> None:
     """Show one stream: its settings, and where its partitions stand. Damaged offsets are listed one by one.
 
-    Records that a broker could not take from NATS are counted for all of its streams together.
+    Messages from NATS that were not stored are counted for each partition, for the stream, and for the whole broker.
 
     Examples:
         bascule stream show orders

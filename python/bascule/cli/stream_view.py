@@ -8,7 +8,12 @@ from bascule.client import BrokerDetails, PartitionDetails, StreamDetails
 
 __all__ = ["StreamView"]
 
-_INGEST: Final = ("nats_dropped", "nats_slow_consumer", "nats_gaps")
+_INGEST: Final = {
+    "nats_dropped_by_broker": "nats_dropped",
+    "nats_slow_consumer": "nats_slow_consumer",
+    "nats_gaps": "nats_gaps",
+}
+"""Fields of the view that hold for the whole broker, and their counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class PartitionRow:
     log_end_offset: int | None
     bytes: int | None
     subscribers: int | None
+    nats_dropped: int | None
     last_record: str | None
     paused: bool
     readonly: bool
@@ -43,6 +49,7 @@ class PartitionRow:
             log_end_offset=partition.log_end,
             bytes=partition.size_bytes,
             subscribers=partition.subscribers,
+            nats_dropped=partition.nats_dropped,
             last_record=_text(partition.received_at),
             paused=partition.paused,
             readonly=partition.readonly,
@@ -86,7 +93,9 @@ class StreamView:
     encrypted: bool
     resume_all: bool
     nats_dropped: int
-    """NATS messages that the broker did not store since its start, for all of its streams."""
+    """NATS messages for the stream that were not stored, since its partitions were opened."""
+    nats_dropped_by_broker: int
+    """Those of all streams since the broker's start, and those that NATS let go of before it was known for which."""
     nats_slow_consumer: int
     """How often NATS said that the broker reads too slowly."""
     nats_gaps: int
@@ -100,7 +109,7 @@ class StreamView:
     @classmethod
     def of(cls, stream: StreamDetails, broker: BrokerDetails) -> Self:
         """What a broker says of a stream."""
-        counts = {name: broker.statistics.get(name, 0) for name in _INGEST}
+        counts = {name: broker.statistics.get(counter, 0) for name, counter in _INGEST.items()}
         return cls(
             name=stream.name,
             subject=stream.subject,
@@ -109,6 +118,7 @@ class StreamView:
             durability=str(stream.settings["durability"]),
             encrypted=stream.encrypted,
             resume_all=stream.resume_all,
+            nats_dropped=sum(item.nats_dropped or 0 for item in stream.partitions),
             **counts,
             failures=tuple(f"{item.number}: {item.failure}" for item in stream.partitions if item.failure),
             partitions=tuple(PartitionRow.of(item) for item in stream.partitions),

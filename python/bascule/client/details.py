@@ -66,6 +66,8 @@ class PartitionDetails:
     """When the last record arrived in this life of the broker; `None` = none did."""
     subscribers: int | None
     """Readers that wait for new records."""
+    nats_dropped: int | None
+    """Messages from NATS that came too fast to be stored, or were refused, since the partition was opened."""
     failure: str
     """Why it could not be opened and is tried again; empty = it could."""
     scrubbed_at: datetime | None

@@ -1,11 +1,18 @@
 """`bascule stream` against a real broker: settings, states, damage, dry runs, every form."""
 
+# nats-py leaves some of its parameters without a type
+# pyright: reportUnknownMemberType=false
+
+import asyncio
 import csv
 import io
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import bascule
+import nats
 import pytest
 import yaml
 from bascule.cli import main
@@ -183,7 +190,37 @@ def test_damage_counts_and_the_brokers_gaps_are_in_the_view(cli: Run, stream: st
     cli("stream", "create", stream)
     shown = cli("stream", "show", stream)
     assert (shown["damaged"], shown["failures"], shown["partitions"][0]["damaged_offsets"]) == ([], [], 0)
-    assert all(shown[name] >= 0 for name in ("nats_dropped", "nats_slow_consumer", "nats_gaps"))
+    assert all(shown[name] >= 0 for name in ("nats_dropped_by_broker", "nats_slow_consumer", "nats_gaps"))
+
+
+def test_messages_from_nats_that_were_not_stored_are_shown_with_their_partition(
+    cli: Run, here: TestBroker, stream: str
+) -> None:
+    async def publish(subject: str, count: int) -> None:
+        client = await nats.connect(here.nats_url)
+        for _ in range(count):
+            await client.publish(subject, b"x")
+        await client.flush()
+        await client.close()
+
+    def until_dropped(count: int) -> dict[str, Any]:
+        limit = time.monotonic() + 60
+        while (shown := cli("stream", "show", stream))["nats_dropped"] < count:
+            assert time.monotonic() < limit, shown
+            time.sleep(0.05)
+        return shown
+
+    # One replica of two that are wanted: every append is refused.
+    cli("stream", "create", stream, "--partitions", "2", "--min-isr", "2")
+    before = cli("stream", "show", stream)
+    assert (before["nats_dropped"], [row["nats_dropped"] for row in before["partitions"]]) == (0, [0, 0])
+    asyncio.run(publish(f"{stream}.1", 3))
+    shown = until_dropped(3)
+    assert [row["nats_dropped"] for row in shown["partitions"]] == [0, 3]
+    assert shown["nats_dropped_by_broker"] >= before["nats_dropped_by_broker"] + 3
+    # A stream that is paused has no count of its own.
+    cli("stream", "pause", stream, "--partition", "1")
+    assert [row["nats_dropped"] for row in cli("stream", "show", stream)["partitions"]] == [0, None]
 
 
 def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stream: str) -> None:

@@ -74,7 +74,7 @@ async def test_a_check_refuses_what_a_creation_refuses_and_creates_nothing(rig: 
 async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s", group="q", partitions=2, retentionMaxAge={"value": 9})
     first, second = incarnation_of(2, 0), incarnation_of(2, 1)
-    rig.plane.positions[first] = (3, 5, 7, 100, 11, 12, 1, 0)
+    rig.plane.positions[first] = (3, 5, 7, 100, 11, 12, 1, 9)
     damage = {"start": 3, "end": 4, "fault": "checksum", "path": "/f", "position": 64}
     rig.plane.damaged[first] = [damage]
     await good(rig, "PauseStream", name="s", partitions=[1], resumeAll=True)
@@ -84,6 +84,7 @@ async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     one, two = found["partitions"]
     assert (one["log_start"], one["high_watermark"], one["log_end"], one["size_bytes"]) == (3, 5, 7, 100)
     assert (one["subscribers"], one["damaged"], one["scrubbed_ns"], one["failure"]) == (1, [damage], 5, "")
+    assert (one["nats_dropped"], two["nats_dropped"]) == (9, None)
     assert (two["incarnation"], two["paused"], two["log_end"], two["damaged"]) == (second, True, None, [])
     assert two["paused_ns"] > 0
     assert await ask(rig, "ResumeStream", name="s", partitions=[], dry_run=False) == {"resumed": [1]}

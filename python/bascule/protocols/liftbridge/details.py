@@ -122,7 +122,9 @@ def _partition(partition: Partition) -> dict[str, Any]:
 
 def _status(status: PartitionStatus | None) -> dict[str, Any]:
     """Where it stands; nulls when it is not open here."""
-    names = ("log_start", "high_watermark", "log_end", "size_bytes", "last_received_ns", "subscribers")
+    names = (
+        "log_start", "high_watermark", "log_end", "size_bytes", "last_received_ns", "subscribers", "nats_dropped",
+    )  # fmt: skip
     return {name: getattr(status, name, None) for name in names}
 
 
