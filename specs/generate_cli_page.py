@@ -35,7 +35,7 @@ and the bound or the remedy, and the code of [errors](errors.md).
 | 5 | no broker answered |
 | 6 | the state forbids it |
 | 7 | it was sent and not answered: it may have happened |
-| 130 | interrupted |
+| 130 | interrupted, by Ctrl-C or SIGTERM |
 
 `--output` prints a result as `table`, `json`, `ndjson`, `yaml` or `csv`. Tables are for people and leave out nested
 detail; `ndjson` and `csv` are rows, those of the partitions for `stream show` and `group show`; `json` and `yaml` carry

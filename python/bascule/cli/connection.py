@@ -4,13 +4,15 @@ current context, else the broker on this machine.
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Concatenate, Final, ParamSpec, TypeVar
 
 import typer
 
 from bascule.cli.contexts import Context, Contexts
+from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.client import Client, connect
 from bascule.errors import UsageError
@@ -50,14 +52,16 @@ class Connection:
     protected: bool = False
     """Whether what destroys something wants the name of the thing typed."""
 
-    def open(self) -> Client:
-        """A connected client, for a `with` statement.
+    @contextmanager
+    def open(self) -> Generator[Client]:
+        """A connected client while the context lasts. SIGTERM ends it as Ctrl-C does.
 
         Raises:
             UsageError: code `invalid_argument`: the URL.
             UnavailableError: no broker answered in time.
         """
-        return connect(self.url, timeout=self.timeout, name="bascule-cli")
+        with terminated_as_interrupted(), connect(self.url, timeout=self.timeout, name="bascule-cli") as client:
+            yield client
 
 
 def connected(

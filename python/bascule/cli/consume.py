@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
+import select
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ BATCH: Final = 4096
 WAIT_S: Final = 0.5
 """Longest wait for one partition; shorter with several, which take turns."""
 TURN_S: Final = 0.05
+STANDARD_OUTPUT: Final = 1
 
 
 StartAt = Annotated[
@@ -145,6 +147,7 @@ class _Reading:
                     del subscriptions[number]
                 if self._is_over(began, heard, limits):
                     return
+            _check_reader()
 
     def commit(self) -> None:
         """Store what is printed as the cursor's position."""
@@ -185,6 +188,14 @@ def _check(partition: Sequence[int] | None, cursor: str | None, *, every: bool, 
         raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
     if cursor is not None and reverse:
         raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
+
+
+def _check_reader() -> None:
+    """Raise `BrokenPipeError` when whoever read our output went away: nothing may come for hours that would tell."""
+    output = select.poll()
+    output.register(STANDARD_OUTPUT, 0)
+    if any(found & select.POLLERR for _, found in output.poll(0)):
+        raise BrokenPipeError
 
 
 def _numbers(client: Client, stream: str, chosen: Sequence[int] | None, *, every: bool) -> list[int]:

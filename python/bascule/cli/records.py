@@ -95,7 +95,9 @@ class _NdJson(_Rows):
 
 
 class _Json(_Rows):
-    """One array, written as it grows."""
+    """One array, written as it grows. What was begun is noted before it is written, with nothing between the two into
+    which an interrupt could come: the array is whole however the command ends.
+    """
 
     def __init__(self) -> None:
         self._before = "[\n"
@@ -103,8 +105,10 @@ class _Json(_Rows):
 
     def rows(self, messages: Sequence[Message]) -> None:
         for row in messages:
-            sys.stdout.write(self._before + json.dumps(plain(row), ensure_ascii=False))
+            text = json.dumps(plain(row), ensure_ascii=False)
+            text = self._before + text
             self._before = ",\n"
+            sys.stdout.write(text)
 
     def close(self) -> None:
         if not self._closed:
@@ -143,8 +147,9 @@ class _Csv(_Rows):
 
     def _begin(self) -> None:
         if not self._begun:
+            names = [item.name for item in fields(Message)]
             self._begun = True
-            self._writer.writerow(item.name for item in fields(Message))
+            self._writer.writerow(names)
 
 
 class _Table(_Rows):

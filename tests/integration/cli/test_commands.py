@@ -6,12 +6,14 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 import yaml
 from bascule.testing import TestBroker, broker
 
@@ -107,18 +109,34 @@ def test_a_reader_that_goes_away_is_no_traceback(running: TestBroker, stream: st
         assert process.wait(60) == 1
 
 
-def test_ctrl_c_ends_a_consumer_with_130_and_no_word(running: TestBroker, stream: str) -> None:
+def test_a_reader_that_goes_away_ends_a_consumer_that_waits(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     assert run("produce", stream, "first", url=running.url).code == 0
-    command = [sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest"]
+    command = shlex.join([sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest"])
+    script = f"{command} | head -1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", script], capture_output=True, check=False, timeout=120, env=environment(running.url)
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == (b"first\n", b"", 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("form", "printed"), [("text", [b"first\n", b""]), ("json", [b"[\n", b"\n]\n"])])
+def test_a_signal_ends_a_consumer_with_130_and_no_word(
+    running: TestBroker, stream: str, form: str, printed: list[bytes], number: signal.Signals
+) -> None:
+    assert run("stream", "create", stream, url=running.url).code == 0
+    assert run("produce", stream, "first", url=running.url).code == 0
+    command = [sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest", "--output", form]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(running.url)
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.readline() == b"first\n"
-        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == printed[0]
+        process.send_signal(number)
         assert process.wait(60) == 130
+        assert process.stdout.read().endswith(printed[1])
         assert process.stderr.read() == b""
 
 
