@@ -92,7 +92,7 @@ def _serve(arguments: Sequence[str]) -> int:
     translated = translate(file, os.environ, flags)
     for note in translated.notes:
         sys.stderr.write(f"liftbridge: {note}\n")
-    return run_broker(translated.settings)
+    return run_broker(translated.settings, lambda: translate(file, os.environ, flags).settings)
 
 
 if __name__ == "__main__":

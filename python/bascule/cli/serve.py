@@ -16,7 +16,7 @@ from bascule.cli.options import ConfigFile
 
 if TYPE_CHECKING:
     from bascule.config import Settings
-    from bascule.server import Broker
+    from bascule.server import Broker, Reread
 
 __all__ = ["run_broker", "serve", "write_ready_file"]
 
@@ -39,7 +39,8 @@ def serve(
     log_format: Annotated[str | None, typer.Option(help="json, text or auto.")] = None,
     ready_file: ReadyFile = None,
 ) -> int:
-    """Start a broker and stay until SIGINT or SIGTERM. SIGHUP reads certificates and policy again.
+    """Start a broker and stay until SIGINT or SIGTERM. SIGHUP reads the files of `tls` and `access` again,
+    certificates and policy; other settings wait for the next start.
 
     Examples:
         bascule serve --standalone --data-dir ./data
@@ -57,11 +58,20 @@ def serve(
         "log.level": log_level,
         "log.format": log_format,
     }
-    return run_broker(config.load(config_file, flags), ready_file)
+
+    def read() -> "Settings":
+        return config.load(config_file, flags)
+
+    return run_broker(read(), read, ready_file)
 
 
-def run_broker(settings: "Settings", ready_file: Path | None = None) -> int:
+def run_broker(settings: "Settings", reread: "Reread", ready_file: Path | None = None) -> int:
     """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
+
+    Args:
+        settings: what it is told.
+        reread: reads them again, at SIGHUP.
+        ready_file: written when it is ready.
 
     Raises:
         BrokerError: it could not start.
@@ -79,7 +89,7 @@ def run_broker(settings: "Settings", ready_file: Path | None = None) -> int:
             sys.stdout.write("\n".join(_greeting(url, broker.address, broker.nats_url, broker.ready_seconds)))
             sys.stdout.flush()
 
-    return server.run(settings, on_ready)
+    return server.run(settings, on_ready, reread)
 
 
 def _greeting(url: str, address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:

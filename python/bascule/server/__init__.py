@@ -1,6 +1,7 @@
 """A broker as a process or as a part of one: `Broker` to start and stop, `run` for the command line."""
 
 from bascule.server.broker import Broker
+from bascule.server.rereading import Reread
 from bascule.server.run import run
 
-__all__ = ["Broker", "run"]
+__all__ = ["Broker", "Reread", "run"]

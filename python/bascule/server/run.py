@@ -9,17 +9,19 @@ from typing import Any
 from bascule.config import Settings
 from bascule.logs import emit
 from bascule.server.broker import Broker
+from bascule.server.rereading import Reread, tell_changes
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 
 
-def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None) -> int:
+def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, reread: Reread | None = None) -> int:
     """Start a broker and stay. SIGINT and SIGTERM stop it in order, a second one at once; SIGHUP reads certificates
     and policy again.
 
     Args:
         settings: what it is told; logs are the caller's to configure.
         on_ready: called once, when it serves.
+        reread: reads the settings again; asked at SIGHUP, to say which of them wait for the next start.
 
     Returns:
         Exit code: 0 when a signal stopped it, 130 when one came before it was ready or a second one while stopping.
@@ -27,10 +29,10 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None) ->
     Raises:
         BrokerError: it could not start (see `Broker.start`), or could not go on.
     """
-    return asyncio.run(_run(settings, on_ready))
+    return asyncio.run(_run(settings, on_ready, reread))
 
 
-async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None) -> int:
+async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, reread: Reread | None) -> int:
     signals = _Signals()
     broker = Broker(settings)
     starting = asyncio.create_task(broker.start())
@@ -43,7 +45,7 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None) ->
             emit(20, "server", "interrupted before it was ready")
             return EXIT_INTERRUPTED
         starting.result()
-        signals.on_hangup = broker.reload
+        signals.on_hangup = lambda: _reload(broker, reread)
         if on_ready is not None:
             on_ready(broker)
         failing = asyncio.create_task(broker.wait_failed())
@@ -57,6 +59,12 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None) ->
         stopped.cancel()
         await broker.stop()
         emit(20, "server", "stopped")
+
+
+async def _reload(broker: Broker, reread: Reread | None) -> None:
+    await broker.reload()
+    if reread is not None:
+        await asyncio.to_thread(tell_changes, broker.settings, reread)
 
 
 class _Signals:

@@ -71,7 +71,7 @@ def test_the_examples_of_the_help_are_true(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(serve, "run_broker", lambda _settings, _ready: 0)
+    monkeypatch.setattr(serve, "run_broker", lambda *_: 0)
     for module in (streams, removal, cursors, groups):
         monkeypatch.setattr(module, "ask", lambda _question, **_: None)
     assert main(["context", "add", "staging", "liftbridge://127.0.0.1:1"]) == 0

@@ -1,6 +1,7 @@
 """Certificates and policies from files: what ends a start, what a reload changes, and what our own clients see."""
 
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -246,6 +247,29 @@ def test_sighup_without_files_says_that_there_are_none() -> None:
     with testing.broker() as running:
         os.kill(running.pid, signal.SIGHUP)
         until(lambda: "SIGHUP: nothing to reload" in running.log, WAIT_S)
+
+
+def test_sighup_says_which_settings_wait_for_the_next_start() -> None:
+    with testing.broker(settings={"nats.user": "u", "nats.password": "geheim-1"}) as running:
+        file = running.directory / "broker.json"
+        before = json.loads(file.read_text())
+        # 1. nothing changed: nothing is said
+        os.kill(running.pid, signal.SIGHUP)
+        until(lambda: "SIGHUP: nothing to reload" in running.log, WAIT_S)
+        # 2. by name, never with the value; what a flag sets is not changed by the file
+        changes = {"streams.retention_max_age_ms": "1d", "nats.password": "geheim-2", "nats.standalone": False}
+        file.write_text(json.dumps({**before, **changes}))
+        os.kill(running.pid, signal.SIGHUP)
+        said = "SIGHUP: these settings take effect at the next start: nats.password, streams.retention_max_age_ms\n"
+        until(lambda: said in running.log.replace('"', "\n"), WAIT_S)
+        assert running.log.count("take effect at the next start") == 1
+        assert "geheim" not in running.log
+        # 3. a file that no broker would start with
+        file.write_text(json.dumps({**before, "streams.retention_max_aeg_ms": "1d"}))
+        os.kill(running.pid, signal.SIGHUP)
+        until(lambda: "SIGHUP: a start with this configuration would fail: " in running.log, WAIT_S)
+        assert "did you mean" in running.log
+        file.write_text(json.dumps(before))
 
 
 def test_plain_text_that_others_can_reach_is_told() -> None:
