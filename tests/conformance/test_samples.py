@@ -8,15 +8,10 @@ them.
 # pyright: reportUnknownMemberType=false
 
 import asyncio
-import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,80 +20,10 @@ import pytest
 from bascule._liftbridge_pb import message
 
 from tests.conformance.api import ALL, Api, Failed, failed, until, values
+from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by
 
-LIMIT_S: Final = 90.0
 READY_S: Final = 3.0
 """What is promised on a machine with nothing else to do."""
-
-
-class Running:
-    """A broker that runs: its address, its log, and how long it took until it answered a call."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path, began: float) -> None:
-        self.process: Final = process
-        self._log: Final = log
-        until(lambda: bool(self.events("ready")) or process.poll() is not None, LIMIT_S)
-        assert process.poll() is None, self.log
-        self.address = str(self.events("ready")[0]["address"])
-        with Api(self.address) as api:
-            api.call("FetchMetadata", timeout=LIMIT_S)
-        self.seconds: Final = time.monotonic() - began
-
-    @property
-    def log(self) -> str:
-        """Everything it said."""
-        return self._log.read_text(errors="replace")
-
-    def events(self, text: str) -> list[dict[str, Any]]:
-        """The lines of its log that say exactly this."""
-        lines = (json.loads(line) for line in self.log.splitlines() if line.startswith("{") and line.endswith("}"))
-        return [line for line in lines if line["message"] == text]
-
-
-@contextmanager
-def liftbridge(
-    directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None
-) -> Generator[Running]:
-    """Run one while the context lasts; it must stop in order. Listens on a free port unless the text says otherwise."""
-    file, log = directory / "liftbridge.yaml", directory / "log"
-    file.write_text(text)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("LIFTBRIDGE_", "BASCULE_"))
-    }
-    command = [sys.executable, "-m", "bascule.cli.liftbridge", "-c", str(file), "-d", str(directory / "data"), *flags]
-    began = time.monotonic()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**environment, **(variables or {})}
-        )
-    try:
-        yield Running(process, log, began)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(LIMIT_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-
-
-def said_by(directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Exit code and last words of one that does not start."""
-    file = directory / "liftbridge.yaml"
-    file.write_text(text)
-    command = [sys.executable, "-m", "bascule.cli.liftbridge", "-c", str(file), "-d", str(directory / "data"), *flags]
-    environment = {**os.environ, **(variables or {})}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
-    return ended.returncode, ended.stderr.strip().splitlines()[-1]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-LISTEN: Final = "listen: 127.0.0.1:0\n"
-ALONE: Final = f"{LISTEN}nats.servers: [nats://127.0.0.1:1]\n"
-"""Without NATS: what is tested needs none."""
 
 
 def test_it_is_ready_in_seconds(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
@@ -108,46 +33,6 @@ def test_it_is_ready_in_seconds(tmp_path: Path, record_property: Callable[[str, 
         api.create("s")
         assert api.publish("s", b"x") == 0
     assert broker.seconds < LIMIT_S
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "streams: {retention.max: {messages: 5}, segment.max: {bytes: 1}, cleaner.interval: 1s}",
-        "streams.retention.max.messages: 5\nstreams.segment.max.bytes: 1\nstreams.cleaner.interval: 1000000000",
-        'streams:\n  retention:\n    max:\n      messages: "5"\n  segment.max.bytes: 1\n  cleaner.interval: 1000ms',
-        "STREAMS: {Retention: {Max.Messages: 5}, Segment.Max.Bytes: 1, Cleaner.Interval: '1s'}",
-    ],
-    ids=["mixed", "dots", "nested", "case"],
-)
-def test_every_spelling_of_retention_makes_streams_that_keep_the_last_five(tmp_path: Path, text: str) -> None:
-    with liftbridge(tmp_path, f"{ALONE}{text}\n") as broker, Api(broker.address) as api:
-        api.create("s")
-        api.fill("s", 10)
-        # What this broker had for less than a quarter of an hour stays, whatever the limits: so the settings are what
-        # can be seen at once, and the records of the stream are all there.
-        assert len(api.read("s")) == 10
-    shown = imported(tmp_path)
-    assert shown["streams"]["retention_max_messages"] == 5
-    assert shown["streams"]["segment_max_bytes"] == 1
-    assert shown["streams"]["cleaner_interval_ms"] == 1000
-
-
-def imported(directory: Path) -> dict[str, Any]:
-    """The file as one of ours, by `bascule config import` and read again."""
-    import yaml  # noqa: PLC0415
-
-    ours = directory / "ours.yaml"
-    command = [sys.executable, "-m", "bascule.cli", "config", "import", str(directory / "liftbridge.yaml")]
-    subprocess.run([*command, "--output", str(ours)], check=True, timeout=LIMIT_S)
-    again = subprocess.run(
-        [*command, "--output", str(ours)], check=False, timeout=LIMIT_S, capture_output=True, text=True
-    )
-    assert again.returncode == 2
-    assert "name a file that does not exist yet" in again.stderr
-    found = yaml.safe_load(ours.read_text())
-    assert isinstance(found, dict)
-    return found
 
 
 def test_listen_binds_and_host_and_port_are_shown(tmp_path: Path) -> None:
