@@ -99,7 +99,7 @@ fix: build ## Format and apply safe fixes
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/
 	$(MAKE) build PROFILE=release
-	cargo build --locked --release -p bascule-bench-driver
+	cargo build --locked --release -p bascule-bench-driver -p bascule-shim
 	$(BIN)/python bench/run.py
 
 .PHONY: clean

@@ -37,8 +37,15 @@ class Watched:
 
     def peak_mib(self) -> float:
         """Largest resident size so far."""
+        return self._status_mib("VmHWM:")
+
+    def resident_mib(self) -> float:
+        """Resident size now."""
+        return self._status_mib("VmRSS:")
+
+    def _status_mib(self, field: str) -> float:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(field):
                 return int(line.split()[1]) / 1024
         return 0.0
 
@@ -60,8 +67,10 @@ class Broker(Watched):
     ready: dict[str, Any]
 
     @classmethod
-    def start(cls, folder: Path, settings: Mapping[str, Any] | None = None) -> "Broker":
-        """Start in `folder`, with these settings besides, and wait until it is ready."""
+    def start(
+        cls, folder: Path, settings: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    ) -> "Broker":
+        """Start in `folder`, with these settings and variables besides, and wait until it is ready."""
         folder.mkdir(parents=True, exist_ok=True)
         ready = folder / "ready.json"
         ready.unlink(missing_ok=True)
@@ -71,7 +80,9 @@ class Broker(Watched):
             if settings:
                 (folder / "broker.json").write_text(json.dumps(settings))
                 arguments += ["--config", str(folder / "broker.json")]
-            process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [*command, *arguments], stdout=log, stderr=log, env=os.environ | dict(environment or {})
+            )
         limit = time.monotonic() + READY_SECONDS
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > limit:

@@ -8,62 +8,18 @@ run of each.
 import argparse
 import asyncio
 import json
-import os
-import platform
-import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from arrow import fill, flight_read
-from processes import Broker, NatsServer, Watched
+from encrypted import encryption
+from processes import Broker, NatsServer
 from secured import Secured
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results"
-Figures = dict[str, Any]
-
-
-class Bench:
-    """One session: a working folder on the disk under test and the figures so far."""
-
-    def __init__(self, *, quick: bool, profile: str) -> None:
-        self.runs = 1 if quick else 3
-        self.seconds = 2 if quick else 5
-        self.count = 200_000 if quick else 1_000_000
-        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=ROOT))
-        self.driver = ROOT / "target" / profile / "bascule-bench-driver"
-        self.figures: dict[str, Figures] = {}
-
-    def drive(self, command: str, **arguments: object) -> Figures:
-        """One run of the load driver."""
-        words = [f"{key}={value}" for key, value in arguments.items()]
-        done = subprocess.run([self.driver, command, *words], capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode:
-            raise RuntimeError(f"{command} {' '.join(words)}: {done.stderr.strip()}")
-        return json.loads(done.stdout)
-
-    def measure(self, name: str, watched: Watched | None, run: Callable[[], Figures]) -> None:
-        """Repeat, keep the median of each figure, and add what the server spent."""
-        rows: list[Figures] = []
-        for _ in range(self.runs):
-            before = watched.cpu_seconds() if watched else 0.0
-            row = run()
-            if watched:
-                row["server_cpu_seconds"] = watched.cpu_seconds() - before
-                row["server_cpu_us_each"] = row["server_cpu_seconds"] * 1e6 / max(1, row["count"])
-            rows.append(row)
-        median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-        if watched:
-            median["server_peak_mib"] = watched.peak_mib()
-        self.figures[name] = median | {"runs": [row["rate"] for row in rows]}
-        extra = "".join(f", {key} {median[key]:.0f}" for key in ("p50_us", "p99_us") if key in median)
-        print(f"{name:42} {median['rate']:14,.0f} /s{extra}", flush=True)
+from session import ROOT, Bench, Figures
+from storage import compaction, dirty, memory, slow_sync, verify
 
 
 def disk(bench: Bench) -> None:
@@ -101,6 +57,11 @@ def liftbridge(bench: Bench) -> None:
                 broker,
                 lambda flight=flight: bench.drive("publish", stream="unary", in_flight=flight, **load),
             )
+        bench.measure(
+            "publish unary, 64 in flight, 1024 B",
+            broker,
+            lambda: bench.drive("publish", stream="unary", in_flight=64, bytes=1024, **load),
+        )
         for flight, size in ((512, 256), (4096, 256), (512, 1024)):
             bench.measure(
                 f"publish async, {flight} in flight, {size} B",
@@ -109,6 +70,8 @@ def liftbridge(bench: Bench) -> None:
                     "publish-async", stream=f"async{size}", in_flight=flight, bytes=size, **load
                 ),
             )
+        bench.judge_rate("publish unary, 64 in flight, 1024 B", 20_000, p99_ms=15)
+        bench.judge_rate("publish async, 512 in flight, 1024 B", 300_000)
         bench.measure(
             "subscribe, stored",
             broker,
@@ -249,26 +212,13 @@ PARTS = {
     "ingest": ingest,
     "jetstream": jetstream,
     "arrow": arrow,
+    "dirty": dirty,
+    "slow_sync": slow_sync,
+    "compaction": compaction,
+    "verify": verify,
+    "memory": memory,
+    "encryption": encryption,
 }
-
-
-def _machine(profile: str) -> Figures:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        "?",
-    )
-    return {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": commit.stdout.strip(),
-        "profile": profile,
-        "cores": os.cpu_count(),
-        "cpu": model,
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
 
 
 def main() -> None:
@@ -279,20 +229,16 @@ def main() -> None:
         "--quick", action="store_true", help="one short run of each: to see that it works, not to quote"
     )
     parser.add_argument("--profile", default="release", help="cargo profile of the driver: release or fast")
+    parser.add_argument("--folder", type=Path, default=ROOT, help="a folder on the disk to measure; default: here")
     options = parser.parse_args()
-    bench = Bench(quick=options.quick, profile=options.profile)
+    bench = Bench(quick=options.quick, profile=options.profile, folder=options.folder)
     try:
         for name in options.only or PARTS:
             PARTS[name](bench)
             disk(bench)
     finally:
-        shutil.rmtree(bench.folder, ignore_errors=True)
-    RESULTS.mkdir(exist_ok=True)
-    machine = _machine(options.profile)
-    document = {"machine": machine, "figures": bench.figures}
-    name = "quick.json" if options.quick else f"{machine['date'][:10]}-{machine['commit']}.json"
-    (RESULTS / name).write_text(json.dumps(document, indent=1) + "\n")
-    print(f"bench: wrote bench/results/{name}")
+        bench.close()
+    print(f"bench: wrote {bench.write().relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ impl Arguments {
         Duration::from_secs(self.number("seconds", 5))
     }
 
+    /// `partitions` that take turns, at least 1.
+    pub fn partitions(&self) -> u64 {
+        self.number("partitions", 1).max(1)
+    }
+
     /// A value of `bytes` bytes.
     pub fn value(&self) -> Vec<u8> {
         vec![b'x'; self.number("bytes", 256) as usize]

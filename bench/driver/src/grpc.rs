@@ -1,4 +1,4 @@
-//! Publish and PublishAsync over raw bodies, so that the driver costs as little as it can.
+//! Calls over raw bodies, so that the driver costs as little as it can, and PublishAsync.
 use crate::arguments::Arguments;
 use crate::report::{Clock, Failure, with_latencies};
 use bascule_wire::liftbridge::acks::ResponseView;
@@ -6,7 +6,7 @@ use bascule_wire::liftbridge::publish::{PublishFields, put_request_frame};
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::stream::unfold;
 use http_body::Frame;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -79,60 +79,19 @@ pub fn check_status(headers: Option<&http::HeaderMap>) -> Result<(), Failure> {
     }
 }
 
-fn request_frame(arguments: &Arguments) -> Vec<u8> {
+/// A framed request of Publish or PublishAsync for one partition.
+pub fn request_frame(arguments: &Arguments, partition: u64, value: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let fields = PublishFields {
-        value: &arguments.value(),
+        value,
         stream: arguments.text("stream", "bench"),
+        partition: partition as i32,
         correlation_id: "0123456789abcdef",
         expected_offset: -1,
         ..PublishFields::default()
     };
     put_request_frame(&mut frame, &fields);
     frame
-}
-
-/// `in_flight` callers, each waiting for its ack before the next call.
-pub async fn publish(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
-    let channel = connect(arguments).await?;
-    let frame = Bytes::from(request_frame(arguments));
-    let clock = Clock::start();
-    let end = Instant::now() + arguments.duration();
-    let callers: Vec<_> = (0..arguments.number("in_flight", 1))
-        .map(|_| {
-            let (mut channel, frame) = (channel.clone(), frame.clone());
-            tokio::spawn(async move {
-                let mut micros = Vec::new();
-                while Instant::now() < end {
-                    let start = Instant::now();
-                    unary(&mut channel, frame.clone()).await?;
-                    micros.push(start.elapsed().as_micros() as u32);
-                }
-                Ok::<_, Failure>(micros)
-            })
-        })
-        .collect();
-    let mut all = Vec::new();
-    for caller in callers {
-        all.extend(caller.await??);
-    }
-    Ok(with_latencies(clock.report(all.len() as u64), all))
-}
-
-async fn unary(channel: &mut Channel, frame: Bytes) -> Result<(), Failure> {
-    let response = call(channel, "Publish", Body::new(Full::new(frame))).await?;
-    check_status(Some(response.headers()))?;
-    let collected = response.into_body().collect().await?;
-    check_status(collected.trailers())?;
-    let mut message = collected.to_bytes();
-    if message.len() < 5 {
-        return Err(Failure::new("an empty answer"));
-    }
-    message.advance(5);
-    match ResponseView::read(message).and_then(|response| response.ack) {
-        Some(ack) if ack.ack_error == 0 => Ok(()),
-        ack => Err(Failure::new(format!("no ack: {ack:?}"))),
-    }
 }
 
 #[derive(Default)]
@@ -169,11 +128,18 @@ pub async fn publish_async(arguments: &Arguments) -> Result<serde_json::Value, F
 }
 
 fn requests(arguments: &Arguments, window: Arc<Window>) -> Body {
-    let frame = Arc::new(request_frame(arguments));
+    let partitions = arguments.partitions();
+    let value = arguments.value();
+    // One record for each partition in turn: so they are all dirty at once.
+    let frames: Arc<Vec<Vec<u8>>> = Arc::new(
+        (0..partitions)
+            .map(|partition| request_frame(arguments, partition, &value))
+            .collect(),
+    );
     let in_flight = arguments.number("in_flight", 512);
     let end = Instant::now() + arguments.duration();
     Body::new(StreamBody::new(unfold((), move |()| {
-        let (window, frame) = (window.clone(), frame.clone());
+        let (window, frames) = (window.clone(), frames.clone());
         async move {
             loop {
                 if Instant::now() > end {
@@ -183,14 +149,21 @@ fn requests(arguments: &Arguments, window: Arc<Window>) -> Body {
                     window.sent.load(Ordering::Relaxed) - window.acked.load(Ordering::Relaxed);
                 let room = in_flight.saturating_sub(outstanding).min(CHUNK);
                 if room > 0 {
-                    let sent = window.sent.fetch_add(room, Ordering::Relaxed) + room;
+                    let before = window.sent.fetch_add(room, Ordering::Relaxed);
+                    let sent = before + room;
                     if let Ok(mut chunks) = window.chunks.lock() {
                         chunks.push_back((sent, Instant::now()));
                     }
-                    return Some((
-                        Ok::<_, Status>(Frame::data(Bytes::from(frame.repeat(room as usize)))),
-                        (),
-                    ));
+                    let next = (before % partitions) as usize;
+                    let chunk: Vec<u8> = frames
+                        .iter()
+                        .cycle()
+                        .skip(next)
+                        .take(room as usize)
+                        .flatten()
+                        .copied()
+                        .collect();
+                    return Some((Ok::<_, Status>(Frame::data(Bytes::from(chunk))), ()));
                 }
                 window.room.notified().await;
             }

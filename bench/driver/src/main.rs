@@ -3,7 +3,7 @@
 //! | Command | Does |
 //! |---|---|
 //! | `sync` | times 4 KiB writes with data sync into a pre-zeroed file in `dir` |
-//! | `publish` | unary Publish, `in_flight` callers |
+//! | `publish` | unary Publish, `in_flight` callers; with `acks`, a file, what was acked is written there |
 //! | `publish-async` | one PublishAsync stream, `in_flight` records outstanding |
 //! | `subscribe` | one Subscribe from the start until `count` messages were decoded |
 //! | `nats-publish` | `count` plain NATS messages |
@@ -11,7 +11,8 @@
 //! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding |
 //! | `jetstream-consume` | an ordered consumer from the start until `count` messages came |
 //!
-//! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`.
+//! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`, and of publishing
+//! `partitions` (so many of the stream in turn; 1).
 mod arguments;
 mod grpc;
 mod jetstream;
@@ -19,12 +20,14 @@ mod nats;
 mod report;
 mod subscribe;
 mod sync;
+mod unary;
 
 use arguments::Arguments;
 use report::Failure;
+use std::sync::Arc;
 
 fn main() {
-    let arguments = Arguments::from_command_line();
+    let arguments = Arc::new(Arguments::from_command_line());
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(arguments.number("threads", 1) as usize)
         .enable_all()
@@ -40,10 +43,10 @@ fn main() {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
+async fn run(arguments: &Arc<Arguments>) -> Result<serde_json::Value, Failure> {
     match arguments.command.as_str() {
         "sync" => sync::run(arguments),
-        "publish" => grpc::publish(arguments).await,
+        "publish" => unary::publish(arguments).await,
         "publish-async" => grpc::publish_async(arguments).await,
         "subscribe" => subscribe::run(arguments).await,
         "nats-publish" => nats::publish(arguments).await,

@@ -1,4 +1,5 @@
-//! One dirty partition and many, with the same number of appends in flight in all, with and without the journal.
+//! One dirty partition and many, with the same number of appends in flight in all, with and without the journal. Prints one
+//! JSON object for each.
 //!
 //! `cargo bench -p bascule-log --bench dirty` (or `--profile fast`). The directory is the system's temporary one, or
 //! `BASCULE_BENCH_DIR`. Write amplification is bytes written to segments and journal for each byte of batches.
@@ -15,10 +16,6 @@ const PART: Duration = Duration::from_secs(2);
 fn main() {
     let directory =
         std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
-    println!(
-        "| Partitions | In flight | Journal from | Acks/s | Rounds/s | Share journaled | Write amplification |"
-    );
-    println!("|---|---|---|---|---|---|---|");
     for in_flight in [64, 512] {
         for partitions in [1, 2, 4, 8, 16, 50] {
             for from in [None, Some(1)] {
@@ -96,11 +93,12 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
     let journal = after.journal_bytes - before.journal_bytes;
     let written = acked * RECORD_BYTES as u64;
     println!(
-        "| {partitions} | {in_flight} | {} | {:.0} | {:.0} | {:.0} % | {:.2} |",
-        from.map_or("never".to_owned(), |from| from.to_string()),
+        "{{\"bench\": \"dirty\", \"partitions\": {partitions}, \"in_flight\": {in_flight}, \"journal_from\": {}, \
+         \"rate\": {:.0}, \"rounds\": {:.0}, \"journaled_share\": {:.3}, \"write_amplification\": {:.2}}}",
+        from.map_or("null".to_owned(), |from| from.to_string()),
         acked as f64 / seconds,
         rounds as f64 / seconds,
-        journaled as f64 * 100.0 / rounds.max(1) as f64,
+        journaled as f64 / rounds.max(1) as f64,
         (written + journal) as f64 / written as f64,
     );
     assert_eq!(coordinator.failure(), None);

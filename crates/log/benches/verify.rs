@@ -1,5 +1,5 @@
-//! Verifying a log that lies in the page cache: every batch read and checked. Prints GB/s for batches of several sizes, the
-//! best of seven runs each, on one thread.
+//! Verifying and scrubbing a log that lies in the page cache: every batch read and checked. Prints one JSON object for each
+//! size of batches: GB/s, the best of seven runs each, on one thread.
 //!
 //! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
@@ -17,7 +17,6 @@ const SHAPES: [(usize, usize); 4] = [(1, 256), (64, 256), (1024, 256), (1024, 10
 fn main() {
     let parent =
         std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    println!("| Batches of | verified |\n|---|---|");
     for (records, bytes) in SHAPES {
         let home = tempfile::tempdir_in(&parent).unwrap();
         let identity = Identity {
@@ -26,24 +25,49 @@ fn main() {
         };
         let path = home.path().join("1");
         fill(&path, identity, records, bytes);
-        let rates = (0..RUNS).map(|_| {
-            let began = Instant::now();
+        let verified = best(|| {
             let found = verify(&OsStorage, &path, identity).unwrap();
             assert!(!found.is_damaged() && found.bytes >= TOTAL_BYTES);
-            found.bytes as f64 / began.elapsed().as_secs_f64() / 1e9
+            found.bytes
         });
-        let best = rates.fold(0.0, f64::max);
-        println!("| {records} x {bytes} B | {best:.2} GB/s |");
+        let coordinator = Coordinator::start();
+        let (log, _) = Log::open(&path, identity, options(), &coordinator).unwrap();
+        let scrubbed = best(|| {
+            let scrubbed = log.reader().scrub(1, &mut |_| true).unwrap();
+            assert!(
+                scrubbed.complete && scrubbed.damaged == 0 && scrubbed.bytes >= TOTAL_BYTES / 2
+            );
+            scrubbed.bytes
+        });
+        println!(
+            "{{\"bench\": \"verify\", \"records\": {records}, \"bytes\": {bytes}, \"verify_gb_per_second\": {verified:.2}, \
+             \"scrub_gb_per_second\": {scrubbed:.2}}}"
+        );
+    }
+}
+
+/// GB/s of the best run of something that tells how many bytes it read.
+fn best(mut run: impl FnMut() -> u64) -> f64 {
+    let rates = (0..RUNS).map(|_| {
+        let began = Instant::now();
+        let bytes = run();
+        bytes as f64 / began.elapsed().as_secs_f64() / 1e9
+    });
+    rates.fold(0.0, f64::max)
+}
+
+/// Segments small enough that most of the log is sealed: a scrub reads no other.
+fn options() -> LogOptions {
+    LogOptions {
+        durability: Durability::Memory,
+        segment_bytes: TOTAL_BYTES / 8,
+        ..LogOptions::default()
     }
 }
 
 fn fill(path: &std::path::Path, identity: Identity, records: usize, bytes: usize) {
     let coordinator = Coordinator::start();
-    let options = LogOptions {
-        durability: Durability::Memory,
-        ..LogOptions::default()
-    };
-    let mut log = Log::create(path, identity, options, &coordinator).unwrap();
+    let mut log = Log::create(path, identity, options(), &coordinator).unwrap();
     let mut builder = BatchBuilder::new(BatchLimits {
         records,
         bytes: 8 << 20,

@@ -1,0 +1,142 @@
+"""One session of measurements: a working folder on the disk under test, medians of the runs, and bars."""
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from processes import Watched
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+Figures = dict[str, Any]
+TOLD = ("p50_us", "p99_us", "bytes_on_disk_each")
+"""Figures of a load that are printed beside its rate."""
+
+
+class Bench:
+    """One session: a working folder on the disk under test and the figures so far."""
+
+    def __init__(self, *, quick: bool, profile: str, folder: Path = ROOT) -> None:
+        self.quick = quick
+        self.runs = 1 if quick else 3
+        self.seconds = 2 if quick else 5
+        self.count = 200_000 if quick else 1_000_000
+        self.profile = profile
+        self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=folder))
+        self.driver = ROOT / "target" / profile / "bascule-bench-driver"
+        self.figures: dict[str, Figures] = {}
+        self.bars: list[Figures] = []
+
+    def drive(self, command: str, **arguments: object) -> Figures:
+        """One run of the load driver."""
+        words = [f"{key}={value}" for key, value in arguments.items()]
+        done = subprocess.run([self.driver, command, *words], capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise RuntimeError(f"{command} {' '.join(words)}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def engine(self, name: str) -> list[Figures]:
+        """One run of a bench of the log engine, without a broker: what it prints, one JSON object a line."""
+        words = f"cargo bench --quiet --locked --profile {self.profile} -p bascule-log --bench {name}"
+        where = os.environ | {"BASCULE_BENCH_DIR": str(self.folder)}
+        done = subprocess.run(
+            words.split(), cwd=ROOT, env=where, capture_output=True, text=True, check=False, timeout=1800
+        )
+        if done.returncode:
+            raise RuntimeError(f"{name}: {done.stderr.strip()}")
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def measure(self, name: str, watched: Watched | None, run: Callable[[], Figures]) -> None:
+        """Repeat, keep the median of each figure, and add what the server spent."""
+        self.compare(watched, {name: run})
+
+    def compare(self, watched: Watched | None, loads: Mapping[str, Callable[[], Figures]]) -> None:
+        """The same of several loads, which take turns: what disturbs the machine then disturbs all of them."""
+        rows: dict[str, list[Figures]] = {name: [] for name in loads}
+        for _ in range(self.runs):
+            for name, run in loads.items():
+                rows[name].append(self._once(watched, run))
+        for name, of_load in rows.items():
+            median = {key: statistics.median(row[key] for row in of_load) for key in of_load[0]}
+            if watched:
+                median["server_peak_mib"] = watched.peak_mib()
+            self.figures[name] = median | {"runs": [row["rate"] for row in of_load]}
+            extra = "".join(f", {key} {median[key]:.0f}" for key in TOLD if key in median)
+            print(f"{name:50} {median['rate']:14,.0f} /s{extra}", flush=True)
+
+    def _once(self, watched: Watched | None, run: Callable[[], Figures]) -> Figures:
+        before, on_disk = watched.cpu_seconds() if watched else 0.0, self.disk_bytes()
+        row = run()
+        if watched:
+            count = max(1, row["count"])
+            row["server_cpu_seconds"] = watched.cpu_seconds() - before
+            row["server_cpu_us_each"] = row["server_cpu_seconds"] * 1e6 / count
+            row["bytes_on_disk_each"] = (self.disk_bytes() - on_disk) / count
+        return row
+
+    def disk_bytes(self) -> int:
+        """Bytes that the disk of the working folder was asked to write since the machine started, by anybody."""
+        device = self.folder.stat().st_dev
+        path = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+        return int(path.read_text().split()[6]) * 512 if path.exists() else 0
+
+    def ratio(self, name: str, one: str, other: str) -> float:
+        """Rate of `one` as a share of that of `other`: the median over the turns."""
+        pairs = zip(self.figures[one]["runs"], self.figures[other]["runs"], strict=True)
+        share = statistics.median(a / b for a, b in pairs)
+        self.figures.setdefault(name, {})["ratio"] = share
+        return share
+
+    def judge(self, what: str, figure: float, *, least: float | None = None, most: float | None = None) -> None:
+        """Keep a figure beside its bar, and say whether it is met."""
+        met = figure >= least if least is not None else most is None or figure <= most
+        bar = f">= {least:g}" if least is not None else f"<= {most:g}"
+        self.bars.append({"what": what, "figure": figure, "bar": bar, "met": met})
+        print(f"  {'met    ' if met else 'NOT MET'} {what}: {figure:,.3g} (bar: {bar})", flush=True)
+
+    def judge_rate(self, name: str, least: float, p99_ms: float | None = None) -> None:
+        """The same of a load's rate, and of its p99."""
+        figures = self.figures[name]
+        self.judge(f"{name}, /s", round(figures["rate"]), least=least)
+        if p99_ms is not None:
+            self.judge(f"{name}, p99 ms", figures["p99_us"] / 1000, most=p99_ms)
+
+    def write(self) -> Path:
+        """Write the figures to `bench/results/`."""
+        machine = _machine(self.profile)
+        document = {"machine": machine, "figures": self.figures, "bars": self.bars}
+        RESULTS.mkdir(exist_ok=True)
+        name = "quick.json" if self.quick else f"{machine['date'][:10]}-{machine['commit']}.json"
+        (RESULTS / name).write_text(json.dumps(document, indent=1) + "\n")
+        return RESULTS / name
+
+    def close(self) -> None:
+        """Remove the working folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _machine(profile: str) -> Figures:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "?",
+    )
+    return {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": commit.stdout.strip(),
+        "profile": profile,
+        "cores": os.cpu_count(),
+        "cpu": model,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
