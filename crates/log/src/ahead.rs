@@ -11,6 +11,7 @@ use crate::coordinator::Rounds;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
 use crate::segment::Segment;
+use crate::shared::Shared;
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::worker::Door;
 use parking_lot::Mutex;
@@ -28,6 +29,9 @@ const CHUNK: usize = 512 << 10;
 /// without; at 256 B, 64 in flight: 46 k/s with, 37 k/s without.
 const LARGE_SYNC: u64 = 96 << 10;
 static ZEROS: [u8; CHUNK] = [0; CHUNK];
+/// Zeros written by one call. Linux keeps what one write brought as one piece of the page cache, and each later write into
+/// that piece costs by the piece's size.
+pub(crate) const PIECE: usize = 16 << 10;
 
 /// The largest block of a filesystem, and the one that most have, bytes.
 const LARGEST_BLOCK: u64 = 64 << 10;
@@ -152,17 +156,19 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Asks the preparer for more zeros when fewer than half a step are left, unless syncs are large. `step` grows with the file, so that a
+    /// Asks the preparer for more zeros when fewer than half a step are left, unless syncs are large or the journal's: then no ack
+    /// waits for one of the segment. `step` grows with the file, so that a
     /// partition with little in it takes little: at most `preallocate` bytes, never past `limit`.
     pub fn keep_ahead(
         self: &Arc<Self>,
         end: u64,
         preallocate: u64,
         limit: u64,
+        log: &Arc<Shared>,
         preparer: &Door,
         rounds: &Arc<Rounds>,
     ) {
-        if self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
+        if log.is_journaled() || self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
             return;
         }
         let step = preallocate.min(end.max(FIRST_ZEROS as u64));
@@ -171,9 +177,9 @@ impl SegmentFile {
         if have >= step / 2 || have + end >= target || self.busy.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (file, rounds) = (Arc::clone(self), Arc::clone(rounds));
+        let (file, log, rounds) = (Arc::clone(self), Arc::clone(log), Arc::clone(rounds));
         preparer.submit(Box::new(move || {
-            file.zero_to(rounds.storage(), target)
+            file.zero_to(rounds.storage(), target, &log)
                 .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
             file.busy.store(false, Ordering::Relaxed);
         }));
@@ -183,13 +189,13 @@ impl SegmentFile {
     ///
     /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
     /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
-    fn zero_to(&self, storage: &dyn Storage, target: u64) -> Result<(), Error> {
+    fn zero_to(&self, storage: &dyn Storage, target: u64, log: &Shared) -> Result<(), Error> {
         let path = self.segment.path();
         let Ok(own) = SyncFile::open(storage, path, OpenMode::ReadWrite) else {
             // Without descriptors there are no zeros, which costs time only.
             return Ok(());
         };
-        while self.zero_chunk(&own, target)? {
+        while !log.is_journaled() && self.zero_chunk(&own, target)? {
             failpoint::pass("segment.preallocate.half");
             own.sync()?;
         }
@@ -206,9 +212,16 @@ impl SegmentFile {
             return Ok(false);
         }
         let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
-        own.file
-            .write_all_at(zeros, from)
-            .map_err(|source| Error::io("write", &own.path, source))?;
+        let mut position = from;
+        while position < from + chunk as u64 {
+            let piece = PIECE - position as usize % PIECE;
+            let rest = chunk - (position - from) as usize;
+            let piece = zeros.get(..piece.min(rest)).unwrap_or(zeros);
+            own.file
+                .write_all_at(piece, position)
+                .map_err(|source| Error::io("write", &own.path, source))?;
+            position += piece.len() as u64;
+        }
         self.zeroed_to.store(from + chunk as u64, Ordering::Release);
         Ok(true)
     }

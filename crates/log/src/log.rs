@@ -163,6 +163,7 @@ impl Log {
                 end,
                 self.options.preallocate_bytes,
                 limit,
+                &self.shared,
                 &self.preparer,
                 self.coordinator.rounds(),
             );

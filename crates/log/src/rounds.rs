@@ -295,8 +295,9 @@ impl Rounds {
             .filter_map(|request| request.directory.as_deref())
             .filter(|directory| directory.first_in(round))
             .try_for_each(SyncFile::sync_names)?;
-        if !in_journal {
-            for range in ranges {
+        for range in ranges {
+            range.shared.set_journaled(in_journal);
+            if !in_journal {
                 range.shared.raise_settled_end(range.end);
             }
         }

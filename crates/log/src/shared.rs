@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     high_watermark: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
+    /// Whether the last commit was synced in the journal.
+    is_journaled: AtomicBool,
     keys: ArcSwap<KeyRing>,
     /// Where batches between the settled and the durable end are, too.
     journal: OnceLock<Weak<Journal>>,
@@ -77,6 +79,7 @@ impl Shared {
             high_watermark: AtomicU64::new(log_start),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
+            is_journaled: AtomicBool::new(false),
             keys: ArcSwap::default(),
             journal: OnceLock::new(),
             quarantine: Quarantine::default(),
@@ -192,6 +195,16 @@ impl Shared {
     /// Replaces the keys; only the writer may.
     pub fn set_keys(&self, keys: &KeyRing) {
         self.keys.store(Arc::new(keys.clone()));
+    }
+
+    /// Whether the last commit was synced in the journal: then nobody waits for syncs of the segment.
+    pub fn is_journaled(&self) -> bool {
+        self.is_journaled.load(Ordering::Relaxed)
+    }
+
+    /// Says where the last commit was synced.
+    pub fn set_journaled(&self, journaled: bool) {
+        self.is_journaled.store(journaled, Ordering::Relaxed);
     }
 
     /// Sets the journal that the log uses; once.

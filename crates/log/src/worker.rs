@@ -1,4 +1,4 @@
-//! Jobs run in the order they were handed in: by a thread, which ends when its handle is dropped and the queue is empty,
+//! Jobs run in the order they were handed in, but for those that are handed in first: by a thread, which ends when its handle is dropped and the queue is empty,
 //! or by whoever owns them.
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -108,9 +108,18 @@ impl Door {
 
     /// Queues a job. After the worker was dropped, the job is dropped unrun.
     pub fn submit(&self, job: Job) {
+        self.put(job, VecDeque::push_back);
+    }
+
+    /// The same before all that waits: it must not depend on any of that.
+    pub fn submit_first(&self, job: Job) {
+        self.put(job, VecDeque::push_front);
+    }
+
+    fn put(&self, job: Job, push: fn(&mut VecDeque<Job>, Job)) {
         let mut queue = self.0.queue.lock();
         if !queue.closing {
-            queue.jobs.push_back(job);
+            push(&mut queue.jobs, job);
             drop(queue);
             self.0.wake.notify_one();
         }

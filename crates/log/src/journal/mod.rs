@@ -367,7 +367,8 @@ impl Journal {
         };
         let path = self.options.directory.join(name);
         let journal = Arc::clone(self);
-        self.preparer.submit(Box::new(move || {
+        // Until it is there rounds sync many segments: that must not wait for what acks do not wait for.
+        self.preparer.submit_first(Box::new(move || {
             let made = ring::make(journal.files.storage(), &path, journal.options.file_bytes);
             journal.state.lock().ring.made(made.as_ref().ok());
             if let Err(error) = made {

@@ -4,14 +4,12 @@ use super::JournalOptions;
 use super::format::{self, PREAMBLE_BYTES};
 use super::replay::Source;
 use crate::Error;
+use crate::ahead::PIECE;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
 use crate::storage::{OpenMode, Storage};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Zeros written at a time.
-const CHUNK: usize = 1 << 20;
 
 /// The file that is being filled.
 pub(crate) struct Current {
@@ -179,11 +177,11 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
         disk::create_directories(storage, directory)?;
     }
     let file = SyncFile::open(storage, path, OpenMode::Replace)?;
-    let zeros = vec![0; CHUNK];
+    let zeros = [0; PIECE];
     let fill = || {
         let mut position = 0;
         while position < bytes {
-            let chunk = zeros.get(..(bytes - position).min(CHUNK as u64) as usize);
+            let chunk = zeros.get(..(bytes - position).min(PIECE as u64) as usize);
             let chunk = chunk.unwrap_or(&zeros);
             file.file
                 .write_all_at(chunk, position)
