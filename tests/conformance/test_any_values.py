@@ -26,6 +26,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "TYPE_BOOL": st.booleans(),
     "TYPE_ENUM": st.integers(-1, 6),
 }
+NUMBERS = [1 << 31, 1 << 32, (1 << 63) - 1]
 STREAMING = {"Subscribe", "PublishAsync"}
 ALLOWED = {
     "OK", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "INTERNAL", "UNKNOWN",
@@ -94,6 +95,20 @@ def test_arbitrary_values_are_answered(tested: TestBroker, method: str) -> None:
     assert driven == {field.name for field in message(kind).DESCRIPTOR.fields}, "every field had values"
     with Api(tested.address) as api:
         assert [item.value for item in api.read("unharmed")] == [b"0", b"1", b"2"]
+        api.create(f"after.{method}")  # what was accepted is carried out
+        api.fill(f"after.{method}", 1)
+
+
+@pytest.mark.parametrize(
+    "setting", [item.name for item in message("CreateStreamRequest").DESCRIPTOR.fields if item.message_type]
+)
+def test_no_number_in_a_setting_stops_the_others_or_the_next_start(tested: TestBroker, setting: str) -> None:
+    with Api(tested.address) as api:
+        kind = message("CreateStreamRequest").DESCRIPTOR.fields_by_name[setting].message_type.fields_by_name["value"]
+        numbers = [True] if kind.type == kind.TYPE_BOOL else [1 << 30] if kind.type == kind.TYPE_INT32 else NUMBERS
+        for number in numbers:
+            drive_call(api, "CreateStream", {"name": f"{setting}.{number}", "subject": "x", setting: {"value": number}})
+            api.create(f"behind.{setting}.{number}")
 
 
 def test_all_at_once_from_many_threads_and_then_a_kill() -> None:

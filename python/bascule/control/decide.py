@@ -24,7 +24,9 @@ from bascule.metadata import (
     StreamSettings,
     TrimPartition,
 )
+from bascule.metadata.model import SETTING_BOUNDS
 from bascule.metadata.plain import PlainError, from_plain, to_plain
+from bascule.metadata.refusal import wrong_setting
 
 ALL_BROKERS = -1
 """As a replication factor: as many replicas as there are brokers."""
@@ -223,9 +225,10 @@ def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSe
             return Refusal(RefusalCode.INVALID, message)
         if setting not in known:
             return Refusal(RefusalCode.INVALID, f"{setting} is no setting of a stream: one of {', '.join(known)}")
-    negative = next((key for key, value in changes.items() if isinstance(value, int) and value < 0), None)
-    if negative is not None:
-        return Refusal(RefusalCode.INVALID, f"{negative} is {changes[negative]}, must not be negative")
+    for setting, value in changes.items():
+        wrong = wrong_setting(setting, value) if setting in SETTING_BOUNDS and isinstance(value, int) else None
+        if wrong:
+            return Refusal(RefusalCode.INVALID, wrong)
     try:
         return from_plain(StreamSettings, {**to_plain(settings), **changes})
     except PlainError as wrong:

@@ -9,10 +9,12 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from bascule.control.dataplane import DataPlane
 from bascule.control.reconcile import Plan, plan, reopen
 from bascule.control.specs import Defaults, partition_spec, stream_spec
+from bascule.errors import UsageError
 from bascule.logs import emit
 from bascule.metadata import State
 
@@ -160,8 +162,7 @@ class Reconciler:
             self._publish_view(steps)
             self._plane.close_partitions(steps.close)
         if steps.open:
-            specs = [partition_spec(stream, item, self._defaults) for stream, item in steps.open]
-            failures = self._plane.open(json.dumps(specs).encode())
+            failures = self._open([partition_spec(stream, item, self._defaults) for stream, item in steps.open])
         failed = {incarnation for incarnation, _, _ in failures}
         lead = [(incarnation, epoch) for incarnation, epoch in steps.lead if incarnation not in failed]
         if lead:
@@ -170,6 +171,15 @@ class Reconciler:
         if steps.delete:
             self._plane.delete_partitions(steps.delete)
         return failures
+
+    def _open(self, specs: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
+        """A spec that the data plane cannot read is a failure of its partition, not of those told with it."""
+        try:
+            return self._plane.open(json.dumps(specs).encode())
+        except UsageError as refusal:
+            if len(specs) == 1:
+                return [(specs[0]["incarnation"], refusal.code, str(refusal))]
+            return [failure for spec in specs for failure in self._open([spec])]
 
     def _publish_view(self, steps: Plan) -> None:
         if steps.changes_view:

@@ -22,6 +22,7 @@ from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
     FIXED_SETTINGS,
     MAX_PARTITIONS,
+    SETTING_BOUNDS,
     Activity,
     Broker,
     DataKey,
@@ -33,7 +34,7 @@ from bascule.metadata.model import (
     StreamSettings,
     incarnation_of,
 )
-from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid
+from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid, wrong_setting
 from bascule.metadata.results import RefusedCode
 
 MAX_SUBJECT_BYTES = 1024
@@ -262,21 +263,10 @@ def _check_data_key(data_key: DataKey) -> None:
 
 
 def _check_settings(settings: StreamSettings) -> None:
-    for name in (
-        "max_record_bytes",
-        "retention_bytes",
-        "retention_messages",
-        "retention_age_ms",
-        "cleaner_interval_ms",
-        "segment_bytes",
-        "segment_age_ms",
-        "compact_parallelism",
-        "auto_pause_ms",
-        "min_isr",
-    ):
+    for name in SETTING_BOUNDS:
         value: int | None = getattr(settings, name)
-        if value is not None and value < 0:
-            raise invalid(f"{name} is {value}, below 0")
+        if value is not None and (problem := wrong_setting(name, value)):
+            raise invalid(problem)
 
 
 def _shown(key: StreamKey) -> str:

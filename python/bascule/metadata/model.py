@@ -32,6 +32,22 @@ INCARNATION_ORDINAL_BITS = 16
 FIXED_SETTINGS = frozenset({"partition_by_subject", "encryption"})
 """Settings of a stream that stay as it was created."""
 
+MAX_NUMBER = (1 << 63) - 1
+
+SETTING_BOUNDS: Mapping[str, tuple[int, int]] = {
+    "max_record_bytes": (1, 64 << 20),
+    "retention_bytes": (0, MAX_NUMBER),
+    "retention_messages": (0, MAX_NUMBER),
+    "retention_age_ms": (0, MAX_NUMBER),
+    "cleaner_interval_ms": (0, MAX_NUMBER),
+    "segment_bytes": (0, MAX_NUMBER),
+    "segment_age_ms": (0, MAX_NUMBER),
+    "compact_parallelism": (0, MAX_NUMBER),
+    "auto_pause_ms": (0, MAX_NUMBER),
+    "min_isr": (0, 255),
+}
+"""Least and greatest value of each setting of a stream that is a number; both are allowed."""
+
 Durability: TypeAlias = Literal["disk", "memory"]
 Codec: TypeAlias = Literal["none", "lz4", "zstd"]
 NatsCopy: TypeAlias = Literal["envelope", "value", "none"]

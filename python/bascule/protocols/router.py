@@ -99,7 +99,9 @@ class Router:
     def _reply(self, request_id: int, code: Status, text: str, body: bytes) -> None:
         if not self._replies:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._replies.append((request_id, int(code), text, body))
+        # Texts may show what was asked; what cannot be encoded would hold up the answers of all.
+        shown = text.encode(errors="backslashreplace").decode()
+        self._replies.append((request_id, int(code), shown, body))
 
     def _flush(self) -> None:
         replies, self._replies = self._replies, []

@@ -79,8 +79,8 @@ def test_what_cannot_be_changed_is_refused_by_the_broker(here: TestBroker, strea
             ({"codecs": "lz4"}, "codecs is no setting of a stream: one of durability, codec"),
             ({"codec": "gzip"}, "the settings are not valid"),
             ({"codec": None}, "the settings are not valid"),
-            ({"min_isr": -1}, "min_isr is -1, must not be negative"),
-            ({"min_isr": 2**70}, "the settings are not valid"),
+            ({"min_isr": -1}, "min_isr is -1, not between 0 and 255"),
+            ({"min_isr": 2**70}, "min_isr is 1180591620717411303424, not between 0 and 255"),
             ({"retention_age_ms": "1d"}, "the settings are not valid"),
         ):
             with pytest.raises(bascule.errors.UsageError, match=said):

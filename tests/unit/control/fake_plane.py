@@ -24,7 +24,8 @@ class Disk:
 
 
 class FakePlane:
-    """Safe to call from several threads, like the real one. `broken`: codes that opening an incarnation gives."""
+    """Safe to call from several threads, like the real one. `broken`: codes that opening an incarnation gives;
+    `unreadable`: incarnations whose spec cannot be read."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
@@ -37,6 +38,7 @@ class FakePlane:
         self.view: dict[tuple[str, str], dict[str, Any]] = {}
         self.version = 0
         self.broken: dict[int, str] = {}
+        self.unreadable: set[int] = set()
         self.silent = False
         self.master: str | None = "a"
         self.refusing = ""
@@ -67,6 +69,8 @@ class FakePlane:
             return taken
 
     def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
+        for _, _, text, _ in replies:
+            text.encode()  # as the native side does, for all before any
         for request_id, code, text, body in replies:
             self.replies[request_id] = (code, text, body)
 
@@ -108,6 +112,8 @@ class FakePlane:
         specs = json.loads(partitions)
         self.calls.append(("open", [item["incarnation"] for item in specs]))
         failures: list[tuple[int, str, str]] = []
+        if self.unreadable & {spec["incarnation"] for spec in specs}:
+            raise error("invalid_argument", "partition specs: invalid value")
         for spec in specs:
             if spec["incarnation"] in self.broken:
                 failures.append((spec["incarnation"], self.broken[spec["incarnation"]], "no room"))

@@ -13,6 +13,7 @@ from bascule.errors import (
     OutcomeUnknownError,
     StateError,
     UnavailableError,
+    UsageError,
 )
 from bascule.metadata import RegisterBroker, digest, encode_command, encode_snapshot
 from bascule.metadata.model import incarnation_of
@@ -104,6 +105,13 @@ async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(
         assert ("default", "orders") in rig.plane.view
         rig.plane.broken.clear()
         await until(lambda: len(rig.plane.led) == 2)
+
+
+async def test_a_spec_that_cannot_be_read_holds_up_nobody(rig: Rig) -> None:
+    rig.plane.unreadable = {incarnation_of(2, 0)}
+    with pytest.raises(UsageError, match="partition specs: invalid value"):
+        await rig.controller.create_stream(wish(partitions=2), 5.0)
+    assert sorted(rig.plane.led) == [incarnation_of(2, 1)]
 
 
 async def test_a_proposal_without_an_answer_is_an_unknown_outcome(rig: Rig) -> None:

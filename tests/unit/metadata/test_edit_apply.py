@@ -88,7 +88,10 @@ def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
         ("s", {"codek": "lz4"}, RefusalCode.INVALID, "codek is no setting of a stream: one of durability, codec"),
         ("s", {"codec": "gzip"}, RefusalCode.INVALID, "the settings are not valid"),
         ("s", {"min_isr": True}, RefusalCode.INVALID, "the settings are not valid"),
-        ("s", {"min_isr": -2}, RefusalCode.INVALID, "min_isr is -2, must not be negative"),
+        ("s", {"min_isr": -2}, RefusalCode.INVALID, "min_isr is -2, not between 0 and 255"),
+        ("s", {"min_isr": 256}, RefusalCode.INVALID, "min_isr is 256, not between 0 and 255"),
+        ("s", {"max_record_bytes": 0}, RefusalCode.INVALID, "max_record_bytes is 0, not between 1 and 67108864"),
+        ("s", {"segment_bytes": 1 << 63}, RefusalCode.INVALID, "segment_bytes is 9223372036854775808, not between 0"),
     ],
 )
 def test_a_wish_that_cannot_be_granted_is_named(

@@ -131,6 +131,13 @@ async def test_groups_and_the_broker_are_told_of(rig: Rig) -> None:
             "no JSON object of name",
         ),
         ("EditStream", {"name": "t"}, Status.INVALID_ARGUMENT, "no JSON object of name, changes, dry_run"),
+        (
+            "EditStream",
+            {"name": "t", "changes": {"\ud800": 1}, "dry_run": True},
+            Status.INVALID_ARGUMENT,
+            "no JSON object of name",
+        ),
+        ("FetchGroupDetails", {"groups": ["g"] * 10_001}, Status.INVALID_ARGUMENT, "10001 groups are asked for, at"),
         ("ResumeStream", {"name": "t", "partitions": [], "dry_run": False}, Status.NOT_FOUND, "stream does not exist"),
         (
             "ResumeStream",
@@ -148,3 +155,12 @@ async def test_what_is_wrong_is_said(rig: Rig, method: str, body: object, code: 
     found, text = await refused(rig, method, body)
     assert found is code
     assert said in text
+
+
+async def test_groups_that_make_too_much_of_an_answer_are_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    await good(rig, "CreateStream", name="s", subject="s")
+    await good(rig, "JoinConsumerGroup", groupId="g", consumerId="c", streams=["s"])
+    monkeypatch.setattr("bascule.protocols.liftbridge.details.MAX_ANSWER_BYTES", 20)
+    code, text = await refused(rig, "FetchGroupDetails", {"groups": []})
+    assert (code, "ask for fewer groups" in text) == (Status.RESOURCE_EXHAUSTED, True)
+    assert (await ask(rig, "FetchGroupDetails", groups=["h"]))["groups"] == []

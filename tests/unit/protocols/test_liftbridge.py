@@ -6,7 +6,7 @@ import pytest
 from bascule._liftbridge_pb import message
 from bascule.metadata.model import incarnation_of
 from bascule.protocols.liftbridge import is_subject
-from bascule.protocols.status import Status
+from bascule.protocols.status import Status, StatusError
 
 from tests.unit.control.fake_plane import until
 from tests.unit.control.rig import Rig
@@ -144,9 +144,18 @@ async def test_settings_are_kept_as_they_were_asked(rig: Rig) -> None:
     assert (settings.auto_pause_ms, settings.min_isr, settings.concurrency_control) == (7, 1, True)
 
 
-async def test_negative_settings_are_refused_by_name(rig: Rig) -> None:
-    code, text = await bad(rig, "CreateStream", name="s", subject="s", retentionMaxAge={"value": -1})
-    assert (code, text) == (Status.INVALID_ARGUMENT, "retentionMaxAge is -1, must not be negative")
+@pytest.mark.parametrize(
+    ("field", "value", "bounds"),
+    [
+        ("retentionMaxAge", -1, "0 and 9223372036854775807"),
+        ("minIsr", 256, "0 and 255"),
+        ("maxRecordBytes", 0, "1 and 67108864"),
+        ("maxRecordBytes", 1 << 40, "1 and 67108864"),
+    ],
+)
+async def test_settings_out_of_bounds_are_refused_by_name(rig: Rig, field: str, value: int, bounds: str) -> None:
+    code, text = await bad(rig, "CreateStream", name="s", subject="s", **{field: {"value": value}})
+    assert (code, text) == (Status.INVALID_ARGUMENT, f"{field} is {value}, not between {bounds}")
 
 
 async def test_partition_metadata_comes_from_the_leader(rig: Rig) -> None:
@@ -200,6 +209,16 @@ async def test_a_bug_in_a_handler_is_internal_and_hides_its_trace(rig: Rig, monk
     code, text = await bad(rig, "FetchMetadata")
     assert code is Status.INTERNAL
     assert "secret" not in text
+
+
+async def test_a_text_that_no_header_can_hold_holds_up_no_other_answer(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StatusError(Status.NOT_FOUND, "no \ud800")
+
+    monkeypatch.setattr(rig.controller, "status", refuse)
+    assert await bad(rig, "FetchMetadata") == (Status.NOT_FOUND, "no \\ud800")
 
 
 @pytest.mark.parametrize("subject", ["a", "a.b", "a.*", ">", "a.>", "*", "ä", "a>b"])

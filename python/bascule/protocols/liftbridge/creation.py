@@ -8,6 +8,7 @@ from bascule.control.decide import ALL_BROKERS
 from bascule.control.specs import OWN_STREAMS
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsCopy
+from bascule.metadata.refusal import wrong_setting
 from bascule.protocols.status import Status, StatusError
 
 MAX_NAME_BYTES = 255
@@ -72,12 +73,12 @@ def _replication_factor(asked: int) -> int:
 
 
 def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
-    def number(field: str) -> int | None:
+    def number(field: str, setting: str) -> int | None:
         if not asked.HasField(field):
             return None
         value: int = getattr(asked, field).value
-        if value < 0:
-            raise StatusError(Status.INVALID_ARGUMENT, f"{field} is {value}, must not be negative")
+        if problem := wrong_setting(setting, value, field):
+            raise StatusError(Status.INVALID_ARGUMENT, problem)
         return value
 
     def flag(field: str) -> bool | None:
@@ -94,19 +95,19 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
         durability=one_of("durability", get_args(Durability), defaults.durability),
         codec=one_of("codec", get_args(Codec), defaults.codec),
         nats_copy=one_of("natsCopy", get_args(NatsCopy), defaults.nats_copy),
-        max_record_bytes=number("maxRecordBytes"),
+        max_record_bytes=number("maxRecordBytes", "max_record_bytes"),
         partition_by_subject=bool(flag("partitionBySubject")),
         concurrency_control=defaults.concurrency_control if concurrency_control is None else concurrency_control,
-        retention_bytes=number("retentionMaxBytes"),
-        retention_messages=number("retentionMaxMessages"),
-        retention_age_ms=number("retentionMaxAge"),
-        cleaner_interval_ms=number("cleanerInterval"),
-        segment_bytes=number("segmentMaxBytes"),
-        segment_age_ms=number("segmentMaxAge"),
+        retention_bytes=number("retentionMaxBytes", "retention_bytes"),
+        retention_messages=number("retentionMaxMessages", "retention_messages"),
+        retention_age_ms=number("retentionMaxAge", "retention_age_ms"),
+        cleaner_interval_ms=number("cleanerInterval", "cleaner_interval_ms"),
+        segment_bytes=number("segmentMaxBytes", "segment_bytes"),
+        segment_age_ms=number("segmentMaxAge", "segment_age_ms"),
         compact_enabled=flag("compactEnabled"),
-        compact_parallelism=number("compactMaxGoroutines"),
-        auto_pause_ms=number("autoPauseTime"),
+        compact_parallelism=number("compactMaxGoroutines", "compact_parallelism"),
+        auto_pause_ms=number("autoPauseTime", "auto_pause_ms"),
         auto_pause_disable_if_subscribers=flag("autoPauseDisableIfSubscribers"),
-        min_isr=number("minIsr"),
+        min_isr=number("minIsr", "min_isr"),
         encryption=defaults.encryption if encryption is None else encryption,
     )

@@ -11,6 +11,7 @@ from bascule.control.controller import PartitionStatus
 from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
 from bascule.metadata.plain import to_plain
 from bascule.protocols.liftbridge.messages import read_object
+from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.protocols.status import Status, StatusError
 
@@ -67,9 +68,20 @@ class DetailMethods:
     async def fetch_group_details(self, request: AdminRequest) -> bytes:
         """`{"groups"}` (ids; none = all) to `{"groups": [...]}`, by id; those that do not exist are left out."""
         wanted: list[object] = read_object(request.body, {"groups": list})["groups"]
-        groups = sorted(self._controller.state.groups.items())
-        chosen = [_group(group) for name, group in groups if not wanted or name in wanted]
-        return json.dumps({"groups": chosen}).encode()
+        if len(wanted) > MAX_NAMES:
+            text = f"{len(wanted)} groups are asked for, at most {MAX_NAMES} are answered at once"
+            raise StatusError(Status.INVALID_ARGUMENT, text)
+        groups = self._controller.state.groups
+        names = [item for item in wanted if isinstance(item, str)] if wanted else [*groups]
+        shown: list[str] = []
+        size = 0
+        for name in sorted(groups.keys() & names):
+            shown.append(json.dumps(_group(groups[name])))
+            size += len(shown[-1])
+            if size > MAX_ANSWER_BYTES:
+                text = f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: ask for fewer groups at once"
+                raise StatusError(Status.RESOURCE_EXHAUSTED, text)
+        return f'{{"groups": [{", ".join(shown)}]}}'.encode()
 
     async def fetch_broker_details(self, request: AdminRequest) -> bytes:
         """`{}` to the broker that answers."""

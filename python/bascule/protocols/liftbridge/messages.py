@@ -34,6 +34,8 @@ def read_object(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
     """
     try:
         asked: object = json.loads(body)
+        # A lone surrogate is valid JSON and no text.
+        json.dumps(asked, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         asked = None
     if isinstance(asked, dict):

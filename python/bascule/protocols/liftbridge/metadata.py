@@ -21,10 +21,10 @@ _UNKNOWN_STREAM = 1
 _UNKNOWN_GROUP = 1
 
 MAX_NAMES = 10_000
-"""Streams and groups of one FetchMetadata."""
+"""Streams and groups of one FetchMetadata, groups of one FetchGroupDetails."""
 
 MAX_ANSWER_BYTES = 32 << 20
-"""Of one FetchMetadata, counted before it is made."""
+"""Of one of them; FetchMetadata counts before it makes the answer."""
 
 
 class MetadataMethods:
