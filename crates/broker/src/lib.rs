@@ -23,5 +23,6 @@ pub mod offline;
 pub mod partition;
 pub mod shared;
 pub mod statistics;
+mod status;
 pub mod tls;
 pub mod view;

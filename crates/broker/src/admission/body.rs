@@ -4,7 +4,7 @@
 //! arrived of it, never by what its prefix announces: a prefix is free to send. The charge is given back when the
 //! service asks for more after the end of the message, which it does once it is done with it, or when the body is
 //! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever.
-use crate::shared::SharedRef;
+use crate::shared::{Shared, SharedRef};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::pin::Pin;
@@ -16,8 +16,8 @@ use tokio::time::{Sleep, sleep};
 use tonic::Status;
 use tonic::body::Body;
 
-/// How long one message may take from its first byte to its last.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long one message, or one batch of a producer, may take from its first byte to its last.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 const PREFIX_BYTES: usize = 5;
 
 /// See the module.
@@ -80,6 +80,22 @@ impl Place {
     }
 }
 
+/// A share of `limits.request_bytes`, given back when it is dropped.
+///
+/// # Errors
+/// `RESOURCE_EXHAUSTED` when there is not so much left.
+pub(crate) fn charge(shared: &Shared, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
+    let budget = Arc::clone(&shared.admission.request_bytes);
+    let count = u32::try_from(bytes).unwrap_or(u32::MAX);
+    budget.try_acquire_many_owned(count).map_err(|_| {
+        shared.statistics.calls_refused.add(1);
+        let most = shared.limits.request_bytes;
+        Status::resource_exhausted(format!(
+            "limits.request_bytes ({most}) bytes of requests are arriving: send again later, send smaller messages, or raise it"
+        ))
+    })
+}
+
 impl BoundedBody {
     pub(super) fn new(shared: SharedRef, body: Body) -> Self {
         Self {
@@ -106,15 +122,7 @@ impl BoundedBody {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), Status> {
-        let budget = Arc::clone(&self.shared.admission.request_bytes);
-        let count = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let Ok(more) = budget.try_acquire_many_owned(count) else {
-            self.shared.statistics.calls_refused.add(1);
-            let most = self.shared.limits.request_bytes;
-            return Err(Status::resource_exhausted(format!(
-                "limits.request_bytes ({most}) bytes of requests are arriving: send again later, send smaller messages, or raise it"
-            )));
-        };
+        let more = charge(&self.shared, bytes)?;
         match &mut self.charge {
             Some(charge) => charge.merge(more),
             none => *none = Some(more),
@@ -171,7 +179,7 @@ impl HttpBody for BoundedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::{Limits, Shared};
+    use crate::shared::Limits;
     use futures_util::stream;
     use http_body_util::{BodyExt, StreamBody};
 

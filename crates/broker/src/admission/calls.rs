@@ -12,7 +12,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-/// Asked by monitors, also when everything is full.
+/// Asked by monitors, also when every place is taken.
 const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
 /// See the module.
@@ -62,7 +62,10 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        if request.uri().path() == HEALTH {
+        let is_health = request.uri().path() == HEALTH;
+        let shared = self.shared.clone();
+        let request = request.map(|body| Body::new(BoundedBody::new(shared, body)));
+        if is_health {
             return Box::pin(self.inner.call(request));
         }
         let admission = &self.shared.admission;
@@ -74,10 +77,7 @@ where
             );
             return Box::pin(async move { Ok(Status::resource_exhausted(text).into_http()) });
         };
-        let shared = self.shared.clone();
-        let answer = self
-            .inner
-            .call(request.map(|body| Body::new(BoundedBody::new(shared, body))));
+        let answer = self.inner.call(request);
         Box::pin(async move {
             let held = |body| {
                 Body::new(Held {

@@ -14,6 +14,7 @@ mod connection;
 mod descriptors;
 
 pub(crate) use accept::accept;
+pub(crate) use body::{PATIENCE, charge};
 pub(crate) use calls::CallLayer;
 pub(crate) use descriptors::for_segments;
 

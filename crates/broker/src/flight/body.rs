@@ -1,6 +1,6 @@
 //! The HTTP body of a `DoGet` answer: chunks of framed messages, then the status as trailers.
+use crate::status::trailers;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -52,7 +52,7 @@ impl Body for ScanBody {
                     let status = ended
                         .and_then(Result::err)
                         .unwrap_or_else(|| Status::ok(""));
-                    return Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))));
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers(status)))));
                 }
             }
         }
@@ -61,19 +61,6 @@ impl Body for ScanBody {
     fn is_end_stream(&self) -> bool {
         self.source.is_none()
     }
-}
-
-fn trailers(status: &Status) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    if status.add_header(&mut map).is_err() {
-        map.clear();
-        map.insert("grpc-status", HeaderValue::from_static("13"));
-        map.insert(
-            "grpc-message",
-            HeaderValue::from_static("the status could not be written"),
-        );
-    }
-    map
 }
 
 #[cfg(test)]

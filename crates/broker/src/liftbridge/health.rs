@@ -16,6 +16,9 @@ use std::time::Duration;
 use tonic::Status;
 use tonic::body::Body;
 
+/// Bytes of a request: the name of a service.
+const MOST_BYTES: usize = 1024;
+
 /// How often a Watch looks.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -88,9 +91,7 @@ async fn answer(
             "unknown method {method} for service grpc.health.v1.Health"
         )));
     }
-    let message = call
-        .within(unary_message(body, shared.limits.message_bytes))
-        .await??;
+    let message = call.within(unary_message(body, MOST_BYTES)).await??;
     let request = HealthCheckRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
     match (status_of(&shared, &request.service), method) {

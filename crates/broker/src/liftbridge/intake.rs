@@ -4,6 +4,7 @@ use super::frames::FrameReader;
 use super::refusal::Refusal;
 use super::resume::resume;
 use super::route::{AckContext, Destination, Routes, split};
+use crate::admission::{self, PATIENCE};
 use crate::partition::IncomingRecord;
 use crate::shared::SharedRef;
 use crate::tls::Peer;
@@ -13,6 +14,8 @@ use bascule_wire::liftbridge::publish::{ProducerBatch, PublishView};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use tonic::Status;
 
 /// Charged for each message besides its length: its response and bookkeeping, bytes.
@@ -41,11 +44,14 @@ pub(super) struct Intake {
 /// A message and its length as received.
 type Message = (PublishView, usize);
 
-/// A producer's batch while its messages come in.
+/// A producer's batch while its messages come in. What it holds is charged to `limits.request_bytes`, as a message is that is
+/// not whole.
 struct OpenBatch {
     begun: ProducerBatch,
     messages: Vec<Message>,
     bytes: usize,
+    charge: Option<OwnedSemaphorePermit>,
+    until: Instant,
 }
 
 /// Records of one partition, in order.
@@ -76,6 +82,20 @@ impl Intake {
     /// Forgets routes of an older view, and of older rights.
     pub(super) fn refresh(&mut self) {
         self.routes.refresh();
+    }
+
+    /// Checks that a producer's batch does not take for ever.
+    pub(super) fn check_patience(&self) -> Result<(), Status> {
+        if self
+            .batch
+            .as_ref()
+            .is_some_and(|batch| batch.until < Instant::now())
+        {
+            let seconds = PATIENCE.as_secs();
+            let text = format!("a batch of a producer took longer than {seconds} s to arrive");
+            return Err(Status::deadline_exceeded(text));
+        }
+        Ok(())
     }
 
     /// Checks that the body did not end inside a message or a producer's batch.
@@ -141,6 +161,8 @@ impl Intake {
                 begun,
                 messages: Vec::new(),
                 bytes: 0,
+                charge: None,
+                until: Instant::now() + PATIENCE,
             }),
             (Some(batch), None) if batch.is_for(&view) => batch,
             _ => return Err(broken_batch("another begins, or names another partition")),
@@ -148,6 +170,11 @@ impl Intake {
         batch.bytes += length;
         if batch.bytes > BATCH_BYTES.max(length) {
             return Err(broken_batch("it is larger than 16 MiB"));
+        }
+        let more = admission::charge(&self.shared, length + MESSAGE_COST)?;
+        match &mut batch.charge {
+            Some(charge) => charge.merge(more),
+            none => *none = Some(more),
         }
         batch.messages.push((view, length));
         if batch.messages.len() == batch.begun.records as usize

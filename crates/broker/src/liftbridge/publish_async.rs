@@ -88,6 +88,7 @@ impl Reader {
             }
             _ = pulse.tick() => {
                 self.intake.refresh();
+                self.intake.check_patience()?;
                 if !self.shared.serving.load(Ordering::Relaxed) {
                     return Err(shutting_down());
                 }

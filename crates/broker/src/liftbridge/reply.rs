@@ -1,5 +1,6 @@
 //! Response bodies and heads of gRPC over raw bodies.
 use super::frames::frame;
+use crate::status::{bounded, trailers};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Frame;
@@ -33,29 +34,18 @@ pub(super) fn message(message: &[u8]) -> Reply {
 pub(super) fn framed(frame: Bytes) -> Reply {
     with_body(OneFrame {
         frame: Some(frame),
-        trailers: Some(trailers(&Status::new(Code::Ok, ""))),
+        trailers: Some(trailers(Status::new(Code::Ok, ""))),
     })
 }
 
 /// Only a status, in the headers.
 pub(super) fn status(status: Status) -> Reply {
-    status.into_http()
+    bounded(status).into_http()
 }
 
 /// Either.
 pub(super) fn result(result: Result<Reply, Status>) -> Reply {
     result.unwrap_or_else(status)
-}
-
-/// The trailers that end a stream; the message is percent-encoded.
-pub(super) fn trailers(status: &Status) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(2);
-    if status.add_header(&mut headers).is_err() {
-        // Only for texts that no header can hold, which percent-encoding rules out; the code alone always fits.
-        headers.clear();
-        headers.insert("grpc-status", HeaderValue::from(status.code() as i32));
-    }
-    headers
 }
 
 /// One data frame, then trailers.

@@ -2,7 +2,7 @@
 use super::acks::Group;
 use super::call::new_inbox;
 use super::intake::MESSAGE_COST;
-use super::reply;
+use crate::status::trailers;
 use bytes::Bytes;
 use http_body::Frame;
 use std::pin::Pin;
@@ -85,7 +85,7 @@ impl Responses {
             || Status::internal("reading the request failed"),
             |(status, _)| status,
         );
-        Frame::trailers(reply::trailers(&status))
+        Frame::trailers(trailers(status))
     }
 }
 impl http_body::Body for Responses {

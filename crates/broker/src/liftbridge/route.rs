@@ -14,6 +14,9 @@ use std::sync::{Arc, Weak};
 /// Most partitions remembered for one call; beyond it the memory starts anew.
 const REMEMBERED: usize = 1024;
 
+/// Bytes of the name of a stream that does not exist that a refusal shows.
+const SHOWN_BYTES: usize = 1024;
+
 /// Where accepted publishes of one partition go, and how their acks begin.
 #[derive(Debug)]
 pub(super) struct Destination {
@@ -36,10 +39,11 @@ pub(super) struct Route {
     destination: Option<Arc<Destination>>,
 }
 impl Route {
-    /// Looks a partition up. `stream` is valid UTF-8 (checked by the codec).
+    /// Looks a partition up. `stream` is valid UTF-8 (checked by the codec). A route to a stream that does not exist keeps no more
+    /// than a name's length of it.
     pub(super) fn find(view: &View, broker_id: &str, stream: &[u8], number: i32) -> Self {
         let mut route = Self {
-            stream: Bytes::copy_from_slice(stream),
+            stream: Bytes::new(),
             number,
             refusal: None,
             concurrency_control: false,
@@ -48,9 +52,11 @@ impl Route {
         };
         let name = String::from_utf8_lossy(stream);
         let Some(stream_view) = view.stream(DEFAULT_NAMESPACE, &name) else {
-            route.refusal = Some(Refusal::NoSuchStream(name.into_owned()));
+            let shown = &name[..name.floor_char_boundary(SHOWN_BYTES)];
+            route.refusal = Some(Refusal::NoSuchStream(shown.to_owned()));
             return route;
         };
+        route.stream = Bytes::copy_from_slice(stream);
         let Some(partition) = stream_view.partition(number) else {
             route.refusal = Some(Refusal::NoSuchPartition(number));
             return route;
@@ -76,17 +82,17 @@ impl Route {
     }
 
     /// The same for `peer`, who may not publish to every stream.
-    fn permitted(mut self, shared: &Shared, peer: &Peer) -> Self {
-        let stream = String::from_utf8_lossy(&self.stream);
+    fn permitted(mut self, stream: &[u8], shared: &Shared, peer: &Peer) -> Self {
+        let stream = String::from_utf8_lossy(stream);
         if let Err(denied) = shared.access.check(peer, Action::Publish, &stream) {
             self.refusal = Some(denied.into());
         }
         self
     }
 
-    /// Whether this is the route of a message's stream and partition.
+    /// Whether this is the route of a message's stream and partition. Never of a stream that does not exist.
     pub(super) fn is_for(&self, stream: &[u8], number: i32) -> bool {
-        self.number == number && self.stream == stream
+        self.number == number && !stream.is_empty() && self.stream == stream
     }
 
     /// The checks of §3.7 and §3.8 in their order.
@@ -171,9 +177,11 @@ impl Routes {
         if self.found.len() >= REMEMBERED {
             self.found.clear();
         }
+        // Names of streams that do not exist are any bytes that a client likes: only the last one is kept.
+        self.found.pop_if(|route| route.stream.is_empty());
         let (shared, view) = (&self.shared, self.shared.view.load());
         let route = Route::find(&view, &shared.broker_id, stream, number);
-        self.found.push(route.permitted(shared, &self.peer));
+        self.found.push(route.permitted(stream, shared, &self.peer));
         self.found.len() - 1
     }
 }
@@ -222,4 +230,28 @@ pub(super) fn split(view: PublishView, received_bytes: usize) -> (IncomingRecord
             policy: view.ack_policy,
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::Limits;
+
+    #[test]
+    fn names_of_streams_that_do_not_exist_are_not_kept() {
+        let shared = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
+        let mut routes = Routes::new(&shared, &Peer::default());
+        routes.refresh();
+        for letter in ["a", "b", "\u{fc}", ""] {
+            let name = letter.repeat(100_000);
+            let Err(refusal) = routes.find(name.as_bytes(), 0).check(0) else {
+                panic!("there is no such stream");
+            };
+            assert!(refusal.to_string().len() <= SHOWN_BYTES + 20, "{refusal}");
+            let shown = name.chars().take(SHOWN_BYTES / 2).collect::<String>();
+            assert!(refusal.to_string().contains(&shown), "{refusal}");
+            assert_eq!(routes.found.len(), 1);
+            assert!(routes.found[0].stream.is_empty());
+        }
+    }
 }

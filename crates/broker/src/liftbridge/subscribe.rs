@@ -10,6 +10,7 @@ use super::subscription::Subscription;
 use crate::access::Action;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
+use crate::status::trailers;
 use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
 use bascule_wire::liftbridge::messages::{Consumer, SubscribeRequest};
 use bytes::Bytes;
@@ -233,7 +234,7 @@ fn frames(source: Source) -> impl futures_util::Stream<Item = Result<Frame<Bytes
             Next::Handshake(source) => Some((Ok(Frame::data(frame(&[]))), Next::Records(source))),
             Next::Records(mut source) => Some(match source.next_chunk().await {
                 Ok(chunk) => (Ok(Frame::data(chunk)), Next::Records(source)),
-                Err(status) => (Ok(Frame::trailers(reply::trailers(&status))), Next::Nothing),
+                Err(status) => (Ok(Frame::trailers(trailers(status))), Next::Nothing),
             }),
             Next::Nothing => None,
         }

@@ -2,7 +2,6 @@
 use crate::liftbridge::call::{new_inbox, parse_timeout, unary_message};
 use crate::liftbridge::frames::{FrameError, FrameReader, frame};
 use crate::liftbridge::refusal::Refusal;
-use crate::liftbridge::reply::trailers;
 use crate::partition::{AppendError, RejectReason};
 use bytes::Bytes;
 use std::time::Duration;
@@ -132,18 +131,6 @@ fn timeouts_are_read_in_every_unit() {
     for (text, expected) in cases {
         assert_eq!(parse_timeout(text.as_bytes()), expected, "{text}");
     }
-}
-
-#[test]
-fn trailers_percent_encode_the_message() {
-    let headers = trailers(&Status::not_found("no such stream: a%b\n\u{fc}"));
-    assert_eq!(headers["grpc-status"], "5");
-    let text = headers["grpc-message"].to_str().unwrap();
-    assert!(
-        text.contains("%25") && text.contains("%0A") && text.contains("%C3%BC"),
-        "{text}"
-    );
-    assert_eq!(trailers(&Status::new(Code::Ok, ""))["grpc-status"], "0");
 }
 
 #[test]

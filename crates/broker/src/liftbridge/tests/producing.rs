@@ -172,3 +172,27 @@ async fn a_batch_that_is_not_whole_ends_the_call() {
     let stored = client.publish(to("orders", "d")).await.unwrap();
     assert_eq!(stored.ack.unwrap().offset, 0, "nothing of them was stored");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_is_not_whole_is_charged_like_a_message_that_is_not() {
+    let harness = Harness::with_limits(&json!({"request_bytes": 100_000}));
+    harness.create("orders", 1, &json!({}));
+    let mut client = harness.connect().await;
+    let text = "x".repeat(1000);
+    let values: Vec<&str> = std::iter::repeat_n(text.as_str(), 200).collect();
+    let refused = client
+        .publish_async(batch(0, 0, &values))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(refused.message().contains("limits.request_bytes (100000)"));
+    for sequence in [0, 40, 80] {
+        let answers = client
+            .publish_async(batch(0, sequence, &values[..40]))
+            .await
+            .unwrap();
+        assert_eq!(said(&answers)[39], (sequence + 39).to_string());
+    }
+    let admission = &harness.engine.shared().admission;
+    assert_eq!(admission.request_bytes(), 0, "all is given back");
+}

@@ -216,6 +216,23 @@ async fn health_follows_the_broker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_asks_for_health_is_short() {
+    let harness = Harness::new();
+    for (length, code) in [(900, Code::NotFound), (1100, Code::ResourceExhausted)] {
+        let mut request = vec![10, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8];
+        request.resize(3 + length, b'x');
+        let answer = call(
+            &harness,
+            "grpc.health.v1.Health/Check",
+            &frame(&request),
+            "",
+        )
+        .await;
+        assert_eq!(answer.status.code(), code);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn watching_health_tells_each_change() {
     let harness = Harness::new();
     let body = Body::new(Full::new(frame(&[])));
