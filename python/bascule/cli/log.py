@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Self, cast
 import typer
 
 from bascule import engine
+from bascule.cli.backup import check_backup
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 
@@ -164,11 +165,14 @@ def repair(
     path: Where,
     *,
     backup: Annotated[
-        Path | None, typer.Option("--from", help="A backup of the same directory: damaged segments are taken from it.")
+        Path | None,
+        typer.Option("--from", help="A copy of the same directory: damaged sealed segments are taken from it."),
     ] = None,
     cut_at: Annotated[
         int | None,
-        typer.Option(min=0, help="Of a single log: take away this offset and all later ones. They are kept aside."),
+        typer.Option(
+            min=0, help="Of a single log: take away the batch that begins here and all later ones, kept aside."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
     output: Output = OutputFormat.TABLE,
@@ -182,7 +186,8 @@ def repair(
 
         bascule log repair bascule-data --from backup/bascule-data --dry-run
     """
-    request = {"dry_run": dry_run, "from": None if backup is None else str(backup), "cut_at": cut_at}
+    taken = None if backup is None or not path.exists() else str(check_backup(path, backup))
+    request = {"dry_run": dry_run, "from": taken, "cut_at": cut_at}
     document = engine.repair_log(str(path), request, time.time_ns())
     actions = [Action(**action) for log in document["logs"] for action in log.get("actions", ())]
     result = Repaired(

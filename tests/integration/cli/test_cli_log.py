@@ -60,6 +60,7 @@ def test_damage_is_found_and_mended_from_a_backup(
     backup = tmp_path / "backup" / "data"
     saved = backup / "partitions" / partition(data).name
     saved.mkdir(parents=True)
+    shutil.copy(data / "bascule.json", backup)
     for path in partition(data).iterdir():
         (saved / path.name).write_bytes(path.read_bytes())
     flip(segment, 64 + 200)
@@ -74,6 +75,51 @@ def test_damage_is_found_and_mended_from_a_backup(
     assert (code, done["damaged"], [action["what"] for action in done["actions"]]) == (0, False, ["restore"])
     code, found = run(capsys, "verify", data)
     assert (code, found["findings"]) == (0, [])
+
+
+def test_a_single_log_is_mended_from_its_copy_or_from_that_of_the_whole(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup = tmp_path / "backup"
+    shutil.copytree(data, backup)
+    log = partition(data)
+    for copy in (backup, backup / "partitions" / log.name):
+        flip(sorted(log.glob("*.seg"))[1], 64 + 200)
+        code, done = run(capsys, "repair", log, "--from", copy)
+        assert (code, [action["what"] for action in done["actions"]]) == (0, ["restore"])
+
+
+def test_what_is_no_backup_is_refused_before_anything_is_done(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    manifest = json.loads((other / "bascule.json").read_text())
+    (other / "bascule.json").write_text(json.dumps({**manifest, "broker_id": "somebody-else"}))
+    nameless = tmp_path / "nameless"
+    shutil.copytree(data, nameless)
+    (nameless / "bascule.json").unlink()
+    (tmp_path / "empty").mkdir()
+    log = partition(data)
+    flip(sorted(log.glob("*.seg"))[1], 64 + 200)
+    before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
+    refused = [
+        (data, tmp_path / "nosuch", 3, "is no directory"),
+        (data, tmp_path / "empty", 2, "has no readable bascule.json"),
+        (data, nameless, 2, "has no readable bascule.json"),
+        (data, other, 6, "is of broker somebody-else of cluster"),
+        (data, data, 2, "is the directory to be mended"),
+        (log, other, 6, "is of broker somebody-else of cluster"),
+        (log, tmp_path / "empty", 2, "is neither a data directory nor a copy of"),
+        (log, data / "metadata" / "log", 2, "is neither a data directory nor a copy of"),
+    ]
+    for path, backup, code, said in refused:
+        assert main(["log", "repair", str(path), "--from", str(backup)]) == code
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert said in captured.err
+        assert str(backup) in captured.err
+    assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
 
 
 def test_a_partition_that_is_gone_is_seen(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
