@@ -182,6 +182,7 @@ impl Cursor {
                     .and_then(|at| at.place.chain),
             ),
             epoch: 0,
+            told_by: None,
         };
         let at = At {
             segment: Arc::clone(segment),

@@ -84,6 +84,7 @@ impl Landmark {
             offset: self.summary.next_offset,
             chain: Some(self.summary.chain),
             epoch: self.summary.epoch,
+            told_by: Some(self.last_batch),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Offsets by time. Timestamps never decrease within a partition, so one search serves both directions.
 use crate::cursor::Cursor;
 use crate::damage::{Damage, Fault};
-use crate::preamble::PREAMBLE_BYTES;
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;
@@ -159,12 +158,9 @@ pub(crate) fn whole_batch(shared: &Arc<Shared>, header: &Header) -> ReadError {
 fn position_of(identity: Identity, segment: &Arc<Segment>, offset: u64) -> Option<u64> {
     let file = segment.file().ok()?;
     let entry = segment.index().floor(offset);
-    let mut place = Place {
-        position: entry.map_or(PREAMBLE_BYTES, |entry| entry.position),
-        offset: entry.map_or(segment.base_offset, |entry| entry.offset),
-        chain: None,
-        epoch: 0,
-    };
+    let mut place = entry.map_or(Place::first(segment.base_offset), |entry| {
+        Place::begun(entry.position, entry.offset)
+    });
     let mut scanner = Scanner::new(&*file.file, segment.end(), identity);
     while place.offset < offset {
         place = match scanner.look(&place, false).ok()? {

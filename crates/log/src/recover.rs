@@ -205,12 +205,7 @@ impl<'a> Walk<'a> {
             identity,
             options,
             durable,
-            place: Place {
-                position: PREAMBLE_BYTES,
-                offset: 0,
-                chain: None,
-                epoch: 0,
-            },
+            place: Place::first(0),
             last_timestamp: NO_TIME,
             epochs: EpochTable::read(files.storage(), directory, identity),
             producers: Producers::default(),
@@ -264,6 +259,7 @@ impl<'a> Walk<'a> {
         self.last_timestamp = self.last_timestamp.max(before);
         self.place.position = PREAMBLE_BYTES;
         self.place.offset = source.base_offset;
+        self.place.told_by = None;
         true
     }
 
@@ -277,6 +273,7 @@ impl<'a> Walk<'a> {
                 offset: summary.next_offset,
                 chain: Some(summary.chain),
                 epoch: summary.epoch,
+                told_by: None,
             };
             self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
             return Ok((
@@ -347,7 +344,8 @@ impl<'a> Walk<'a> {
             }
             if self.place.offset >= self.durable || planted::is(8) {
                 // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
-                if let Some(error) = scanner.unreadable.take() {
+                let unreadable = scanner.unreadable.take();
+                if let Some(error) = unreadable.filter(|_| found.fault() == Fault::Unreadable) {
                     return Err(failed(error));
                 }
                 return Ok(End::Cut {

@@ -3,6 +3,7 @@
 use crate::Identity;
 use crate::damage::Fault;
 use crate::disk::read_up_to;
+use crate::preamble::PREAMBLE_BYTES;
 use crate::storage::StorageFile;
 use bascule_record::planted;
 use bascule_record::{DamageError, HEADER_BYTES, Header};
@@ -24,9 +25,27 @@ pub(crate) struct Place {
     pub chain: Option<u32>,
     /// The least leader epoch it may have.
     pub epoch: u64,
+    /// Where the batch before it begins, whose header told that this place is here; `None` when something else did.
+    pub told_by: Option<u64>,
 }
 
 impl Place {
+    /// The first place of a segment.
+    pub fn first(base_offset: u64) -> Self {
+        Self::begun(PREAMBLE_BYTES, base_offset)
+    }
+
+    /// The beginning of a batch whose chain value and epoch may be any.
+    pub fn begun(position: u64, offset: u64) -> Self {
+        Self {
+            position,
+            offset,
+            chain: None,
+            epoch: 0,
+            told_by: None,
+        }
+    }
+
     /// Whether the batch belongs here.
     pub fn fits(&self, header: &Header, identity: Identity) -> bool {
         header.incarnation == identity.incarnation
@@ -44,6 +63,7 @@ impl Place {
             offset: header.next_offset(),
             chain: Some(header.link()),
             epoch: header.leader_epoch,
+            told_by: Some(self.position),
         }
     }
 }

@@ -257,12 +257,7 @@ pub(crate) fn holds_nothing(source: &Source, identity: Identity) -> Result<bool,
 }
 
 fn first_found(source: &Source, identity: Identity) -> Result<Found, Error> {
-    let place = Place {
-        position: PREAMBLE_BYTES,
-        offset: source.base_offset,
-        chain: None,
-        epoch: 0,
-    };
+    let place = Place::first(source.base_offset);
     Scanner::new(&*source.file, source.len, identity)
         .look(&place, true)
         .map_err(|error| Error::io("read", &source.path, error))

@@ -1,13 +1,12 @@
 //! Damage below the durable point: found before bytes are served, refused exactly, remembered, passed.
 #![allow(clippy::unwrap_used)]
+mod harmed;
 mod support;
-use bascule_log::damage::{Damage, Fault};
+use bascule_log::damage::Fault;
 
-use bascule_log::{
-    Coordinator, Log, LogOptions, LogReader, OpenMode, OsStorage, ReadError, ReadMode, Storage,
-    StorageFile,
-};
-use bascule_record::{Batch, Batches, Header, Stamp};
+use bascule_log::{Coordinator, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile};
+use bascule_record::{Header, Stamp};
+use harmed::*;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -16,104 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use support::*;
 
-/// What a reader gets from `offset` on: records, and the damage it is refused.
-fn read_around(reader: &LogReader, offset: u64) -> (Records, Vec<Damage>) {
-    let (mut records, mut refused) = (Vec::new(), Vec::new());
-    let mut cursor = reader.cursor(offset);
-    loop {
-        match cursor.next(u64::MAX, 3000, ReadMode::Blocking) {
-            Ok(None) => return (records, refused),
-            Ok(Some(bytes)) => {
-                for bytes in Batches::new(bytes) {
-                    let bytes = bytes.unwrap();
-                    match Batch::read(&bytes) {
-                        Ok(batch) => records.extend(
-                            (batch.seek(offset)..batch.len())
-                                .map(|i| (batch.offset(i), batch.value(i).unwrap().to_vec())),
-                        ),
-                        Err(_) => match reader.damaged(&Header::read(&bytes).unwrap()) {
-                            ReadError::Damaged(damage) => refused.push(*damage),
-                            error => panic!("{error}"),
-                        },
-                    }
-                }
-            }
-            Err(ReadError::Damaged(damage)) => {
-                assert!(damage.start < damage.end);
-                cursor.skip_to(damage.end);
-                refused.push(*damage);
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-fn ranges(damages: &[Damage]) -> Vec<(u64, u64)> {
-    damages
-        .iter()
-        .map(|damage| (damage.start, damage.end))
-        .collect()
-}
-
-/// A closed log of `count` records in small segments; values are numbered.
-fn closed(count: u64, segment_bytes: u64) -> Home {
-    let home = Home::new();
-    let mut log = home.create(small(segment_bytes));
-    for i in 0..count {
-        let time = 1_000 + i as i64;
-        log.append(batch(&value(i), time), 1, time).unwrap();
-    }
-    settle(&mut log);
-    log.close().unwrap();
-    home
-}
-
-fn value(i: u64) -> Vec<u8> {
-    format!("record {i} ").repeat(20).into_bytes()
-}
-
 fn open(home: &Home, segment_bytes: u64) -> Log {
     let (log, _) = home.open(small(segment_bytes));
     log.set_high_watermark(u64::MAX);
     log
 }
 
-/// Every offset below `end` is either served with its value or refused, and the refused ones are told.
-fn expect_exactly(log: &Log, end: u64, lost: &[(u64, u64)]) {
-    let (records, refused) = read_around(&log.reader(), 0);
-    assert_eq!(ranges(&refused), lost);
-    let expected: Records = (0..end)
-        .filter(|offset| !lost.iter().any(|(a, b)| (*a..*b).contains(offset)))
-        .map(|offset| (offset, value(offset)))
-        .collect();
-    assert_eq!(records, expected);
-}
-
-fn flip(path: &Path, position: u64) {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, position).unwrap();
-    file.write_all_at(&[byte[0] ^ 0x10], position).unwrap();
-}
-
 /// First offsets of the segments.
 fn bases_of(home: &Home) -> Vec<u64> {
     let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().parse().unwrap();
     home.segments().iter().map(stem).collect()
-}
-
-/// Positions of the batches of a segment, and of its end.
-fn positions(path: &Path) -> Vec<u64> {
-    let bytes = fs::read(path).unwrap();
-    let mut at = vec![64];
-    while let Ok(header) = Header::read(&bytes[*at.last().unwrap() as usize..]) {
-        at.push(at.last().unwrap() + header.batch_bytes() as u64);
-    }
-    at
 }
 
 const SEGMENT: u64 = 4000;
@@ -344,6 +255,28 @@ fn bytes_that_the_disk_does_not_give_cost_their_batches_only() {
     assert_eq!((log.reader().log_end(), recovery.cut_bytes), (100, 0));
 }
 
+#[test]
+fn bytes_that_the_disk_does_not_give_keep_no_log_from_opening_after_a_crash() {
+    let home = closed(100, WIDE);
+    let (mut log, _) = home.open(small(WIDE));
+    append(&mut log, 100..103);
+    settle(&mut log);
+    let home = crashed(&home);
+    let path = home.segments()[0].clone();
+    let at = positions(&path);
+    let first = at.iter().position(|at| *at > 4096).unwrap() as u64;
+    let end = at.iter().position(|at| *at >= 8192).unwrap() as u64;
+    let disk = Arc::new(BadDisk::default());
+    let coordinator = Coordinator::start_on(Arc::new(BadStorage(Arc::clone(&disk))));
+    disk.bad.lock().unwrap().push((path, 4096, 8192));
+    let (log, recovery) = Log::open(&home.path(), IDENTITY, small(WIDE), &coordinator).unwrap();
+    assert_eq!(
+        (recovery.damaged, recovery.cut_bytes),
+        (vec![(first, end)], 0)
+    );
+    expect_exactly(&log, 103, &[(first - 1, first), (first, end)]);
+}
+
 /// A value that holds images of batches of this very log, at the offsets that come next, chained to each other.
 fn image(next_offset: u64, count: u64, chain: u32) -> Vec<u8> {
     let mut bytes = b"some text before ".to_vec();
@@ -363,7 +296,7 @@ fn image(next_offset: u64, count: u64, chain: u32) -> Vec<u8> {
     bytes
 }
 
-/// A log whose 7th record holds an image, with `after` records behind it.
+/// A log whose record 7 holds an image, with `after` records behind it.
 fn forged(images: u64, after: u64, clean: bool) -> (Home, Vec<Vec<u8>>) {
     let home = Home::new();
     let mut log = home.create(LogOptions {
@@ -389,6 +322,24 @@ fn forged(images: u64, after: u64, clean: bool) -> (Home, Vec<Vec<u8>>) {
         return (crashed, values);
     }
     (home, values)
+}
+
+#[test]
+fn an_image_in_a_damaged_batch_is_never_served_though_the_next_one_is_gone() {
+    for (after, clean, images) in [(1, false, 1), (1, true, 3), (3, false, 3), (3, true, 1)] {
+        let (home, values) = forged(images, after, clean);
+        let path = &home.segments()[0];
+        let at = positions(path);
+        flip(path, at[7] + 140);
+        zero(path, at[8]..at[9]);
+        let _ = fs::remove_file(path.with_extension("idx"));
+        let (log, _) = home.open(small(WIDE));
+        log.set_high_watermark(u64::MAX);
+        let (records, refused) = read_around(&log.reader(), 0);
+        let sound = |(offset, value): &(u64, Vec<u8>)| *value == values[*offset as usize];
+        assert!(records.iter().all(sound));
+        assert_eq!(ranges(&refused), [(7, 8), (8, 9)]);
+    }
 }
 
 proptest! {

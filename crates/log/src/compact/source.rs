@@ -1,7 +1,6 @@
 //! The batches of a sealed segment, front to back, as they lie in its file.
 use crate::Identity;
 use crate::disk::{SyncFile, read_up_to};
-use crate::preamble::PREAMBLE_BYTES;
 use crate::scan::Place;
 use crate::segment::Segment;
 use bascule_record::{HEADER_BYTES, Header};
@@ -39,12 +38,7 @@ impl Source {
             file: segment.file()?,
             end: segment.end(),
             identity,
-            place: Place {
-                position: PREAMBLE_BYTES,
-                offset: segment.base_offset,
-                chain: None,
-                epoch: 0,
-            },
+            place: Place::first(segment.base_offset),
             window: Bytes::new(),
         })
     }

@@ -5,7 +5,6 @@ use super::{Damage, quarantine};
 use crate::checkpoint::{Checkpoint, Slots};
 use crate::epochs::EpochTable;
 use crate::index;
-use crate::preamble::PREAMBLE_BYTES;
 use crate::producers::Producers;
 use crate::scan::{Place, Scanner};
 use crate::sources::{Source, find_sources_to_read};
@@ -134,12 +133,7 @@ fn look_at(
         ends,
         durable,
     };
-    let start = Place {
-        position: PREAMBLE_BYTES,
-        offset: source.base_offset,
-        chain: None,
-        epoch: 0,
-    };
+    let start = Place::first(source.base_offset);
     let (mut batches, mut records, mut timestamps) = (0, 0, None);
     let mut scanner = Scanner::new(&*source.file, source.len, identity);
     let walked = walk(&mut scanner, start, &course, &mut |place, header| {

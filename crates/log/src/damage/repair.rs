@@ -239,12 +239,7 @@ impl Repair<'_> {
     /// Where the batch that begins at `offset` lies.
     fn position_of(&self, source: &crate::sources::Source, offset: u64) -> Result<u64, Error> {
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
-        let mut place = Place {
-            position: PREAMBLE_BYTES,
-            offset: source.base_offset,
-            chain: None,
-            epoch: 0,
-        };
+        let mut place = Place::first(source.base_offset);
         while place.offset < offset {
             let found = scanner
                 .look(&place, false)

@@ -14,10 +14,13 @@
 //! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
 //!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
 //!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
-//!    Nor does one that goes on behind that end: it lies where it does not belong.
+//!    Nor does one behind whose end more lies than zeros: it lies where it does not belong.
 //! 4. The next entry of the index itself.
-//! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain that reaches furthest in
-//!    the file.
+//! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain whose last sound batch
+//!    reaches furthest in the file.
+//!
+//! Where the batch before does not check either, its header may be a copy from elsewhere whose length is true in another
+//! place only: what it covers is searched too. An image in its records proves nothing by reaching furthest within it.
 //!
 //! Without a link, a batch that begins above the durable point is never the way on: what lies between may be a hole that
 //! no sync covered, and what lies behind such a hole must not come back. Nor is one that begins at the durable point where
@@ -98,6 +101,8 @@ enum Extents {
 /// A search for the way on, and what was met on it.
 struct Search<'a> {
     lost: &'a Place,
+    /// Where the search begins: at the lost batch, or at the one before it when that one is not to be trusted.
+    from: Place,
     /// What the successor of the lost batch may carry as its chain value.
     links: Vec<u32>,
     /// Where it should begin, when what lies there denies it.
@@ -111,9 +116,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(lost: &'a Place) -> Self {
+    fn new(lost: &'a Place, doubtful: Option<Place>) -> Self {
         Self {
             lost,
+            from: doubtful.unwrap_or(*lost),
             links: Vec::new(),
             refuted: None,
             unsound: None,
@@ -135,7 +141,8 @@ impl Scanner<'_> {
     /// The first place behind damage at `lost` from which batches can be served again; `None` when the rest is lost.
     pub fn resume_after(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
         let limit = known.end.offset;
-        let mut search = Search::new(lost);
+        let doubtful = self.doubtful_before(lost)?;
+        let mut search = Search::new(lost, doubtful);
         if !self.has_sound_header(lost.position)? {
             match self.by_extents(lost, limit)? {
                 Extents::Lead(place) => return Ok(Some(place)),
@@ -144,17 +151,17 @@ impl Scanner<'_> {
             }
             search.links = self.links_at(lost.position)?;
         }
-        let entry = self.next_entry(lost, known)?;
+        let entry = self.next_entry(&search.from, known)?;
         let target = match entry {
             Some(place) => Target::Batch(place),
             None if known.end.is_unknown() => Target::Furthest,
             None => Target::End(known.end),
         };
         let to = entry.map_or(self.len, |place| place.position);
-        let mut position = lost.position + 1;
+        let mut position = search.from.position + 1;
         while let Some(at) = self.next_magic(position, to)? {
             position = at + 1;
-            if let Some((place, header)) = self.candidate(at, lost, limit)?
+            if let Some((place, header)) = self.candidate(at, &search.from, limit)?
                 && self.leads_on(&mut search, place, &header, &target, known.durable)?
             {
                 return Ok(Some(place));
@@ -190,10 +197,32 @@ impl Scanner<'_> {
             return Ok(false);
         }
         let (reached, end) = self.follow(place, target, &mut search.walked)?;
-        if !reached && search.furthest.is_none_or(|(best, _)| end > best) {
+        // An image in a record of the doubtful batch ends within it.
+        let leaves = place.position > search.lost.position || end > search.lost.position;
+        if !reached && leaves && search.furthest.is_none_or(|(best, _)| end > best) {
             search.furthest = Some((end, place));
         }
         Ok(reached)
+    }
+
+    /// The batch whose header told where the lost one should be, when its own payload does not check: it may be a copy from
+    /// elsewhere, or of an earlier life, and what it says of its length may be true in another place only.
+    fn doubtful_before(&mut self, lost: &Place) -> io::Result<Option<Place>> {
+        let Some(position) = lost.told_by else {
+            return Ok(None);
+        };
+        let Some(head) = self.readable(position, HEADER_BYTES)? else {
+            return Ok(None);
+        };
+        let Ok(header) = Header::read(head) else {
+            return Ok(None);
+        };
+        let before = Place::begun(position, header.base_offset);
+        let is_sound = matches!(self.look(&before, true)?, Found::Batch(_));
+        Ok((!is_sound).then_some(Place {
+            epoch: lost.epoch,
+            ..before
+        }))
     }
 
     /// Whether a sound header lies there, so that it says nothing about another batch that should.
@@ -257,37 +286,35 @@ impl Scanner<'_> {
             .collect())
     }
 
-    /// The first entry of the index behind the lost place that holds its batch.
-    fn next_entry(&mut self, lost: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
+    /// The first entry of the index behind `from` that holds its batch.
+    fn next_entry(&mut self, from: &Place, known: &Known<'_>) -> io::Result<Option<Place>> {
         let Some(index) = known.index else {
             return Ok(None);
         };
         let first = (0..index.len())
-            .find(|i| index.get(*i).is_some_and(|e| e.position > lost.position))
+            .find(|i| index.get(*i).is_some_and(|e| e.position > from.position))
             .unwrap_or(index.len());
         for entry in (first..index.len()).filter_map(|i| index.get(i)) {
             let place = Place {
-                position: entry.position,
-                offset: entry.offset,
-                chain: None,
-                epoch: lost.epoch,
+                epoch: from.epoch,
+                ..Place::begun(entry.position, entry.offset)
             };
             let sound = matches!(
                 self.look(&place, false)?,
                 Found::Batch(_) | Found::Payload(..)
             );
-            if sound && entry.offset >= lost.offset && entry.offset < known.end.offset {
+            if sound && entry.offset >= from.offset && entry.offset < known.end.offset {
                 return Ok(Some(place));
             }
         }
         Ok(None)
     }
 
-    /// A header at `position` that could continue the log behind `lost`.
+    /// A header at `position` that could continue the log behind `from`.
     fn candidate(
         &mut self,
         position: u64,
-        lost: &Place,
+        from: &Place,
         limit: u64,
     ) -> io::Result<Option<(Place, Header)>> {
         let Some(head) = self.readable(position, HEADER_BYTES)? else {
@@ -297,19 +324,17 @@ impl Scanner<'_> {
             return Ok(None);
         };
         let place = Place {
-            position,
-            offset: header.base_offset,
-            chain: None,
-            epoch: lost.epoch,
+            epoch: from.epoch,
+            ..Place::begun(position, header.base_offset)
         };
-        let possible = header.base_offset >= lost.offset
+        let possible = header.base_offset >= from.offset
             && header.next_offset() <= limit
             && place.fits(&header, self.identity)
             && position + header.batch_bytes() as u64 <= self.len;
         Ok(possible.then_some((place, header)))
     }
 
-    /// Follows the chain from a candidate: whether it leads to the target, and the position where it ended.
+    /// Follows the chain from a candidate: whether it leads to the target, and the end of the last sound batch in it.
     /// `walked`: batches from which an earlier chain went on in vain.
     fn follow(
         &mut self,
@@ -317,19 +342,21 @@ impl Scanner<'_> {
         target: &Target,
         walked: &mut HashSet<u64>,
     ) -> io::Result<(bool, u64)> {
-        let mut place = from;
+        let (mut place, mut end) = (from, from.position);
         loop {
             if self.is_at(&place, target)? {
-                return Ok((true, place.position));
+                return Ok((true, end));
             }
-            let header = match self.look(&place, false)? {
-                Found::Batch(header) | Found::Payload(header, _) => header,
-                Found::End | Found::Unsupported(_) | Found::Damage(_) => {
-                    return Ok((false, place.position));
+            let header = match self.look(&place, true)? {
+                Found::Batch(header) => {
+                    end = place.after(&header).position;
+                    header
                 }
+                Found::Payload(header, _) => header,
+                Found::End | Found::Unsupported(_) | Found::Damage(_) => return Ok((false, end)),
             };
             if !walked.insert(place.position) {
-                return Ok((false, place.position));
+                return Ok((false, end));
             }
             place = place.after(&header);
         }
@@ -353,15 +380,9 @@ impl Scanner<'_> {
                 // Without either, a sealed file ends where its last batch does.
                 let proven = chained.or(placed).unwrap_or(place.position == self.len);
                 let reached = meets && proven && placed.unwrap_or(true);
-                reached && (placed.is_some() || !self.goes_on(place)?)
+                reached && (placed.is_some() || matches!(self.look(place, false)?, Found::End))
             }
         })
-    }
-
-    /// Whether another batch of the same chain follows.
-    fn goes_on(&mut self, place: &Place) -> io::Result<bool> {
-        let found = self.look(place, false)?;
-        Ok(matches!(found, Found::Batch(_) | Found::Payload(..)))
     }
 
     /// The next position in `[from, to)` that holds the magic of a batch; what cannot be read is passed over.

@@ -113,10 +113,8 @@ impl Run<'_> {
             durable: u64::MAX,
         };
         let start = Place {
-            position: PREAMBLE_BYTES,
-            offset: segment.base_offset,
             chain: segment.first_chain(chain),
-            epoch: 0,
+            ..Place::first(segment.base_offset)
         };
         let (mut told, mut stopped) = (PREAMBLE_BYTES, false);
         let walked = walk(&mut scanner, start, &course, &mut |place, header| {

@@ -122,15 +122,10 @@ pub fn verify(
         directory,
         identity,
         durable: last.map_or(last_base, |last| last.durable.max(last.log_start)),
-        place: Place {
-            position: PREAMBLE_BYTES,
-            offset: last.map_or(
-                sources.first().map_or(0, |first| first.base_offset),
-                |last| last.log_start,
-            ),
-            chain: None,
-            epoch: 0,
-        },
+        place: Place::first(last.map_or(
+            sources.first().map_or(0, |first| first.base_offset),
+            |last| last.log_start,
+        )),
         epochs: Vec::new(),
         out: Verified {
             segments: sources.len() as u64,
@@ -306,6 +301,7 @@ impl Check<'_> {
             self.place.chain = chain;
         }
         self.place.position = PREAMBLE_BYTES;
+        self.place.told_by = None;
         self.place.offset = source.base_offset;
         true
     }

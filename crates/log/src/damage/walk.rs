@@ -97,6 +97,11 @@ pub(crate) fn walk(
         if resumed.offset > at.offset {
             walked.damages.push(damage(resumed.offset, found.fault()));
         }
+        // The batch before told of more than it held.
+        if let Some(last) = walked.damages.last_mut() {
+            last.end = last.end.min(resumed.offset);
+        }
+        walked.damages.retain(|damage| damage.start < damage.end);
         walked.place = resumed;
     }
 }

@@ -56,12 +56,7 @@ impl Walk<'_> {
             let failed = |error| Error::io("read", segment.path(), error);
             let file = segment.file().map_err(failed)?;
             let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
-            let mut place = Place {
-                position: PREAMBLE_BYTES,
-                offset: segment.base_offset,
-                chain: None,
-                epoch: 0,
-            };
+            let mut place = Place::first(segment.base_offset);
             while place.offset < segment.next_offset() {
                 if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
                     place = place.after(&header);
