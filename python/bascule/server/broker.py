@@ -124,6 +124,7 @@ class Broker:
     async def _start(self) -> None:
         settings = self.settings
         self._failed = asyncio.get_running_loop().create_future()
+        documents.refuse_foreign_files(settings)
         identity = documents.broker_id(settings)
         engine = await self._lock(identity)
         self._security = security = Security(settings, engine)

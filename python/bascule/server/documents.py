@@ -11,6 +11,7 @@ from bascule.control import Defaults, GroupTimeouts
 from bascule.control.activity import ACTIVITY
 from bascule.control.autopause import AutoPauseDefaults
 from bascule.control.cursors import CURSORS
+from bascule.errors import error
 from bascule.metadata import StreamSettings
 
 ID_LENGTH = 22
@@ -29,6 +30,22 @@ def broker_id(settings: Settings) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         # Nothing there yet, or unreadable: then the data plane refuses the directory and says why.
         return "".join(secrets.choice(_ID_LETTERS) for _ in range(ID_LENGTH))
+
+
+def refuse_foreign_files(settings: Settings) -> None:
+    """Refuse a data directory that a Liftbridge server wrote: an empty broker in it would look like lost streams.
+
+    Raises:
+        StateError: `data_directory_unusable`.
+    """
+    directory = settings.data_dir
+    of_liftbridge = any((directory / name).exists() for name in ("streams", "liftbridge", ".instance_id"))
+    if (directory / "raft").is_dir() and of_liftbridge and not (directory / MANIFEST).exists():
+        text = (
+            f"{directory} holds files of a Liftbridge server (raft, streams), which this broker cannot read: name an"
+            " empty directory, and copy the records with a client while the old server runs"
+        )
+        raise error("data_directory_unusable", text, {"directory": str(directory)})
 
 
 def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Settings as the documents that the parts of a broker take."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from bascule import config
-from bascule.errors import UsageError
-from bascule.server import documents, nats_access, reports
+from bascule.errors import StateError, UsageError
+from bascule.server import Broker, documents, nats_access, reports
 
 
 def load(**flags: object) -> config.Settings:
@@ -34,6 +35,20 @@ def test_the_broker_id_is_the_configured_one_else_the_one_of_the_directory_else_
 def test_an_unreadable_manifest_is_left_for_the_data_plane_to_refuse(tmp_path: Path, damage: str) -> None:
     (tmp_path / "bascule.json").write_text(damage)
     assert len(documents.broker_id(load(data_dir=tmp_path))) == 22
+
+
+def test_the_directory_of_a_liftbridge_server_is_refused_and_left_alone(tmp_path: Path) -> None:
+    for name in ("raft/snapshots", "streams/orders/0"):
+        (tmp_path / name).mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StateError, match=r"holds files of a Liftbridge server .*: name an empty directory") as refused:
+        asyncio.run(Broker(load(data_dir=tmp_path, nats__standalone=True)).start())
+    assert refused.value.code == "data_directory_unusable"
+    assert str(tmp_path) in str(refused.value)
+    assert sorted(tmp_path.rglob("*")) == before
+    # a directory of ours is a matter of its manifest, whatever else lies there
+    (tmp_path / "bascule.json").write_text("{}")
+    documents.refuse_foreign_files(load(data_dir=tmp_path))
 
 
 def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -> None:
