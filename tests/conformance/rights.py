@@ -4,10 +4,13 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.conformance.api import NONE, Api
+import grpc
+from bascule._liftbridge_pb import message
+
+from tests.conformance.api import NONE, Api, Failed
 from tests.conformance.mutual import rule
 
-__all__ = ["CALLS", "CURSORS", "rules_for"]
+__all__ = ["CALLS", "CURSORS", "action", "check_creation", "rules_for"]
 
 CURSORS: Final = "__cursors"
 
@@ -16,7 +19,24 @@ def json_call(api: Api, method: str, **fields: Any) -> Any:
     return json.loads(api.raw(f"/proto.API/{method}", json.dumps(fields).encode()))
 
 
+def check_creation(api: Api, name: str, subject: str) -> None:
+    request = message("CreateStreamRequest")(name=name, subject=subject)
+    api.raw("/proto.API/CheckCreateStream", request.SerializeToString())
+
+
+def report(api: Api, stream: str) -> None:
+    """A complaint about the coordinator: there is no other one, which is said to those only who may complain."""
+    try:
+        api.call("ReportConsumerGroupCoordinator", groupId=f"g-{stream}", consumerId="me", coordinator="x", epoch=0)
+    except Failed as refused:
+        if refused.code is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+
+
 CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
+    "CheckCreateStream": (
+        lambda api, s: check_creation(api, f"{s}-new", f"{s}-new"), lambda s: f"{s}-new"
+    ),
     "CreateStream": (lambda api, s: api.create(f"{s}-new"), lambda s: f"{s}-new"),
     "SetStreamReadonly": (lambda api, s: api.call("SetStreamReadonly", name=s, readonly=False), lambda s: s),
     "EditStream": (lambda api, s: json_call(api, "EditStream", name=s, changes={}, dry_run=True), lambda s: s),
@@ -25,10 +45,14 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
     ),
     "PurgeStream": (lambda api, s: json_call(api, "PurgeStream", name=s, dry_run=True), lambda s: s),
     "PauseStream": (lambda api, s: api.call("PauseStream", name=s), lambda s: s),
+    "ResumeStream": (lambda api, s: json_call(api, "ResumeStream", name=s, partitions=[], dry_run=True), lambda s: s),
     "Subscribe": (lambda api, s: api.subscribe(s, resume=True).cancel(), lambda s: s),
     "FetchMetadata": (lambda api, s: api.stream(s), lambda _: "*"),
     "Publish": (lambda api, s: api.publish(s, b"x"), lambda s: s),
     "FetchPartitionMetadata": (lambda api, s: api.partition(s), lambda s: s),
+    "FetchStreamDetails": (lambda api, s: json_call(api, "FetchStreamDetails", name=s), lambda s: s),
+    "FetchGroupDetails": (lambda api, _: json_call(api, "FetchGroupDetails", groups=["none"]), lambda _: "*"),
+    "FetchBrokerDetails": (lambda api, _: json_call(api, "FetchBrokerDetails"), lambda _: "*"),
     "PublishToSubject": (
         lambda api, s: api.call("PublishToSubject", subject=f"{s}.x", value=b"x", ackPolicy=NONE), lambda s: f"{s}.x"
     ),
@@ -44,6 +68,7 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
             "FetchConsumerGroupAssignments", groupId=f"g-{s}", consumerId="me", epoch=0
         ), lambda s: f"g-{s}",
     ),
+    "ReportConsumerGroupCoordinator": (report, lambda s: f"g-{s}"),
     "LeaveConsumerGroup": (
         lambda api, s: api.call("LeaveConsumerGroup", groupId=f"g-{s}", consumerId="me"), lambda s: f"g-{s}"
     ),
@@ -51,10 +76,24 @@ CALLS: dict[str, tuple[Callable[[Api, str], Any], Callable[[str], str]]] = {
 }  # fmt: skip
 """Each method as a call on a stream, and the resource that it is denied or allowed on."""
 
+ACTIONS: Final = {
+    "CheckCreateStream": "CreateStream",
+    "ResumeStream": "PauseStream",
+    "FetchStreamDetails": "FetchPartitionMetadata",
+    "FetchGroupDetails": "FetchMetadata",
+    "FetchBrokerDetails": "FetchMetadata",
+}
+"""What a policy calls a method, where that is not its name."""
+
 NEEDED_TOO = {"SetCursor": [("Publish", CURSORS)], "JoinConsumerGroup": [("Subscribe", None)]}
+
+
+def action(method: str) -> str:
+    """What a policy calls the method."""
+    return ACTIONS.get(method, method)
 
 
 def rules_for(client: str, method: str, stream: str) -> list[dict[str, Any]]:
     """The rules that let a client call a method on a stream, and nothing else."""
-    more = [rule(client, action, on or stream) for action, on in NEEDED_TOO.get(method, [])]
-    return [rule(client, method, CALLS[method][1](stream)), *more]
+    more = [rule(client, too, on or stream) for too, on in NEEDED_TOO.get(method, [])]
+    return [rule(client, action(method), CALLS[method][1](stream)), *more]

@@ -145,6 +145,20 @@ async def test_who_may_create_may_ask_whether_it_would_work() -> None:
         await guarded("CheckCreateStream", answer, access(rule("a", "PauseStream", "x")))(request)
 
 
+@pytest.mark.parametrize("method", ["CreateStream", "CheckCreateStream"])
+@pytest.mark.parametrize("subject", ["payments", "payments.*", ">", "x.1"])
+async def test_a_subject_that_is_not_the_streams_name_needs_the_rights_on_it(method: str, subject: str) -> None:
+    body = message("CreateStreamRequest")(name="x", subject=subject).SerializeToString()
+    request = AdminRequest(f"liftbridge/{method}", body, "p", 5.0, "a")
+    rules = {action: rule("a", action, subject) for action in ("Subscribe", "PublishToSubject")}
+    rules["CreateStream"] = rule("a", "CreateStream", "x")
+    assert await guarded(method, answer, access(*rules.values()))(request) == b"done"
+    for missing in rules:
+        rest = [given for action, given in rules.items() if action != missing]
+        with pytest.raises(AccessError, match=f"authorized to call {missing} on resource"):
+            await guarded(method, answer, access(*rest, rule("a", missing, "y")))(request)
+
+
 async def test_who_joins_a_group_may_read_its_streams() -> None:
     body = message("JoinConsumerGroupRequest")(**BODIES["JoinConsumerGroup"]).SerializeToString()
     may_not = guarded("JoinConsumerGroup", answer, access(rule("a", "JoinConsumerGroup", "x")))

@@ -63,10 +63,13 @@ def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
 
 
 def _create_stream(body: bytes) -> Iterable[Right]:
+    """The stream, and a subject that is not its name: who reads and writes the stream reads and writes the subject."""
     asked = parse(message("CreateStreamRequest"), body)
     if not asked.name or not is_subject(asked.subject) or asked.name in OWN_STREAMS:
         return ()
-    return [("CreateStream", asked.name)]
+    if asked.subject == asked.name:
+        return [("CreateStream", asked.name)]
+    return [("CreateStream", asked.name), ("Subscribe", asked.subject), ("PublishToSubject", asked.subject)]
 
 
 def _join_group(body: bytes) -> Iterable[Right]:
