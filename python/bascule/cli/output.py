@@ -102,6 +102,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     if not rows:
         sys.stderr.write("nothing found\n")
@@ -109,10 +110,10 @@ def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, value in rows[0].items():
         numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(name.replace("_", " ")), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table)
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 def _print_fields(document: Mapping[str, Any]) -> None:
@@ -130,5 +131,12 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(text_of(item) for item in cast("list[object]", value))
-    return text_of(value)
+        return visible(", ".join(text_of(item) for item in cast("list[object]", value)))
+    return visible(text_of(value))
+
+
+def visible(text: str) -> str:
+    """The text for a terminal: what steers it, ends a line or cannot be seen stands as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

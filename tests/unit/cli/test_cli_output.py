@@ -59,6 +59,30 @@ def test_tables_show_words_for_people(capsys: pytest.CaptureFixture[str]) -> Non
     assert single.splitlines()[0].split() == ["name", "a"]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[/x]", "[/x]"),
+        ("a[b]c", "a[b]c"),
+        ("[red]cur", "[red]cur"),
+        (":smile:", ":smile:"),
+        ("[link=http://x]y", "[link=http://x]y"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("two\nlines\ttab", "two\\nlines\\ttab"),
+        ("a\u202eb\u200b", "a\\u202eb\\u200b"),
+        ("é 漢 🙂", "é 漢 🙂"),
+    ],
+)
+def test_tables_show_text_as_it_is_and_what_cannot_be_seen(
+    capsys: pytest.CaptureFixture[str], text: str, shown: str
+) -> None:
+    row = Row(text, 1, (text,), True)
+    assert shown in printed(capsys, [row], OutputFormat.TABLE)
+    single = printed(capsys, row, OutputFormat.TABLE)
+    assert single.splitlines()[0] == f"name   {shown}"
+    assert single.splitlines()[2] == f"tags   {shown}"
+
+
 def test_nothing_found_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None:
     render([], OutputFormat.TABLE)
     captured = capsys.readouterr()
