@@ -159,7 +159,10 @@ def _nats(given: _Given) -> Iterator[Layer]:
 
 def _defaults(given: _Given) -> dict[str, object]:
     namespace = given.values.get("clustering.namespace", config.BrokerSettings().namespace)
-    return {"data_dir": f"/tmp/liftbridge/{namespace}"}  # noqa: S108 (Liftbridge's own default)
+    return {
+        "data_dir": f"/tmp/liftbridge/{namespace}",  # noqa: S108 (Liftbridge's own default)
+        "streams.retention_min_age_ms": 0,  # a limit means what it says, also for what has just come
+    }
 
 
 def _addresses(given: _Given) -> dict[str, object]:

@@ -42,6 +42,11 @@ def test_every_setting_means_the_same_and_notes_are_kept(tmp_path: Path) -> None
     assert "nats.password_file" in text
 
 
+def test_retention_holds_at_once_as_it_did(tmp_path: Path) -> None:
+    assert round_trip(tmp_path, "streams.retention.max.messages: 5").streams.retention_min_age_ms == 0
+    assert "  retention_min_age_ms: 0  # Liftbridge default\n" in (tmp_path / "bascule.yaml").read_text()
+
+
 def test_tls_and_authorization_are_taken_over(tmp_path: Path) -> None:
     text = (
         "tls: {cert: c, key: k, client.auth: {enabled: true, ca: ca}, "
