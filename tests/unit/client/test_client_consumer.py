@@ -249,7 +249,7 @@ def test_a_lost_answer_to_joining_is_not_the_end() -> None:
 def test_a_name_that_is_taken_is_said() -> None:
     broker = FakeGroupBroker()
     broker.members["a"] = ["s"]
-    consumer = broker.client(timeout=0.3).consumer("g", "s", consumer="a")
+    consumer = broker.client(timeout=3).consumer("g", "s", consumer="a")
     with pytest.raises(StateError, match='consumer "a" is a member of group "g" already: choose another id'):
         consumer.open()
     consumer.close()
