@@ -17,6 +17,7 @@ from pathlib import Path
 from arrow import fill, flight_read
 from encrypted import encryption
 from processes import Broker, NatsServer
+from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
 from storage import compaction, dirty, memory, slow_sync, verify
@@ -209,6 +210,7 @@ PARTS = {
     "disk": disk,
     "liftbridge": liftbridge,
     "secured": secured,
+    "sdk": sdk,
     "ingest": ingest,
     "jetstream": jetstream,
     "arrow": arrow,
