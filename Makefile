@@ -57,6 +57,7 @@ test: build sim ## Run every test (Rust, then Python)
 	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
 	BASCULE_REQUIRE_NATS=1 $(BIN)/python deploy/rust_tests.py --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
+	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
 	$(BIN)/pytest
 
 .PHONY: torture
