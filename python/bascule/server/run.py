@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,11 +13,13 @@ from bascule.server.broker import Broker
 from bascule.server.rereading import Reread, tell_changes
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
+SAME_S = 1.0
+"""Signals that come so soon after the first are the same wish: `timeout` sends to the process and to its group."""
 
 
 def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, reread: Reread | None = None) -> int:
-    """Start a broker and stay. SIGINT and SIGTERM stop it in order, a second one at once; SIGHUP reads certificates
-    and policy again.
+    """Start a broker and stay. SIGINT and SIGTERM stop it in order, another one a second later or more at once; SIGHUP
+    reads certificates and policy again.
 
     Args:
         settings: what it is told; logs are the caller's to configure.
@@ -24,7 +27,7 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
         reread: reads the settings again; asked at SIGHUP, to say which of them wait for the next start.
 
     Returns:
-        Exit code: 0 when a signal stopped it, 130 when one came before it was ready or a second one while stopping.
+        Exit code: 0 when a signal stopped it, 130 when one came before it was ready or another one while stopping.
 
     Raises:
         BrokerError: it could not start (see `Broker.start`), or could not go on.
@@ -33,7 +36,7 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
 
 
 async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, reread: Reread | None) -> int:
-    signals = _Signals()
+    signals = Signals()
     broker = Broker(settings)
     starting = asyncio.create_task(broker.start())
     stopped = asyncio.create_task(signals.stop.wait())
@@ -67,17 +70,18 @@ async def _reload(broker: Broker, reread: Reread | None) -> None:
         await asyncio.to_thread(tell_changes, broker.settings, reread)
 
 
-class _Signals:
-    """Turns signals into an event; the second one ends the process, for the data is safe at any moment."""
+class Signals:
+    """Turns signals into an event; another one after `SAME_S` ends the process, for the data is safe at any moment."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
+        self._since = 0.0
         self.name = ""
         self.on_hangup: Callable[[], Coroutine[Any, Any, object]] | None = None
         self._hangups: set[asyncio.Task[object]] = set()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
+            loop.add_signal_handler(number, self.on_signal, number)
         loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     def _on_hangup(self) -> None:
@@ -88,9 +92,12 @@ class _Signals:
         self._hangups.add(task)
         task.add_done_callback(self._hangups.discard)
 
-    def _on_signal(self, number: signal.Signals) -> None:
+    def on_signal(self, number: signal.Signals) -> None:
+        """One came that asks to stop."""
+        if self.stop.is_set() and time.monotonic() - self._since < SAME_S:
+            return
         if self.stop.is_set():
             emit(30, "server", f"ended at once after a second {number.name}")
             os._exit(EXIT_INTERRUPTED)
-        self.name = number.name
+        self.name, self._since = number.name, time.monotonic()
         self.stop.set()
