@@ -62,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     for names, key, shown, text in _LISTS:
         parser.add_argument(*_with_single_dash(names), dest=key, metavar=shown, action="append", help=text)
     for names, key, text in _SWITCHES:
-        parser.add_argument(*_with_single_dash(names), dest=key, action="store_true", default=None, help=text)
+        # as Go's flags: `-e` alone, or with `=true` and `=false`
+        parser.add_argument(*_with_single_dash(names), dest=key, nargs="?", const=True, metavar="true|false", help=text)
     shown = f"liftbridge (bascule {version('bascule')})"
     parser.add_argument("--version", "-version", "-v", action="version", version=shown)
     return parser

@@ -21,6 +21,8 @@ __all__ = ["Translated", "translate"]
 
 PREFIX: Final = "LIFTBRIDGE_"
 NOT_KEYS: Final = frozenset({"LIFTBRIDGE_ENCRYPTION_KEY"})
+SERVICE: Final = "tcp://"
+"""How the value begins that Kubernetes gives LIFTBRIDGE_PORT in every pod beside a service named `liftbridge`."""
 DEFAULT_PORT: Final = 9292
 NATS_PORT: Final = 4222
 EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it is told nothing)
@@ -67,7 +69,9 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NOT_KEYS:
             key = name.removeprefix(PREFIX).lower().replace("_", ".")
-            if key in KEYS and value:  # an empty one is not set, as there
+            if key == "port" and value.startswith(SERVICE):
+                given.notes.append(f"environment variable {name}={value} is of a Kubernetes service and was not used")
+            elif key in KEYS and value:  # an empty one is not set, as there
                 _take(given, [(key, value)], f"environment variable {name}")
             elif key in KEYS:
                 continue

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from bascule.cli import liftbridge
+from bascule.cli.liftbridge import parse
 from bascule.cli.liftbridge_config import translate
 from bascule.cli.liftbridge_keys import KEYS
 from bascule.cli.liftbridge_values import address, boolean, duration_ms, integer, names
@@ -270,6 +271,39 @@ def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
         f"clustering.replica.max.lag.time ({file}) has no effect: a broker that runs alone has no use for it",
         "environment variable LIFTBRIDGE_SERVICE_HOST is no setting and was not used",
     ]
+
+
+def test_the_port_of_a_kubernetes_service_is_not_ours(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("port: 1234\n")
+    found = translate(file, {"LIFTBRIDGE_PORT": "tcp://10.0.0.1:9292"}, {})
+    assert found.settings.broker.port == 1234
+    assert found.notes == [
+        "environment variable LIFTBRIDGE_PORT=tcp://10.0.0.1:9292 is of a Kubernetes service and was not used"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "embedded"),
+    [
+        (["-e"], True),
+        (["-embedded-nats"], True),
+        (["--embedded-nats=true"], True),
+        (["-e=true"], True),
+        (["--embedded-nats=false"], False),
+        (["-embedded-nats=0", "-raft-bootstrap-seed=true"], False),
+        (["-raft-bootstrap-seed", "-d", "x"], False),
+    ],
+)
+def test_switches_take_a_value_behind_an_equals_sign(flags: list[str], embedded: bool) -> None:
+    _, given = parse(flags)
+    assert translate(None, {}, given).settings.nats.standalone is embedded
+
+
+def test_a_switch_takes_no_other_value() -> None:
+    _, given = parse(["--embedded-nats=perhaps"])
+    with pytest.raises(UsageError, match=r'Invalid nats\.embedded setting "perhaps"'):
+        translate(None, {}, given)
 
 
 def test_a_flag_wins_over_environment_over_file(tmp_path: Path) -> None:
