@@ -6,6 +6,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from bascule._text import visible
+
 __all__ = ["configure", "emit"]
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -28,9 +30,9 @@ class _JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        fields = "".join(f" {key}={value}" for key, value in getattr(record, "fields", {}).items())
+        fields = "".join(f" {key}={visible(str(value))}" for key, value in getattr(record, "fields", {}).items())
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{time} {record.levelname.lower():7} {record.name}: {record.getMessage()}{fields}{trace}"
+        return f"{time} {record.levelname.lower():7} {record.name}: {visible(record.getMessage())}{fields}{trace}"
 
 
 def configure(level: str = "info", style: str = "auto") -> None:

@@ -105,4 +105,4 @@ def _usage(failure: typer.TyperException) -> str:
     """What is wrong with the call, and where the right way is written down."""
     context = getattr(failure, "ctx", None)
     remedy = "" if context is None else f" See {context.command_path} --help"
-    return failure.format_message().rstrip(".") + "." * bool(remedy) + remedy
+    return failure.format_message().replace("Value error, ", "").rstrip(".") + "." * bool(remedy) + remedy

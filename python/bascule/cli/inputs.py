@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
+from bascule.cli.output import BASE64_MARK
 from bascule.cli.quoting import shown
 from bascule.errors import UsageError
 
@@ -179,7 +180,7 @@ def _csv_document(row: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def _cell(text: str) -> object:
-    if not text.startswith('{"base64"'):
+    if not text.startswith(BASE64_MARK):
         return text
     try:
         found: object = json.loads(text)

@@ -18,7 +18,13 @@ from typing import Any, cast
 
 import yaml
 
-__all__ = ["OutputFormat", "plain", "render", "text_of"]
+from bascule._text import visible
+
+__all__ = ["BASE64_MARK", "OutputFormat", "plain", "render", "text_of"]
+
+
+BASE64_MARK = '{"base64"'
+"""How a cell begins that holds bytes which are no text."""
 
 
 class OutputFormat(StrEnum):
@@ -133,10 +139,3 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return visible(", ".join(text_of(item) for item in cast("list[object]", value)))
     return visible(text_of(value))
-
-
-def visible(text: str) -> str:
-    """The text for a terminal: what steers it, ends a line or cannot be seen stands as its escape."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

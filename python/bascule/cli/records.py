@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import yaml
 
-from bascule.cli.output import OutputFormat, plain, render, text_of
+from bascule.cli.output import BASE64_MARK, OutputFormat, plain, render, text_of
 from bascule.cli.results import Message
 from bascule.client import Record
 from bascule.errors import UsageError
@@ -140,7 +140,7 @@ class _Csv(_Rows):
     def rows(self, messages: Sequence[Message]) -> None:
         self._begin()
         for row in messages:
-            self._writer.writerow(text_of(value) for value in plain(row).values())
+            self._writer.writerow(_csv_cell(value) for value in plain(row).values())
 
     def close(self) -> None:
         self._begin()
@@ -150,6 +150,13 @@ class _Csv(_Rows):
             names = [item.name for item in fields(Message)]
             self._begun = True
             self._writer.writerow(names)
+
+
+def _csv_cell(value: object) -> str:
+    """Text that begins as the mark of bytes does goes as bytes, so that `produce` reads what was written."""
+    if isinstance(value, str) and value.startswith(BASE64_MARK):
+        value = {"base64": base64.b64encode(value.encode()).decode()}
+    return text_of(value)
 
 
 class _Table(_Rows):

@@ -70,6 +70,7 @@ def test_a_defect_is_not_hidden() -> None:
     ("arguments", "said"),
     [
         (["bogus"], "No such command 'bogus'."),
+        (["stream", "list", "-o", "bogus"], "Invalid value for '--output' / '-o': 'bogus' is not one of 'table'"),
         (["stream", "create"], "Missing argument 'name'."),
         (["serve", "--port", "70000"], "'--port': Input should be less than or equal to 65535"),
         (["serve", "--log-level", "loud"], "log.level = 'loud' (flag): input should be"),

@@ -4,7 +4,9 @@ import io
 import json
 
 import pytest
+from bascule import Record
 from bascule.cli.inputs import BATCH, InputFormat, Item, Source, items, of_arguments
+from bascule.cli.records import RecordFormat, record_writer
 from bascule.errors import UsageError
 
 
@@ -55,6 +57,19 @@ def test_what_consume_prints_comes_back_as_it_was() -> None:
     head = "partition,offset,time,key,value,subject,headers\n"
     line = '2,7,t,"{""base64"": ""/wA=""}",text,s,"{""a"": ""1"", ""subject"": ""s""}"\n'
     assert read((head + line).encode(), form("csv")) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"base64": "aGk="}', b'{"base64":"aGk="}', b'{"base64"', b'{"base64": "?"}', b"\xff"]
+)
+def test_csv_comes_back_as_it_was_whatever_it_looks_like(
+    capfdbinary: pytest.CaptureFixture[bytes], value: bytes
+) -> None:
+    writer = record_writer(RecordFormat.CSV)
+    writer.write(0, [Record(0, 1, value, value, "s", {})])
+    writer.close()
+    (item,) = read(capfdbinary.readouterr().out, form("csv"))
+    assert (item.key, item.value) == (value, value)
 
 
 def test_other_json_is_its_compact_text_and_a_key_may_be_given_for_all() -> None:

@@ -35,6 +35,13 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} error   bascule\.disk: is full free=0\n", capsys.readouterr().err)
 
 
+def test_text_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("debug", "text")
+    logs.emit(20, "groups", "joined\n00:00", group="a\n12:00:00.000 error   bascule.disk: is full\x1b[31m")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(r"joined\n00:00 group=a\n12:00:00.000 error   bascule.disk: is full\x1b[31m")
+
+
 def test_away_from_a_terminal_it_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure()
     logs.emit(20, "a", "b")
