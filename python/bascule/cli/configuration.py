@@ -10,6 +10,7 @@ import typer
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
+from bascule.cli.serve import check_files
 
 __all__ = ["app"]
 
@@ -48,7 +49,9 @@ def show(
 def check(
     config_file: Annotated[Path, typer.Argument(help="YAML file with settings.")], output: Output = OutputFormat.TABLE
 ) -> None:
-    """Check a configuration file, together with the environment; exits with 2 and one line when it is not valid.
+    """Check a configuration file, together with the environment, and the files it names: certificates, policies, keys.
+
+    Exits with 2 and one line when something is not valid. The port, the data directory and NATS are not tried.
 
     Examples:
         bascule config check broker.yaml
@@ -58,6 +61,7 @@ def check(
     from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
 
     resolved = config.resolve(config_file)
+    check_files(resolved.settings)
     render({"file": str(config_file), "valid": True, "settings": len(resolved.origins)}, output)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bascule.config import Settings
     from bascule.server import Broker, Reread
 
-__all__ = ["run_broker", "serve", "write_ready_file"]
+__all__ = ["check_files", "run_broker", "serve", "write_ready_file"]
 
 DataDirectory = Annotated[Path | None, typer.Option("--data-dir", "-d", help="Where everything durable lies.")]
 Servers = Annotated[list[str] | None, typer.Option("--nats", help="URL of a NATS server; repeatable.")]
@@ -90,6 +90,17 @@ def run_broker(settings: "Settings", reread: "Reread", ready_file: Path | None =
             sys.stdout.flush()
 
     return server.run(settings, on_ready, reread)
+
+
+def check_files(settings: "Settings") -> None:
+    """Read and check the files that settings name, as a start would.
+
+    Raises:
+        UsageError: code `configuration_invalid`.
+    """
+    from bascule import server  # noqa: PLC0415 (as above)
+
+    server.check_files(settings)
 
 
 def _greeting(url: str, address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:

@@ -1,13 +1,14 @@
 """Files of policies, and what is said of those that cannot be used."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from bascule.errors import UsageError
 from bascule.security.actions import ACTIONS
 
-__all__ = ["nearest_action", "read_text", "refusal"]
+__all__ = ["nearest_action", "nearest_of", "read_text", "refusal"]
 
 MOST_BYTES: Final = 16 << 20
 
@@ -38,5 +39,10 @@ def refusal(file: Path, reason: str, line: int | None = None) -> UsageError:
 
 def nearest_action(name: str) -> str:
     """`; did you mean "…"?` when a known action is near, else all of them."""
-    near = difflib.get_close_matches(name, ACTIONS, n=1, cutoff=0.5)
-    return f'; did you mean "{near[0]}"?' if near else f": known are {', '.join(ACTIONS)}"
+    return nearest_of(ACTIONS, name)
+
+
+def nearest_of(known: Sequence[str], name: str) -> str:
+    """The same for other names."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else f": known are {', '.join(known)}"

@@ -3,7 +3,7 @@
 rules:
   - clients: [billing, audit]      # common names of certificates; "*" = every client
     allow: [Publish, Subscribe]    # or deny; "*" = every action
-    on: [orders, "payments-*"]     # streams, groups, subjects; a * at the end stands for any rest
+    resources: [orders, "payments-*"]  # streams, groups, subjects; a * at the end stands for any rest
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from bascule.errors import UsageError
 from bascule.security.actions import ACTIONS
 from bascule.security.casbin import read_casbin
-from bascule.security.files import nearest_action, read_text, refusal
+from bascule.security.files import nearest_action, nearest_of, read_text, refusal
 from bascule.security.table import AccessTable, Resources, Rule, compile_rules
 
 __all__ = ["read_policy"]
@@ -115,6 +115,10 @@ def _rules(file: Path) -> list[Rule]:
     except ValidationError as invalid:
         found = invalid.errors(include_url=False)
         first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])
-        path = ".".join(str(part) for part in first["loc"])
+        place = [str(part) for part in first["loc"]]
         reason = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            known = list((_Rule if len(place) > 1 else _Policy).model_fields)
+            reason = f'unknown key "{place.pop()}"{nearest_of(known, str(first["loc"][-1]))}'
+        path = ".".join(place)
         raise refusal(file, f"{path}: {reason[:1].lower()}{reason[1:]}" if path else reason) from None

@@ -12,7 +12,15 @@ from typing import Any, Final
 from bascule.config import NatsSettings, NatsTlsSettings
 from bascule.errors import BrokerError, error
 
-__all__ = ["OWN_PAUSE_MS", "nats_settings", "without_credentials"]
+__all__ = [
+    "OWN_PAUSE_MS",
+    "check_authorities",
+    "check_pair",
+    "nats_settings",
+    "read_setting",
+    "unusable",
+    "without_credentials",
+]
 
 OWN_PAUSE_MS: Final = 1000
 """How long messages may be left with a nats-server of our own, which keeps enough of them (`nats_child`)."""
@@ -62,60 +70,65 @@ def _tls(tls: NatsTlsSettings) -> dict[str, Any]:
     if tls.handshake_first:
         document["first"] = True
     if tls.ca_file is not None:
-        _check_authorities("nats.tls.ca_file", tls.ca_file)
+        check_authorities("nats.tls.ca_file", tls.ca_file)
         document["ca"] = str(tls.ca_file.absolute())
     if tls.certificate_file is not None and tls.key_file is not None:
-        _check_pair(tls.certificate_file, tls.key_file)
+        check_pair("nats.tls", tls.certificate_file, tls.key_file)
         document["cert"], document["key"] = str(tls.certificate_file.absolute()), str(tls.key_file.absolute())
     return document
 
 
-def _check_authorities(setting: str, file: Path) -> None:
-    _read(setting, file)
+def check_authorities(setting: str, file: Path) -> None:
+    """Refuse what holds no certificate."""
+    read_setting(setting, file)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cafile=str(file))
     except (ssl.SSLError, OSError):
-        raise _unusable(setting, file, "it holds no certificate in PEM form: name the file of the authority") from None
+        raise unusable(setting, file, "it holds no certificate in PEM form: name the file of the authority") from None
 
 
-def _check_pair(certificate: Path, key: Path) -> None:
-    _read("nats.tls.certificate_file", certificate)
-    _read("nats.tls.key_file", key)
+def check_pair(section: str, certificate: Path, key: Path) -> None:
+    """Refuse what is no certificate with its key; `section`: of the two settings."""
+    read_setting(f"{section}.certificate_file", certificate)
+    read_setting(f"{section}.key_file", key)
     try:
         # An empty password: a key that needs one must not ask at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(str(certificate), str(key), password="")
     except (ssl.SSLError, OSError):
         remedy = (
-            f"it and nats.tls.key_file {key} are no certificate and its private key in PEM form, without a password"
+            f"it and {section}.key_file {key} are no certificate and its private key in PEM form, without a password"
         )
-        raise _unusable("nats.tls.certificate_file", certificate, remedy) from None
+        raise unusable(f"{section}.certificate_file", certificate, remedy) from None
 
 
 def _nkey(setting: str, file: Path) -> str:
     seed = _secret(setting, file)
     if not _SEED.fullmatch(seed):
-        raise _unusable(
-            setting, file, "it must hold the seed of a user's nkey and nothing else: SU and 56 more letters"
-        )
+        raise unusable(setting, file, "it must hold the seed of a user's nkey and nothing else: SU and 56 more letters")
     return seed
 
 
 def _credentials(setting: str, file: Path) -> str:
-    text = _read(setting, file)
+    text = read_setting(setting, file)
     if not _JWT_SECTION.search(text) or not _SEED_SECTION.search(text):
-        raise _unusable(setting, file, "it must hold a user's JWT and nkey seed, as `nsc generate creds` writes them")
+        raise unusable(setting, file, "it must hold a user's JWT and nkey seed, as `nsc generate creds` writes them")
     return text
 
 
 def _secret(setting: str, file: Path) -> str:
-    secret = _read(setting, file).strip()
+    secret = read_setting(setting, file).strip()
     if not secret:
-        raise _unusable(setting, file, "it is empty: put the secret into it")
+        raise unusable(setting, file, "it is empty: put the secret into it")
     return secret
 
 
-def _read(setting: str, file: Path) -> str:
+def read_setting(setting: str, file: Path) -> str:
+    """The text of the file that a setting names.
+
+    Raises:
+        UsageError: `configuration_invalid`.
+    """
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:
@@ -124,5 +137,6 @@ def _read(setting: str, file: Path) -> str:
         raise error("configuration_invalid", message, {"key": setting}) from failure
 
 
-def _unusable(setting: str, file: Path, remedy: str) -> BrokerError:
+def unusable(setting: str, file: Path, remedy: str) -> BrokerError:
+    """The error that names a setting and its file."""
     return error("configuration_invalid", f"{setting} {file} cannot be used: {remedy}", {"key": setting})

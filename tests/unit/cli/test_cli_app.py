@@ -12,6 +12,7 @@ from bascule.cli import main
 from bascule.cli.app import app, end_with
 from bascule.cli.serve import write_ready_file
 
+from tests.certificates import Authority
 from tests.unit.cli.commands import COMMANDS
 
 
@@ -161,6 +162,46 @@ def test_what_config_show_prints_as_yaml_is_a_configuration(tmp_path: Path, caps
     assert main(["config", "show", "-o", "yaml"]) == 0
     file = tmp_path / "b.yaml"
     file.write_text(capsys.readouterr().out)
+    assert main(["config", "check", str(file)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "content", "said"),
+    [
+        ("tls: {certificate_file: FILE, key_file: FILE}", None, "cannot read tls.certificate_file FILE: No such file"),
+        ("tls: {certificate_file: FILE, key_file: FILE}", "x", "tls.certificate_file FILE cannot be used: it and tls."),
+        ("nats: {tls: {ca_file: FILE}}", "x", "nats.tls.ca_file FILE cannot be used: it holds no certificate"),
+        ("nats: {token_file: FILE}", "", "nats.token_file FILE cannot be used: it is empty"),
+        ("nats: {standalone: true, config: FILE}", None, "cannot read nats.config FILE"),
+        ("encryption: {keys: {a: FILE}}", "eA==", "encryption.keys.a FILE cannot be used: it must hold 16 or 32 bytes"),
+    ],
+)
+def test_config_check_reads_the_files_that_settings_name(
+    setting: str, content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named, file = tmp_path / "named.txt", tmp_path / "b.yaml"
+    if content is not None:
+        named.write_text(content)
+    file.write_text(setting.replace("FILE", str(named)))
+    assert main(["config", "check", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert said.replace("FILE", str(named)) in captured.err
+    assert captured.out == ""
+
+
+def test_config_check_reads_the_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("broker")
+    policy, file = tmp_path / "policy.yaml", tmp_path / "b.yaml"
+    file.write_text(
+        f"tls: {{certificate_file: {pair.cert}, key_file: {pair.key}, client_auth: required, client_ca_file:"
+        f" {authority.ca}}}\naccess: {{policy_file: {policy}}}\n"
+    )
+    policy.write_text("rules: [{clients: a, allow: Publish, resource: orders}]\n")
+    assert main(["config", "check", str(file)]) == 2
+    said = f'the policy {policy} cannot be used: rules.0: unknown key "resource"; did you mean "resources"?'
+    assert said in capsys.readouterr().err
+    policy.write_text("rules: [{clients: a, allow: Publish, resources: orders}]\n")
     assert main(["config", "check", str(file)]) == 0
 
 
