@@ -11,7 +11,7 @@ from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
-from bascule.cli.results import PartitionTrim, StreamChange, StreamRow
+from bascule.cli.results import PartitionTrim, StreamChange
 
 __all__ = ["purge", "trim"]
 
@@ -60,9 +60,9 @@ def purge(
         bascule stream purge orders --yes
     """
     with connection.open() as client:
-        row = StreamRow.of(client.get_stream(name))
+        stream = client.get_stream(name)
         records = client.purge_stream(name, dry_run=True)
         if not dry_run:
             ask(f"Remove all {records:,} records of stream {name}?", name=name, connection=connection, yes=yes)
             records = client.purge_stream(name)
-    render(StreamChange("purge", name, row.subject, row.partitions, records, dry_run), output)
+    render(StreamChange("purge", name, stream.subject, len(stream.partitions), records, dry_run), output)

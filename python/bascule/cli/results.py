@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Self
 
 from bascule import engine
-from bascule.client import Record, Stream
+from bascule.client import Client, Record, Stream
+from bascule.errors import AccessError, StateError, UsageError
 
 __all__ = [
     "BenchResult",
@@ -45,18 +46,29 @@ class StreamRow:
     name: str
     subject: str
     partitions: int
-    records: int
-    """Committed records ever written; those that retention removed are counted too."""
+    records: int | None
+    """Committed records that are there; `None` = not known, because of a partition that is paused, or of a right."""
     state: str
     """`open`, or how many partitions are paused or read-only."""
     created: str
 
     @classmethod
-    def of(cls, stream: Stream) -> Self:
-        """A row of a stream."""
-        records = sum(partition.high_watermark for partition in stream.partitions)
+    def of(cls, client: Client, stream: Stream) -> Self:
+        """A row of a stream; asks the broker where its partitions begin."""
         created = stream.created.isoformat(timespec="seconds")
-        return cls(stream.name, stream.subject, len(stream.partitions), records, _state(stream), created)
+        return cls(
+            stream.name, stream.subject, len(stream.partitions), _records(client, stream.name), _state(stream), created
+        )
+
+
+def _records(client: Client, name: str) -> int | None:
+    try:
+        partitions = client.describe_stream(name).partitions
+    except (AccessError, StateError, UsageError):  # no right, deleted meanwhile, or another kind of broker
+        return None
+    ends = [(item.log_start, item.high_watermark) for item in partitions]
+    known = [end - start for start, end in ends if start is not None and end is not None]
+    return sum(known) if len(known) == len(ends) else None
 
 
 def _state(stream: Stream) -> str:
@@ -75,7 +87,8 @@ class StreamChange:
     name: str
     subject: str
     partitions: int
-    records: int
+    records: int | None
+    """`None` = not known."""
     dry_run: bool
 
 

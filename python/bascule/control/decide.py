@@ -48,6 +48,7 @@ class RefusalCode(StrEnum):
     NOT_A_MEMBER = "not_a_member"
     STALE_COORDINATOR = "stale_coordinator"
     NO_COORDINATOR = "no_coordinator"
+    PAUSED = "paused"
     NOT_OPEN = "not_open"
     INVALID = "invalid"
 
@@ -247,6 +248,9 @@ def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> Trim
     if isinstance(found, Refusal):
         return found
     stream, _ = found
+    if stream.partitions[wish.partition].paused:
+        message = f"partition {wish.partition} of stream {wish.name} is paused: resume it first, bascule stream resume"
+        return Refusal(RefusalCode.PAUSED, message)
     if high_watermark is None:
         message = f"partition {wish.partition} of stream {wish.namespace}/{wish.name} is not open here"
         return Refusal(RefusalCode.NOT_OPEN, message)

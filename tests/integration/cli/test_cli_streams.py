@@ -234,6 +234,21 @@ def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stre
     cli("cursor", "set", "report", stream, "2")
 
 
+def test_what_is_paused_is_said_so_with_the_remedy(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream)
+    cli("produce", stream, "a", "b")
+    cli("stream", "pause", stream)
+    read = ("consume", stream, "--start", "earliest", "--stop", "latest")
+    for command in (read, ("stream", "trim", stream, "0", "--before", "1", "--dry-run")):
+        said = cli(*command, code=6)
+        assert "is paused: " in said
+        assert "bascule stream resume" in said
+    (row,) = [row for row in cli("stream", "list") if row["name"] == stream]
+    assert row["records"] is None
+    cli("stream", "resume", stream)
+    assert len(cli(*read)) == 2
+
+
 def test_trim_and_purge_say_what_they_do(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, "a", "b", "c")
@@ -243,6 +258,8 @@ def test_trim_and_purge_say_what_they_do(cli: Run, stream: str) -> None:
     cli("stream", "trim", stream, "0", "--before", "2", "--yes")
     assert cli("stream", "show", stream)["partitions"][0]["log_start"] == 2
     assert "is not between 0 and the high watermark 3" in cli("stream", "trim", stream, "0", "--before", "4", code=2)
+    (row,) = [row for row in cli("stream", "list") if row["name"] == stream]
+    assert row["records"] == cli("stream", "delete", stream, "--dry-run")["records"] == 1
     assert cli("stream", "purge", stream, "--dry-run")["records"] == 1
     cli("stream", "purge", stream, "--yes")
     assert cli("stream", "show", stream)["partitions"][0]["log_end_offset"] == 0
