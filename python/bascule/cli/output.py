@@ -9,12 +9,13 @@ import csv
 import dataclasses
 import io
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import yaml
 
@@ -25,6 +26,10 @@ __all__ = ["BASE64_MARK", "OutputFormat", "plain", "render", "text_of"]
 
 BASE64_MARK = '{"base64"'
 """How a cell begins that holds bytes which are no text."""
+
+
+GAP: Final = 2
+"""Blanks between columns."""
 
 
 class OutputFormat(StrEnum):
@@ -104,22 +109,29 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    # loaded where it is needed: it takes longer than most commands
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    """Columns as wide as what stands in them; on a terminal that is too narrow for them, the fields of row by row."""
+    # loaded where it is needed
+    from rich.cells import cell_len  # noqa: PLC0415
 
     if not rows:
         sys.stderr.write("nothing found\n")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, value in rows[0].items():
-        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-        table.add_column(Text(name.replace("_", " ")), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row.values()))
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    names = [name.replace("_", " ") for name in rows[0]]
+    lines = [names, *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + GAP * (len(widths) - 1) > shutil.get_terminal_size().columns:
+        for row in rows:
+            _print_fields(row)
+            sys.stdout.write("\n")
+        return
+    numeric = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in rows[0].values()]
+    lines.insert(1, ["─" * width for width in widths])
+    for line in lines:
+        blanks = [" " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)]
+        padded = [
+            blank + text if right else text + blank for text, blank, right in zip(line, blanks, numeric, strict=True)
+        ]
+        sys.stdout.write((" " * GAP).join(padded).rstrip() + "\n")
 
 
 def _print_fields(document: Mapping[str, Any]) -> None:

@@ -83,6 +83,32 @@ def test_tables_show_text_as_it_is_and_what_cannot_be_seen(
     assert single.splitlines()[2] == f"tags   {shown}"
 
 
+WIDE: list[dict[str, object]] = [{"name": "n" * 50, "high_watermark": 1_234_567, "path": "p" * 60, "segments": []}]
+
+
+def test_a_table_that_is_piped_has_every_cell_whole_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    header, rule, row = printed(capsys, WIDE, OutputFormat.TABLE).splitlines()
+    assert header.split("  ")[0] == "name"
+    assert "high watermark" in header
+    assert set(rule) == {"─", " "}
+    assert row.split() == ["n" * 50, "1234567", "p" * 60]
+
+
+def test_a_table_that_is_too_wide_for_the_terminal_is_fields_row_by_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    fields = printed(capsys, WIDE, OutputFormat.TABLE).splitlines()
+    assert [line.split("  ")[0] for line in fields] == ["name", "high watermark", "path", "segments", ""]
+    assert fields[1].split()[-1] == "1234567"
+    narrow = printed(capsys, ROWS, OutputFormat.TABLE).splitlines()
+    assert narrow[0].split() == ["name", "count", "tags", "fine", "note"]
+
+
 def test_nothing_found_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None:
     render([], OutputFormat.TABLE)
     captured = capsys.readouterr()
