@@ -9,6 +9,7 @@ has to be there, whole and at its offset, after a restart.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import struct
 import subprocess
@@ -44,6 +45,8 @@ class Measured:
     """What the turns gave, by stream."""
 
     sync_us: float = 0.0
+    load: list[float] = field(default_factory=list[float])
+    """Of the machine, at the end of each turn: whoever else was at work shows in every figure."""
     rates: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     p99_ms: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STREAMS})
 
@@ -139,6 +142,7 @@ def measure(scale: Scale) -> tuple[Measured, Verdict]:
             for _ in range(TURNS[scale]):
                 for name, path in acks.items():
                     load.turn(name, seconds, path, measured)
+                    measured.load.append(os.getloadavg()[0])
             before = cut_under_load(load, mounted, broker, acks["durable"])
             mounted.remount()
             broker.start()
@@ -152,19 +156,20 @@ def run(scale: Scale) -> Result:
     rate = measured.rate("durable")
     share, p99 = rate / measured.rate("unsynced"), statistics.median(measured.p99_ms["durable"])
     quick = rate >= LEAST_RATE and share >= LEAST_SHARE and p99 <= MOST_P99_MS
-    times_judged = scale is Scale.FULL
+    times_judged, load = scale is Scale.FULL, statistics.median(measured.load)
     return Result(
         row=ROW,
         title=f"durable acks, {IN_FLIGHT} in flight, 1 KiB, ext4 on a loop device, then a power cut under load",
         figure=(
             f"{rate:,.0f} acks/s, {share:.0%} of the unsynced rate, p99 {p99:.1f} ms,"
-            f" mean sync {measured.sync_us:.0f} µs; {verdict.lost} of {verdict.acked:,} acked lost"
+            f" mean sync {measured.sync_us:.0f} µs, at a load of {load:.1f};"
+            f" {verdict.lost} of {verdict.acked:,} acked lost"
         ),
         bar=f"≥ {LEAST_RATE:,}, ≥ {LEAST_SHARE:.0%}, ≤ {MOST_P99_MS:g} ms; 0 lost" if times_judged else "0 lost",
         passed=verdict.clean and (quick or not times_judged),
         numbers={
             "acks_per_second": round(rate), "unsynced_per_second": round(measured.rate("unsynced")),
             "share": round(share, 3), "p99_ms": round(p99, 2), "sync_us": round(measured.sync_us, 1),
-            "acked": verdict.acked, "lost": verdict.lost,
+            "load_average": round(load, 1), "acked": verdict.acked, "lost": verdict.lost,
         },
     )  # fmt: skip
