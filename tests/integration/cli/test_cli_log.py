@@ -122,6 +122,26 @@ def test_what_is_no_backup_is_refused_before_anything_is_done(
     assert {file: file.read_bytes() for file in data.rglob("*") if file.is_file()} == before
 
 
+def test_a_partition_that_was_cut_stays_cut_though_the_journal_had_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"limits.journal_from_dirty_files": 1}
+    with broker(directory=tmp_path, durability="disk", settings=settings) as running:
+        with bascule.connect(running.url) as client:
+            client.create_stream("orders")
+            for value in VALUES[:30]:
+                client.publish("orders", value)
+        running.stop()
+        assert list((tmp_path / "data" / "journal").iterdir())
+        log = partition(tmp_path / "data")
+        code, done = run(capsys, "repair", log, "--cut-at", "20")
+        assert (code, [Path(action["path"]).suffix for action in done["actions"]]) == (0, [".journal", ".seg"])
+        running.start()
+        with bascule.connect(running.url) as client:
+            read = [value for batch in client.subscribe("orders", stop="latest") for value in batch.values]
+    assert read == VALUES[:20]
+
+
 def test_a_partition_that_is_gone_is_seen(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = partition(data)
     gone.rename(data / "kept")

@@ -131,6 +131,7 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
             dry_run: request.dry_run,
             from: from.filter(|backup| backup.is_dir()),
             cut_at: request.cut_at,
+            journal: log.journal(),
             now_ns,
         };
         match damage::repair(&OsStorage, &log.directory, log.identity, &options) {

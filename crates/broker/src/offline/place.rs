@@ -25,6 +25,12 @@ impl LogPlace {
     pub fn is_metadata(&self) -> bool {
         self.identity == METADATA
     }
+
+    /// The journal that holds a part of the log, if the log is where it was written.
+    pub fn journal(&self) -> Option<PathBuf> {
+        let partitions = self.directory.parent()?;
+        (partitions.file_name()? == "partitions").then(|| partitions.with_file_name("journal"))
+    }
 }
 
 /// The logs of a path, locked as long as this lives.

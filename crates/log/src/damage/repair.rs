@@ -8,11 +8,12 @@ use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
 use super::{Damage, Fault, FindingKind};
 use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile, Slots};
+use crate::journal::forget;
 use crate::landmark::LANDMARK;
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{base_offset_of, segment_name};
-use crate::sources::find_sources_to_read;
+use crate::sources::{Source, find_sources_to_read};
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity, disk};
 use std::collections::HashSet;
@@ -31,6 +32,8 @@ pub struct RepairOptions {
     pub from: Option<PathBuf>,
     /// Cut the log here: this offset and all later ones go. The beginning of a batch.
     pub cut_at: Option<u64>,
+    /// The journal of the log's data directory: what it holds of the log goes with a cut. It may be absent.
+    pub journal: Option<PathBuf>,
     /// For the names of what goes aside, ns since 1970.
     pub now_ns: i64,
 }
@@ -208,6 +211,7 @@ impl Repair<'_> {
             return Err(not_a_boundary(self.directory, offset, offset));
         };
         let position = self.position_of(source, offset)?;
+        self.cut_journal(sources.get(..after).unwrap_or_default())?;
         for later in sources.get(after..).unwrap_or_default() {
             let detail = format!("it begins behind offset {offset}");
             if self.act("set_aside", &later.path, detail) {
@@ -236,8 +240,31 @@ impl Repair<'_> {
         self.lower_checkpoint(offset)
     }
 
+    /// Takes the log's part out of the journal: the next start would append it behind the cut. What is `kept` of the log
+    /// may have been in the journal alone so far.
+    fn cut_journal(&mut self, kept: &[Source]) -> Result<(), Error> {
+        let Some(journal) = &self.options.journal else {
+            return Ok(());
+        };
+        let paths = forget::files_with(self.storage, journal, self.identity)?;
+        if !paths.is_empty() && !self.options.dry_run {
+            for source in kept {
+                let synced = source.file.sync_all();
+                synced.map_err(|error| Error::io("sync", &source.path, error))?;
+            }
+        }
+        for path in paths {
+            let detail = "its part of this log is taken out; the whole file is kept aside";
+            if self.act("cut", &path, detail.to_owned()) {
+                self.copy(&path, &self.aside(&path)?)?;
+                forget::take_out(self.storage, &path, self.identity)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Where the batch that begins at `offset` lies.
-    fn position_of(&self, source: &crate::sources::Source, offset: u64) -> Result<u64, Error> {
+    fn position_of(&self, source: &Source, offset: u64) -> Result<u64, Error> {
         let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
         let mut place = Place::first(source.base_offset);
         while place.offset < offset {

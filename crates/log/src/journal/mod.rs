@@ -7,6 +7,7 @@
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
 //! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
 //! * [`replay`]: what the journal holds at a start, by partition; a log takes its part when it is opened.
+//! * [`forget`]: takes the part of a log out, when the log is cut.
 //!
 //! Invariants. A log's *settled end* (what its segments have durably) never passes what was synced in them, and only it
 //! goes into checkpoints; the *durable end* counts the journal too. A journal file is used again only when every segment
@@ -14,6 +15,7 @@
 //! A batch is replayed only at its own offset and onto its own predecessor, so replaying twice is replaying once, and
 //! what was deleted, trimmed or written since stays as it is. Between the settled end and the durable end readers find in
 //! the journal what a segment has lost.
+pub(crate) mod forget;
 mod format;
 mod replay;
 mod ring;

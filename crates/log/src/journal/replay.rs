@@ -26,10 +26,18 @@ pub(crate) struct Source {
 
 /// Where the batches of one frame lie.
 #[derive(Clone, Debug)]
-struct FrameAt {
+pub(crate) struct FrameAt {
     file: Arc<SyncFile>,
     position: u64,
     len: usize,
+}
+
+impl FrameAt {
+    /// Its batches.
+    pub fn content(&self) -> Result<Bytes, Error> {
+        read(&*self.file.file, self.position, self.len)
+            .map_err(|source| Error::io("read", &self.file.path, source))
+    }
 }
 
 /// Frames by log, in the order in which they were written.
@@ -65,13 +73,7 @@ pub(crate) fn look(
     storage: &dyn Storage,
     options: &JournalOptions,
 ) -> Result<(Pending, Vec<Source>), Error> {
-    let mut sources = Vec::new();
-    for path in list_if_there(storage, &options.directory)? {
-        if number(&path).is_some() {
-            sources.push(open(storage, &path)?);
-        }
-    }
-    sources.sort_by_key(|source| source.sequence);
+    let sources = sources(storage, &options.directory)?;
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
@@ -88,6 +90,18 @@ pub(crate) fn look(
     Ok((pending, sources))
 }
 
+/// The files in the directory, by sequence number.
+pub(crate) fn sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
+    let mut sources = Vec::new();
+    for path in list_if_there(storage, directory)? {
+        if number(&path).is_some() {
+            sources.push(open(storage, &path)?);
+        }
+    }
+    sources.sort_by_key(|source| source.sequence);
+    Ok(sources)
+}
+
 fn list_if_there(
     storage: &dyn Storage,
     directory: &Path,
@@ -100,7 +114,7 @@ fn list_if_there(
     }
 }
 
-fn open(storage: &dyn Storage, path: &Path) -> Result<Source, Error> {
+pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<Source, Error> {
     let file = SyncFile::open(storage, path, OpenMode::ReadWrite)?;
     let failed = |source| Error::io("read", path, source);
     let len = file.file.len().map_err(failed)?;
@@ -125,7 +139,10 @@ fn open(storage: &dyn Storage, path: &Path) -> Result<Source, Error> {
 }
 
 /// Calls `found` for each whole frame, with the header of its first batch.
-fn frames(source: &Source, mut found: impl FnMut(&Header, FrameAt)) -> std::io::Result<()> {
+pub(crate) fn frames(
+    source: &Source,
+    mut found: impl FnMut(&Header, FrameAt),
+) -> std::io::Result<()> {
     let file = &*source.file.file;
     let mut head = [0; PREAMBLE_BYTES];
     read_up_to(file, &mut head, 0)?;
@@ -202,8 +219,7 @@ impl Replay {
         mut visit: impl FnMut(&Header, Bytes) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for frame in &self.0 {
-            let mut rest = read(&*frame.file.file, frame.position, frame.len)
-                .map_err(|source| Error::io("read", &frame.file.path, source))?;
+            let mut rest = frame.content()?;
             while rest.len() >= HEADER_BYTES {
                 let Ok(header) = Header::read(&rest) else {
                     break;

@@ -1,5 +1,6 @@
 //! The journal's bytes, and its life with logs: used, settled, used again, taken over.
 use super::{JournalOptions, format};
+use crate::damage::{RepairOptions, repair};
 use crate::storage::OsStorage;
 use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{
@@ -301,6 +302,64 @@ fn replay_ends_at_the_first_broken_link_whatever_byte_is_damaged() {
         );
         fs::write(&journal, &whole).unwrap();
     }
+}
+
+#[test]
+fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
+    let home = tempfile::tempdir().unwrap();
+    let copy = home.path().join("copy");
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
+    round(&mut logs, 0, &first);
+    copy_tree(&home.path().join("partitions"), &copy);
+    for value in 1..10 {
+        assert_eq!(round(&mut logs, value, &first), 3);
+    }
+    let cut = logs.remove(0);
+    cut.close().unwrap();
+    drop(logs);
+    // Of the other two nothing but the journal has what came since the copy.
+    for i in 2..=3 {
+        fs::remove_dir_all(directory(home.path(), i)).unwrap();
+        copy_tree(&copy.join(i.to_string()), &directory(home.path(), i));
+    }
+    let file = fs::read_dir(home.path().join("journal")).unwrap().next();
+    let file = file.unwrap().unwrap().path();
+    let before = fs::read(&file).unwrap();
+    let mut asked = RepairOptions {
+        cut_at: Some(4),
+        journal: Some(home.path().join("journal")),
+        dry_run: true,
+        ..RepairOptions::default()
+    };
+    let at = directory(home.path(), 1);
+    let (planned, _) = repair(&OsStorage, &at, identity(1), &asked).unwrap();
+    assert!(planned.iter().any(|action| action.path == file));
+    assert_eq!(fs::read(&file).unwrap(), before);
+    asked.dry_run = false;
+    let (done, left) = repair(&OsStorage, &at, identity(1), &asked).unwrap();
+    assert_eq!((done, left.log_end), (planned, 4));
+    let kept = at.join("aside").join(format!("{:020}.journal.0", 0));
+    assert_eq!(fs::read(kept).unwrap(), before);
+
+    let second = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &second);
+    assert_eq!((replayed, values(&log)), (0, (0..4).collect()));
+    let mut logs = vec![log];
+    for i in 2..=3 {
+        let (log, replayed) = open(home.path(), i, &second);
+        assert_eq!((replayed, values(&log)), (9, (0..10).collect()));
+        logs.push(log);
+    }
+    // The file is used again, for all of them.
+    copy_tree(&home.path().join("partitions"), &home.path().join("later"));
+    assert_eq!(round(&mut logs, 10, &second), 3);
+    assert_eq!(second.statistics().journaled_rounds, 1);
+    drop(logs);
+    restore(&home.path().join("later"), home.path());
+    let third = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &third);
+    assert_eq!((replayed, values(&log)), (1, vec![0, 1, 2, 3, 10]));
 }
 
 #[test]
