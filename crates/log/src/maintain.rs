@@ -22,6 +22,16 @@ use std::sync::mpsc;
 /// A segment is sealed before its relative offsets could leave 32 bits.
 const MAX_SPAN: u64 = 1 << 31;
 
+/// A segment to roll to, and what the roll has to sync.
+pub(crate) struct Next {
+    directory: Arc<SyncFile>,
+    /// The file of the active segment, which is sealed then.
+    sealed: Arc<SyncFile>,
+    /// The new one.
+    pub segment: Arc<Segment>,
+    file: Arc<SegmentFile>,
+}
+
 /// Creates a segment's file with its preamble and first zeros, in the page cache.
 pub(crate) fn create_segment(
     files: &Arc<Files>,
@@ -70,6 +80,18 @@ impl Log {
 
     /// The same; the next segment begins at `base_offset`, which is not below the log end.
     pub(crate) fn roll_to(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
+        match self.next_segment(base_offset, now_ns)? {
+            Some(next) => self.go_on_in(next, now_ns),
+            None => Ok(()),
+        }
+    }
+
+    /// Creates the segment to roll to, in the page cache; `None` without space or descriptors. Nothing else has changed.
+    pub(crate) fn next_segment(
+        &self,
+        base_offset: u64,
+        now_ns: i64,
+    ) -> Result<Option<Next>, Error> {
         let preamble = Preamble {
             version: FORMAT_VERSION,
             identity: self.shared.identity,
@@ -87,16 +109,31 @@ impl Log {
                     .map_err(|source| Error::io("create", &self.directory, source))?;
                 let (segment, file) =
                     create_segment(files, &self.directory, preamble, &self.options)?;
-                Ok((directory, sealed, segment, file))
+                Ok(Next {
+                    directory,
+                    sealed,
+                    segment,
+                    file,
+                })
             });
-        let (directory, sealed_file, segment, file) = match created {
-            Ok(created) => created,
-            Err(error) if disk::is_passing(&error) => return Ok(()),
+        match created {
+            Ok(next) => Ok(Some(next)),
+            Err(error) if disk::is_passing(&error) => Ok(None),
             Err(error) => {
                 self.coordinator.rounds().fail(&error);
-                return Err(error);
+                Err(error)
             }
-        };
+        }
+    }
+
+    /// Seals the active segment and goes on in the next. An error fails the directory.
+    pub(crate) fn go_on_in(&mut self, next: Next, now_ns: i64) -> Result<(), Error> {
+        let Next {
+            directory,
+            sealed: sealed_file,
+            segment,
+            file,
+        } = next;
         failpoint::pass("segment.roll.created");
         let end = self.active.end();
         self.file.finish(&sealed_file, end).map_err(|source| {

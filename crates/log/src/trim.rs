@@ -1,4 +1,5 @@
 //! Removal of everything below an offset, on request.
+use crate::checkpoint::Checkpoint;
 use crate::maintain::current;
 use crate::{Error, Log};
 
@@ -12,21 +13,13 @@ impl Log {
     /// What it hides of a segment that is not synced yet may be seen again after a crash.
     ///
     /// # Errors
-    /// [`Error::Failed`]; [`Error::Full`]: nothing changed; [`Error::Io`] when rolling failed, and then the log refuses
-    /// writes.
+    /// [`Error::Failed`]; [`Error::Full`], or [`Error::Io`] for a lack of descriptors: nothing changed, and while the log ends
+    /// below `before` nothing may be appended before a later trim went well; any other [`Error::Io`]: the log refuses writes.
     pub fn trim(&mut self, before: u64, now_ns: i64) -> Result<u64, Error> {
         self.coordinator.check_usable()?;
         let end = self.shared.log_end();
         if before > end {
-            // First: otherwise a crash would leave a gap in which recovery ends, and lose what comes behind it.
-            self.shared.raise_log_start(before);
-            // Nothing below it is asked of any segment any more.
-            self.shared.raise_settled_end(before);
-            self.note_log_start()?;
-            self.roll_for_trim(before, now_ns)?;
-            self.shared
-                .set_log_end(before, self.shared.last_timestamp());
-            self.shared.raise_high_watermark(before);
+            self.go_on_at(before, now_ns)?;
         } else if before == end && self.active.batch_bytes() > 0 {
             self.roll_for_trim(before, now_ns)?;
         }
@@ -45,14 +38,51 @@ impl Log {
         Ok(self.shared.log_start())
     }
 
-    /// Has the checkpoint with the log start on disk when it returns.
-    fn note_log_start(&self) -> Result<(), Error> {
+    /// Goes on at an offset beyond the log end. What may find no space or descriptor comes first: the ends move only when
+    /// nothing is left but what fails the directory.
+    fn go_on_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {
+        let Some(next) = self.next_segment(before, now_ns)? else {
+            return Err(self.full());
+        };
+        let path = next.segment.path().to_path_buf();
+        let noted = self.note_log_start(before);
+        if noted.is_err() {
+            // It holds nothing: one that stays is removed by recovery.
+            let _ = self.coordinator.files().storage().remove_file(&path);
+        }
+        noted?;
+        self.go_on_in(next, now_ns)?;
+        self.shared
+            .set_log_end(before, self.shared.last_timestamp());
+        self.shared.raise_high_watermark(before);
+        Ok(())
+    }
+
+    /// Moves the log start to an offset beyond the log end. The checkpoint that says so is on disk before anything comes
+    /// behind the gap: otherwise recovery would end before the gap, after a crash.
+    fn note_log_start(&self, before: u64) -> Result<(), Error> {
         let storage = self.coordinator.files().storage();
+        // Held until the ends have moved, so that nobody writes the old ones behind it.
         let mut checkpoint = self.checkpoint.lock();
+        let moved = Checkpoint {
+            log_start: before,
+            durable: before,
+            ..current(&self.shared, false)
+        };
         checkpoint
-            .write(storage, current(&self.shared, false))
+            .write(storage, moved)
             .and_then(|()| checkpoint.sync(storage))
-            .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))
+            .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))?;
+        self.shared.raise_log_start(before);
+        // Nothing below it is asked of any segment any more.
+        self.shared.raise_settled_end(before);
+        Ok(())
+    }
+
+    fn full(&self) -> Error {
+        Error::Full {
+            path: self.directory.to_path_buf(),
+        }
     }
 
     fn roll_for_trim(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
@@ -61,8 +91,6 @@ impl Log {
             return Ok(());
         }
         // Rolling is only put off when there is no room.
-        Err(Error::Full {
-            path: self.directory.to_path_buf(),
-        })
+        Err(self.full())
     }
 }

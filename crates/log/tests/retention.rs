@@ -1,9 +1,11 @@
 //! What is removed from the start of a log, when, and what a crash in between leaves.
 #![allow(clippy::unwrap_used)]
 mod clocked;
+mod faulty;
 mod support;
 use bascule_log::{Log, LogReader, ReadMode, Retention};
 use clocked::Clocked;
+use faulty::{Fault, Faulty};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::*;
@@ -282,6 +284,50 @@ fn a_trim_beyond_the_end_leaves_no_offset_to_be_used_twice() {
         log.set_high_watermark(101);
         assert_eq!(offsets_from_start(&log.reader()), [100]);
         assert_eq!(log.reader().last_timestamp(), Some(900), "never back");
+    }
+}
+
+#[test]
+fn a_trim_beyond_the_end_without_space_or_descriptors_changes_nothing() {
+    for fault in [Fault::Enospc, Fault::Emfile] {
+        for calls in 0.. {
+            let storage = Faulty::disarmed(fault, calls, u64::MAX);
+            let home = Home::on(storage.clone());
+            let mut log = home.create(small(1 << 20));
+            fill(&mut log, (0..4).map(|i| vec![i; 60]));
+            storage.arm();
+            let trimmed = log.trim(10, 0);
+            storage.heal();
+            let reader = log.reader();
+            let ends = (
+                reader.log_start(),
+                reader.log_end(),
+                reader.high_watermark(),
+            );
+            let Err(error) = trimmed else {
+                assert_eq!(ends, (10, 10, 10));
+                assert!(calls > 0, "{fault:?}: nothing failed");
+                break;
+            };
+            assert_eq!(ends, (0, 4, 4), "{fault:?} at call {calls}");
+            if !error.is_passing() {
+                // A sync that finds no space has failed.
+                continue;
+            }
+            // What is appended below is none of the trim's, and stays.
+            fill(&mut log, [vec![4; 60]]);
+            drop(log);
+            let (mut log, recovery) = home.open(small(1 << 20));
+            assert_eq!(recovery.damaged, []);
+            log.set_high_watermark(u64::MAX);
+            assert_eq!(offsets_from_start(&log.reader()), [0, 1, 2, 3, 4]);
+            assert_eq!(log.trim(10, 0).unwrap(), 10);
+            fill(&mut log, [vec![10; 60]]);
+            drop(log);
+            let (log, _) = home.open(small(1 << 20));
+            log.set_high_watermark(u64::MAX);
+            assert_eq!(offsets_from_start(&log.reader()), [10]);
+        }
     }
 }
 

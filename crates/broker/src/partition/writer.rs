@@ -3,6 +3,7 @@ use super::commit::{InFlight, Waiting, now_ns, settle};
 use super::task::Queued;
 use super::{
     AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
+    maintenance,
 };
 use crate::nats::NatsCopy;
 use bascule_log::{Appended, Error, Log};
@@ -107,6 +108,7 @@ impl Writer {
         if self.spec.readonly {
             return waiting.answer(Err(AppendError::Readonly));
         }
+        self.go_on_behind_trim();
         if let Some(error) = &self.broken {
             return waiting.answer(Err(error.clone()));
         }
@@ -123,6 +125,16 @@ impl Writer {
                 Some(producer) => self.take_produced(records, producer, waiting, copy),
             },
             Payload::Sealed(batch) => self.take_sealed(batch, waiting, copy),
+        }
+    }
+
+    /// A trim beyond the log end that found no space or descriptor comes first: what is appended below it would be hidden.
+    fn go_on_behind_trim(&mut self) {
+        if self.broken.is_some() || self.partition.0.reader.log_end() >= self.spec.trimmed_to {
+            return;
+        }
+        if let Err(error) = maintenance::trim(self) {
+            self.broken = Some(self.refuse(&error));
         }
     }
 

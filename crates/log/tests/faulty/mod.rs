@@ -1,4 +1,5 @@
 //! The operating system's storage with one fault: from the n-th call that can fail so on, for as many as are told.
+#![allow(dead_code)] // each test program uses its part
 use bascule_log::{OpenMode, OsStorage, Storage, StorageFile};
 use std::io;
 use std::path::{Path, PathBuf};

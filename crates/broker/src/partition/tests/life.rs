@@ -1,5 +1,44 @@
 //! Leading, closing, deleting, dying, going on.
 use super::*;
+use bascule_log::{OpenMode, Storage, StorageFile};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// The operating system's storage, on which no file can be made while it is full.
+#[derive(Debug, Default)]
+struct Tight {
+    full: AtomicBool,
+}
+
+impl Storage for Tight {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        if mode == OpenMode::Replace && self.full.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        OsStorage.open(path, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        OsStorage.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        OsStorage.remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        OsStorage.create_directory(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        OsStorage.remove_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        OsStorage.list(path)
+    }
+}
 
 #[tokio::test]
 async fn only_a_leader_appends() {
@@ -203,4 +242,28 @@ async fn what_a_panic_meets_halfway_is_answered_at_once() {
         "{outcome:?}"
     );
     partition.close(EndReason::Closed).await;
+}
+
+#[tokio::test]
+async fn a_trim_beyond_the_end_that_found_no_space_comes_before_the_next_append() {
+    let storage = Arc::new(Tight::default());
+    let mut home = home();
+    home.coordinator = Coordinator::start_on(storage.clone());
+    let partition = home.led(spec());
+    put(&partition, records(&["a", "b"])).await.unwrap();
+    storage.full.store(true, Ordering::Relaxed);
+    partition.configure(PartitionSpec {
+        trimmed_to: 10,
+        ..spec()
+    });
+    for _ in 0..2 {
+        let refused = put(&partition, records(&["c"])).await;
+        assert!(matches!(refused, Err(AppendError::Full)), "{refused:?}");
+    }
+    assert_eq!(values(&partition), ["a", "b"]);
+    storage.full.store(false, Ordering::Relaxed);
+    let stored = put(&partition, records(&["d", "e"])).await.unwrap();
+    assert_eq!((stored.base_offset, stored.count), (10, 2));
+    assert_eq!(partition.reader().log_start(), 10);
+    assert_eq!(values(&partition), ["d", "e"]);
 }
