@@ -13,7 +13,7 @@ pub enum Durability {
 }
 
 /// Which log this is. Stored in every batch and segment and checked on open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Unique id of this creation of the partition.
     pub incarnation: u64,

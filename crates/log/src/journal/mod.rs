@@ -58,7 +58,8 @@ pub struct JournalOptions {
     pub from_dirty_files: usize,
     /// Size of one file, bytes; at least 1 KiB.
     pub file_bytes: u64,
-    /// Files at most; when all are full, rounds sync directly until segments are synced. At least 2.
+    /// Files at most, and as many again with what logs of the last life have yet to take over; when all are full, rounds sync
+    /// directly until segments are synced. At least 2.
     pub files: usize,
     /// Only of a stepped coordinator, which has no time: so many rounds stand for the 5 s after which segments are synced.
     pub lazy_rounds: u32,
@@ -186,9 +187,8 @@ impl Journal {
             files: options.files.max(2),
             ..options
         };
-        if state.pending.is_empty() {
-            state.ring.release_old(&options, files.storage());
-        }
+        let State { ring, pending, .. } = &mut state;
+        ring.release_old(&options, files.storage(), pending);
         Ok(Arc::new(Self {
             options,
             files: Arc::clone(files),
@@ -396,12 +396,11 @@ impl Journal {
         self.state.lock().pending.take_over(identity)
     }
 
-    /// The log has taken over its part, durably. When all have, the files of the last life are used again.
+    /// The log has taken over its part, durably. The files of the last life that no other log waits for are used again.
     pub fn replayed(&self, identity: Identity) {
         let mut state = self.state.lock();
-        state.pending.remove(identity);
-        if state.pending.is_empty() {
-            state.ring.release_old(&self.options, self.files.storage());
-        }
+        let State { ring, pending, .. } = &mut *state;
+        pending.remove(identity);
+        ring.release_old(&self.options, self.files.storage(), pending);
     }
 }

@@ -2,6 +2,7 @@
 use super::JournalOptions;
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
 use super::ring::number;
+use crate::checkpoint::Slots;
 use crate::disk::{self, SyncFile, read_up_to};
 use crate::failpoint;
 use crate::maintain::current;
@@ -30,6 +31,8 @@ pub(crate) struct FrameAt {
     file: Arc<SyncFile>,
     position: u64,
     len: usize,
+    /// First offset after its batches.
+    end: u64,
 }
 
 impl FrameAt {
@@ -42,33 +45,44 @@ impl FrameAt {
 
 /// Frames by log, in the order in which they were written.
 #[derive(Default)]
-pub(crate) struct Pending(HashMap<(u64, u32), Vec<FrameAt>>);
+pub(crate) struct Pending {
+    frames: HashMap<Identity, Vec<FrameAt>>,
+    /// How many lie in a file, by its address, which they keep alive.
+    uses: HashMap<usize, usize>,
+}
 
 impl Pending {
-    /// Whether no log has anything to take over.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Whether some log has something to take over from the file.
+    pub fn is_in(&self, file: &Arc<SyncFile>) -> bool {
+        let uses = self.uses.get(&(Arc::as_ptr(file) as usize));
+        uses.is_some_and(|uses| *uses > 0)
     }
 
     /// What a log has to take over; `None` when nothing.
     pub fn take_over(&self, identity: Identity) -> Option<Replay> {
-        let frames = self.0.get(&(identity.incarnation, identity.partition))?;
-        Some(Replay(frames.clone()))
+        self.frames.get(&identity).cloned().map(Replay)
     }
 
     /// It has.
     pub fn remove(&mut self, identity: Identity) {
-        self.0.remove(&(identity.incarnation, identity.partition));
+        for frame in self.frames.remove(&identity).unwrap_or_default() {
+            let uses = self.uses.entry(Arc::as_ptr(&frame.file) as usize);
+            uses.and_modify(|uses| *uses -= 1);
+        }
     }
 
-    fn add(&mut self, header: &Header, frame: FrameAt) {
-        let key = (header.incarnation, header.partition);
-        self.0.entry(key).or_default().push(frame);
+    fn add(&mut self, identity: Identity, frame: FrameAt) {
+        *self
+            .uses
+            .entry(Arc::as_ptr(&frame.file) as usize)
+            .or_default() += 1;
+        self.frames.entry(identity).or_default().push(frame);
     }
 }
 
 /// Reads the journal up to the first broken link of each file. Frames of partitions that are not there are passed over:
-/// they were deleted.
+/// they were deleted. So are those that the segments have: that they were synced stays true whatever becomes of the
+/// checkpoint that says so.
 pub(crate) fn look(
     storage: &dyn Storage,
     options: &JournalOptions,
@@ -78,11 +92,24 @@ pub(crate) fn look(
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
         .collect();
+    let mut settled: HashMap<Identity, u64> = HashMap::new();
+    let mut settled_end = |identity: Identity| {
+        *settled.entry(identity).or_insert_with(|| {
+            let directory = options.partitions.join(identity.incarnation.to_string());
+            let slots = Slots::look(storage, &directory, identity);
+            let last = slots.and_then(|slots| slots.last);
+            last.map_or(0, |last| last.durable)
+        })
+    };
     let mut pending = Pending::default();
     for source in sources.iter().filter(|source| source.sequence > 0) {
         frames(source, |header, frame| {
-            if present.contains(&header.incarnation) {
-                pending.add(header, frame);
+            let identity = Identity {
+                incarnation: header.incarnation,
+                partition: header.partition,
+            };
+            if present.contains(&header.incarnation) && frame.end > settled_end(identity) {
+                pending.add(identity, frame);
             }
         })
         .map_err(|error| Error::io("read", &source.file.path, error))?;
@@ -170,16 +197,14 @@ pub(crate) fn frames(
         let Some((headers, next)) = format::check(&head, &content) else {
             return Ok(());
         };
-        if let Some(first) = headers.first() {
-            let file = Arc::clone(&source.file);
-            found(
-                first,
-                FrameAt {
-                    file,
-                    position: at,
-                    len,
-                },
-            );
+        if let (Some(first), Some(last)) = (headers.first(), headers.last()) {
+            let frame = FrameAt {
+                file: Arc::clone(&source.file),
+                position: at,
+                len,
+                end: last.next_offset(),
+            };
+            found(first, frame);
         }
         link = next;
         position = at + len as u64;

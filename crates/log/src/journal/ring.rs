@@ -2,7 +2,7 @@
 //! them any more.
 use super::JournalOptions;
 use super::format::{self, PREAMBLE_BYTES};
-use super::replay::Source;
+use super::replay::{Pending, Source};
 use crate::Error;
 use crate::ahead::PIECE;
 use crate::disk::{self, SyncFile};
@@ -115,9 +115,11 @@ impl Ring {
         self.ready.is_empty() && !self.full.is_empty()
     }
 
-    /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`.
+    /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`, and
+    /// fewer than twice as many with those of the last life.
     pub fn next_to_make(&mut self, most: usize) -> Option<String> {
-        if self.making || !self.ready.is_empty() || self.count >= most {
+        let is_many = self.count >= most || self.count + self.old.len() >= 2 * most;
+        if self.making || !self.ready.is_empty() || is_many {
             return None;
         }
         self.making = true;
@@ -157,9 +159,19 @@ impl Ring {
         self.full.extend(files);
     }
 
-    /// Nothing has to be taken over from the last life any more. Files that do not fit are removed.
-    pub fn release_old(&mut self, options: &JournalOptions, storage: &dyn Storage) {
-        for source in self.old.drain(..) {
+    /// Keeps those files of the last life in which something is still to be taken over. Others that do not fit are removed.
+    pub fn release_old(
+        &mut self,
+        options: &JournalOptions,
+        storage: &dyn Storage,
+        pending: &Pending,
+    ) {
+        let is_needed = |source: &Source| pending.is_in(&source.file);
+        let (needed, free) = std::mem::take(&mut self.old)
+            .into_iter()
+            .partition(is_needed);
+        self.old = needed;
+        for source in free {
             if source.len == options.file_bytes && self.count < options.files {
                 self.count += 1;
                 self.ready.push(source.file);

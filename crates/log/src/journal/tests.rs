@@ -362,6 +362,79 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     assert_eq!((replayed, values(&log)), (1, vec![0, 1, 2, 3, 10]));
 }
 
+/// Lives in which the second and third log of `home` fill the journal, and the others are not opened.
+fn live_on(home: &Path, lives: u64) {
+    for _ in 0..lives {
+        let coordinator = coordinator(home);
+        let mut logs = vec![open(home, 2, &coordinator).0, open(home, 3, &coordinator).0];
+        for value in 0..200 {
+            assert_eq!(round(&mut logs, value, &coordinator), 2);
+        }
+    }
+}
+
+fn journal_files(home: &Path) -> usize {
+    fs::read_dir(home.join("journal")).unwrap().count()
+}
+
+#[test]
+fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
+    let home = tempfile::tempdir().unwrap();
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
+    for value in 0..20 {
+        round(&mut logs, value, &first);
+    }
+    logs.remove(0).close().unwrap();
+    drop((logs, first));
+    live_on(home.path(), 3);
+    assert!(journal_files(home.path()) <= 3);
+    let last = coordinator(home.path());
+    let (log, replayed) = open(home.path(), 1, &last);
+    assert_eq!((replayed, values(&log)), (0, (0..20).collect()));
+}
+
+#[test]
+fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
+    let home = tempfile::tempdir().unwrap();
+    let copy = home.path().join("copy");
+    let first = coordinator(home.path());
+    drop(
+        (2..=3)
+            .map(|i| create(home.path(), i, &first))
+            .collect::<Vec<_>>(),
+    );
+    drop(first);
+    for i in 4..9 {
+        let life = coordinator(home.path());
+        let mut logs = vec![open(home.path(), 2, &life).0, create(home.path(), i, &life)];
+        for value in 0..200 {
+            assert_eq!(round(&mut logs, value, &life), 2);
+        }
+        // Of this one nothing but the journal has what was not settled.
+        let (at, settled) = (directory(home.path(), i), logs[1].shared.settled_end());
+        copy_tree(&at, &copy);
+        forget_from(&copy, settled, &logs[1]);
+        drop((logs, life));
+        fs::remove_dir_all(&at).unwrap();
+        fs::rename(&copy, &at).unwrap();
+        live_on(home.path(), 1);
+        assert!(journal_files(home.path()) <= 6);
+    }
+    assert!(journal_files(home.path()) > 3);
+    let (last, mut taken_over) = (coordinator(home.path()), 0);
+    for i in 4..9 {
+        let (log, replayed) = open(home.path(), i, &last);
+        assert_eq!(values(&log), (0..200).collect::<Vec<_>>(), "{i}");
+        taken_over += u64::from(replayed > 0);
+    }
+    assert!((1..5).contains(&taken_over), "the last synced directly");
+    for i in 2..=3 {
+        open(home.path(), i, &last);
+    }
+    assert!(journal_files(home.path()) <= 3);
+}
+
 #[test]
 fn the_bytes_are_those_of_the_format_page() {
     let stamp = Stamp {
