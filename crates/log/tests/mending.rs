@@ -1,8 +1,10 @@
 //! Verify, inspect, repair and scrub: what they find, what they touch, what they leave.
 #![allow(clippy::unwrap_used)]
+mod recording;
 mod support;
 use bascule_log::damage::{FindingKind, RepairOptions, Verified, inspect, repair, verify};
-use bascule_log::{Log, OsStorage};
+use bascule_log::{Coordinator, Log, OsStorage};
+use recording::Recording;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -266,6 +268,32 @@ fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
         (log.reader().scrubbed(), log.reader().quarantine()),
         (7, vec![])
     );
+}
+
+#[test]
+fn a_scrub_of_much_damage_has_the_quarantine_written_once() {
+    let home = closed(100, 1 << 20);
+    let (mut log, _) = home.open(small(100));
+    fill(&mut log, [vec![1; 5]]);
+    log.close().unwrap();
+    let first = home.segments()[0].clone();
+    let batches = inspect(&OsStorage, &home.path(), IDENTITY, 0, 100);
+    for batch in batches.unwrap().batches.iter().step_by(2) {
+        flip(&first, batch.position as usize + 130);
+    }
+    let storage = Recording::new(&home.path());
+    let coordinator = Coordinator::stepped(storage.clone());
+    let (log, _) = Log::open(&home.path(), IDENTITY, small(100), &coordinator).unwrap();
+    while coordinator.step() {}
+    let done = log.reader().scrub(5, &mut |_| true).unwrap();
+    assert_eq!((done.damaged, log.reader().quarantine().len()), (50, 50));
+    while coordinator.step() {}
+    let calls = storage.calls();
+    let written = calls.iter().filter(|call| *call == "rename quarantine.tmp");
+    assert_eq!(written.count(), 1);
+    drop((log, coordinator));
+    let (log, _) = home.open(small(100));
+    assert_eq!(log.reader().quarantine().len(), 50);
 }
 
 /// Run with `--release -- --ignored --nocapture`: verify reads more than 1 GB/s from the page cache.

@@ -23,8 +23,10 @@ use crate::storage::Storage;
 use crate::worker::Door;
 use crate::{Error, Identity};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Name of the file.
@@ -33,7 +35,7 @@ const MAGIC: [u8; 4] = *b"BSCQ";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 32;
 const ENTRY_BYTES: usize = 40;
-/// More ranges than this are kept in memory only: the file stays small.
+/// So many ranges are remembered, the first found; of others only those who read them learn.
 const MOST_RANGES: usize = 10_000;
 
 /// Is told of every range that was not known before.
@@ -42,7 +44,7 @@ pub type Listener = Box<dyn Fn(&Damage) + Send + Sync>;
 /// What is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
-    /// Ordered by start.
+    /// Ordered by start and by end: none covers another.
     pub damages: Vec<Damage>,
     /// When the last whole scrub ended, ns since 1970; 0 = never.
     pub scrubbed: i64,
@@ -51,7 +53,9 @@ pub(crate) struct Ranges {
 /// The quarantine of an open log.
 #[derive(Default)]
 pub(crate) struct Quarantine {
-    ranges: Mutex<Ranges>,
+    ranges: Arc<Mutex<Ranges>>,
+    /// The preparer is asked to write the file, and has not begun: it writes what is known when it does.
+    queued: Arc<AtomicBool>,
     /// Whether the file is another's now; held while it is written.
     ended: Arc<Mutex<bool>>,
     listener: OnceLock<Listener>,
@@ -92,8 +96,11 @@ impl Quarantine {
             preparer,
         };
         let before = read(rounds.files.storage(), directory, identity);
-        let mut ranges = before.clone();
-        for damage in found {
+        let mut ranges = Ranges {
+            scrubbed: before.scrubbed,
+            damages: Vec::new(),
+        };
+        for damage in before.damages.iter().chain(found) {
             insert(&mut ranges.damages, damage.clone());
         }
         let changed = ranges != before;
@@ -124,13 +131,18 @@ impl Quarantine {
 
     /// Takes note of damage. A range that is known is passed over; a new one is told and written down.
     pub fn note(&self, damage: &Damage) {
-        if !insert(&mut self.ranges.lock().damages, damage.clone()) {
-            return;
+        if self.add(damage) {
+            self.save();
         }
-        if let Some(listener) = self.listener.get() {
+    }
+
+    /// Adds a range; a new one is told. Returns whether it was new.
+    fn add(&self, damage: &Damage) -> bool {
+        let is_new = insert(&mut self.ranges.lock().damages, damage.clone());
+        if let Some(listener) = self.listener.get().filter(|_| is_new) {
             listener(damage);
         }
-        self.save();
+        is_new
     }
 
     /// When the last whole scrub ended, ns since 1970; 0 = never.
@@ -140,18 +152,19 @@ impl Quarantine {
 
     /// What a scrub found in offsets [start, end): takes the place of what was known there.
     pub fn replace(&self, start: u64, end: u64, found: &[Damage]) {
+        let still: HashSet<&Damage> = found.iter().collect();
         let mut ranges = self.ranges.lock();
-        let before = ranges.damages.clone();
+        let before = ranges.damages.len();
         let inside = |damage: &Damage| damage.start >= start && damage.end <= end;
         ranges
             .damages
-            .retain(|damage| !inside(damage) || found.contains(damage));
-        let cleared = ranges.damages.len() < before.len();
+            .retain(|damage| !inside(damage) || still.contains(damage));
+        let mut changed = ranges.damages.len() < before;
         drop(ranges);
         for damage in found {
-            self.note(damage);
+            changed |= self.add(damage);
         }
-        if cleared {
+        if changed {
             self.save();
         }
     }
@@ -165,18 +178,24 @@ impl Quarantine {
         self.save();
     }
 
-    /// Has the file written, by the preparer; without ranges and scrubs there is no file.
+    /// Has the file written, by the preparer, once for all that is found before it comes to that; without ranges and
+    /// scrubs there is no file.
     fn save(&self) {
         let Some(home) = self.home.get() else { return };
         // After the coordinator's end nothing is kept: the next open finds the damage again.
         let Some(rounds) = home.rounds.upgrade() else {
             return;
         };
-        let ranges = self.ranges.lock().clone();
-        let bytes = to_bytes(home.identity, &ranges);
-        let path = home.directory.join(QUARANTINE);
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (ranges, queued) = (Arc::clone(&self.ranges), Arc::clone(&self.queued));
+        let (identity, path) = (home.identity, home.directory.join(QUARANTINE));
         let ended = Arc::clone(&self.ended);
         home.preparer.submit(Box::new(move || {
+            // First: what comes while this is written is not in it.
+            queued.store(false, Ordering::Release);
+            let bytes = to_bytes(identity, &ranges.lock());
             let ended = ended.lock();
             if *ended {
                 return;
@@ -192,13 +211,17 @@ impl Quarantine {
 
 /// Adds a range unless it is known wholly; what it covers goes. Returns whether it was added.
 fn insert(damages: &mut Vec<Damage>, new: Damage) -> bool {
-    let covers = |a: &Damage, b: &Damage| a.start <= b.start && b.end <= a.end;
-    if damages.iter().any(|known| covers(known, &new)) {
+    let behind = damages.partition_point(|known| known.start <= new.start);
+    let before = behind.checked_sub(1).and_then(|at| damages.get(at));
+    if before.is_some_and(|known| known.end >= new.end) {
         return false;
     }
-    damages.retain(|known| !covers(&new, known));
-    let at = damages.partition_point(|known| known.start < new.start);
-    damages.insert(at, new);
+    let from = damages.partition_point(|known| known.start < new.start);
+    let to = damages.partition_point(|known| known.end <= new.end);
+    if from >= to && damages.len() >= MOST_RANGES {
+        return false;
+    }
+    damages.splice(from..to.max(from), [new]);
     true
 }
 
@@ -314,5 +337,50 @@ mod tests {
         assert_eq!(quarantine.list(2), [damage(4, 10)]);
         quarantine.replace(3, 12, &[]);
         assert_eq!(quarantine.list(0), [damage(1, 2)]);
+    }
+
+    #[test]
+    fn so_many_ranges_are_remembered_and_a_wider_one_still_takes_their_place() {
+        let quarantine = Quarantine::default();
+        let found: Vec<Damage> = (0..MOST_RANGES as u64 + 50)
+            .map(|i| damage(2 * i, 2 * i + 1))
+            .collect();
+        quarantine.replace(0, u64::MAX, &found);
+        assert_eq!(quarantine.list(0), found[..MOST_RANGES]);
+        quarantine.replace(0, u64::MAX, &found);
+        assert_eq!(quarantine.list(0), found[..MOST_RANGES]);
+        quarantine.note(&damage(0, 100));
+        let mut left = vec![damage(0, 100)];
+        left.extend_from_slice(&found[50..MOST_RANGES]);
+        assert_eq!(quarantine.list(0), left);
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_kept_and_covered_ones_are_not() {
+        let mut damages = Vec::new();
+        for (start, end, added) in [
+            (10, 20, true),
+            (15, 25, true),
+            (5, 12, true),
+            (16, 25, false),
+            (10, 20, false),
+            (30, 40, true),
+            (12, 22, true),
+            (11, 25, true),
+            (0, 41, true),
+        ] {
+            let before = damages.clone();
+            let known = |new: &Damage| before.iter().any(|a: &Damage| covers(a, new));
+            assert_eq!(known(&damage(start, end)), !added);
+            assert_eq!(insert(&mut damages, damage(start, end)), added);
+            assert!(damages.is_sorted_by_key(|damage| (damage.start, damage.end)));
+            let pairs = damages.windows(2);
+            assert!(pairs.into_iter().all(|pair| !covers(&pair[0], &pair[1])));
+        }
+        assert_eq!(damages, [damage(0, 41)]);
+    }
+
+    fn covers(a: &Damage, b: &Damage) -> bool {
+        a.start <= b.start && b.end <= a.end
     }
 }

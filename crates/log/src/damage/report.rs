@@ -79,7 +79,7 @@ impl fmt::Display for Fault {
 }
 
 /// Offsets that are not served because the bytes that held them are damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Damage {
     /// First damaged offset.
     pub start: u64,
