@@ -186,9 +186,7 @@ impl Log {
             &mut sources,
             last.map_or(0, |last| last.log_start),
         )?;
-        if !last.is_some_and(|last| last.clean) {
-            trust_the_disk_alone(&mut sources, last.map_or(0, |last| last.durable))?;
-        }
+        trust_the_disk_alone(&mut sources, last.unwrap_or_default())?;
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
             let (_, file) = create_segment(

@@ -387,7 +387,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Syncs what acks rely on from now on, unless it was synced before it was looked at.
+    /// Syncs what acks rely on from now on: everything beyond the durable point was synced before it was looked at.
     fn sync_kept(
         &self,
         kept: &[Source],
@@ -395,14 +395,9 @@ impl<'a> Walk<'a> {
         known: Checkpoint,
     ) -> Result<(), Error> {
         let count = kept.len();
-        for (i, source) in kept.iter().enumerate() {
-            // After a crash everything beyond the durable point was synced before it was looked at.
-            if known.clean || self.truncated && i + 1 == count {
-                source
-                    .file
-                    .sync_all()
-                    .map_err(|error| Error::io("sync", &source.path, error))?;
-            }
+        if let Some(last) = kept.last().filter(|_| self.truncated) {
+            let synced = last.file.sync_all();
+            synced.map_err(|error| Error::io("sync", &last.path, error))?;
         }
         // A process may have died between making a file and syncing its name. The names of the directory and of the first
         // segment were synced before anything was durable.

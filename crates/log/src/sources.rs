@@ -1,5 +1,5 @@
 //! The segments of a log as they are found on disk, and what is done about leftovers before recovery (the table of `open`).
-use crate::checkpoint::{self, CHECKPOINT};
+use crate::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::disk;
 use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
 use crate::retention::mark_removed;
@@ -64,11 +64,16 @@ pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
 /// Syncs the segments that begin beyond the durable point and forgets what is cached of them. An earlier life may have
 /// ended after a failed sync: then the page cache shows batches that the disk does not have. The segment in which the
 /// durable point lies is treated so by the walk, from that point on: what lies before it was synced with success.
-pub(crate) fn trust_the_disk_alone(sources: &mut [Source], durable: u64) -> Result<(), Error> {
+///
+/// A checkpoint that tells of a clean end proves nothing here: the disk may have lost what a life after that one wrote over
+/// it. Behind a clean end lies at most a segment without a batch.
+pub(crate) fn trust_the_disk_alone(sources: &mut [Source], last: Checkpoint) -> Result<(), Error> {
+    let durable = last.durable;
     let bases: Vec<u64> = sources.iter().map(|source| source.base_offset).collect();
     for (i, source) in sources.iter_mut().enumerate() {
         let beyond = bases.get(i + 1).is_none_or(|next| *next > durable);
-        if beyond && source.base_offset >= durable {
+        let as_closed = last.clean && source.len <= PREAMBLE_BYTES;
+        if beyond && source.base_offset >= durable && !as_closed {
             source
                 .file
                 .forget_cached(0)

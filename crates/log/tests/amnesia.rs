@@ -208,3 +208,33 @@ fn nor_when_recovery_begins_at_a_landmark() {
     };
     assert!(lose_and_recover(true, &options), "there is a landmark");
 }
+
+#[test]
+fn nor_when_the_checkpoint_on_the_disk_is_that_of_a_clean_end_long_ago() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("7");
+    let options = LogOptions {
+        segment_bytes: 6_000,
+        ..LogOptions::default()
+    };
+    let storage = Amnesiac::default();
+    let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
+    let mut log = Log::create(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    assert!(acked(&mut log, &coordinator) && acked(&mut log, &coordinator));
+    log.close().unwrap();
+    let closed = std::fs::read(directory.join("checkpoint")).unwrap();
+    let (mut log, found) = Log::open(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    assert!(found.clean);
+    assert!(
+        acked(&mut log, &coordinator),
+        "in a segment that begins here"
+    );
+    storage.fails.store(true, Ordering::Relaxed);
+    assert!(!acked(&mut log, &coordinator));
+    drop(log);
+    // The device lost that write too.
+    std::fs::write(directory.join("checkpoint"), closed).unwrap();
+    let coordinator = Coordinator::stepped(Arc::new(storage));
+    let (log, found) = Log::open(&directory, IDENTITY, options, &coordinator).unwrap();
+    assert_eq!((log.reader().log_end(), found.clean), (3, false));
+}
