@@ -252,20 +252,28 @@ pub(crate) fn drop_half_rolled(
 
 /// Whether the segment begins with a sound batch.
 pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
-    let found = first_found(source, identity)?;
+    let place = Place::first(source.base_offset);
+    let found = Scanner::new(&*source.file, source.len, identity)
+        .look(&place, true)
+        .map_err(|error| Error::io("read", &source.path, error))?;
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 
-/// Whether nothing, or zeros, lies where the first batch should.
-pub(crate) fn holds_nothing(source: &Source, identity: Identity) -> Result<bool, Error> {
-    Ok(matches!(first_found(source, identity)?, Found::End))
-}
-
-fn first_found(source: &Source, identity: Identity) -> Result<Found, Error> {
-    let place = Place::first(source.base_offset);
-    Scanner::new(&*source.file, source.len, identity)
-        .look(&place, true)
-        .map_err(|error| Error::io("read", &source.path, error))
+/// Position after the last byte behind `from` that is not zero; `from` when there is none.
+pub(crate) fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
+    const STEP: u64 = 256 << 10;
+    let mut end = source.len;
+    let mut buffer = vec![0; STEP as usize];
+    while end > from {
+        let start = end.saturating_sub(STEP).max(from);
+        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
+        let read = disk::read_up_to(&*source.file, window, start)?;
+        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(from)
 }
 
 /// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of

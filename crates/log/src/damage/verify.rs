@@ -13,7 +13,7 @@ use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
 use crate::producers::Producers;
 use crate::scan::{Place, Scanner};
 use crate::segment::segment_name;
-use crate::sources::{Source, find_sources_to_read, holds_nothing};
+use crate::sources::{Source, find_sources_to_read, last_non_zero};
 use crate::storage::Storage;
 use crate::{Error, Identity, disk};
 use std::path::{Path, PathBuf};
@@ -135,13 +135,14 @@ pub fn verify(
     };
     check.out.log_start = check.place.offset;
     check.checkpoint(checkpoint.is_some_and(|look| look.is_damaged));
-    check.set_left_overs_aside(&mut sources)?;
+    let left_overs = Check::set_left_overs_aside(&mut sources)?;
     for (i, source) in sources.iter().enumerate() {
         if !check.segment(source, sources.get(i + 1))? {
             break;
         }
     }
     check.finish(last);
+    check.tell_left_overs(&left_overs);
     Ok(check.out)
 }
 
@@ -176,22 +177,35 @@ impl Check<'_> {
         });
     }
 
-    /// A segment before the last one that holds nothing is the rest of a roll that found no space, or its offsets are missed
-    /// between those around it.
-    fn set_left_overs_aside(&mut self, sources: &mut Vec<Source>) -> Result<(), Error> {
-        let mut kept = Vec::with_capacity(sources.len());
+    /// A segment before the last one that holds nothing but zeros is the rest of a roll that found no space, or its offsets
+    /// are missed between those around it.
+    fn set_left_overs_aside(sources: &mut Vec<Source>) -> Result<Vec<Source>, Error> {
+        let (mut kept, mut left_overs) = (Vec::with_capacity(sources.len()), Vec::new());
         let last = sources.pop();
         for source in sources.drain(..) {
-            if holds_nothing(&source, self.identity)? {
-                let what = "the segment holds nothing; the next start removes it";
-                self.find(FindingKind::Derived, &source.path, 0, what);
-            } else {
+            let end = last_non_zero(&source, PREAMBLE_BYTES)
+                .map_err(|error| Error::io("read", &source.path, error))?;
+            if end > PREAMBLE_BYTES {
                 kept.push(source);
+            } else {
+                left_overs.push(source);
             }
         }
         kept.extend(last);
         *sources = kept;
-        Ok(())
+        Ok(left_overs)
+    }
+
+    /// After everything else: one whose offsets are lost is told already.
+    fn tell_left_overs(&mut self, left_overs: &[Source]) {
+        for source in left_overs {
+            let is_lost =
+                |found: &Finding| (found.offsets.0..found.offsets.1).contains(&source.base_offset);
+            if !self.out.findings.iter().any(is_lost) {
+                let what = "the segment holds nothing; the next start removes it";
+                self.find(FindingKind::Derived, &source.path, 0, what);
+            }
+        }
     }
 
     fn checkpoint(&mut self, damaged_slot: bool) {
@@ -247,7 +261,11 @@ impl Check<'_> {
         }
         self.place = walked.place;
         let lost = walked.damages.last().map_or(0, |damage| damage.end);
-        self.place.offset = self.place.offset.max(lost);
+        if lost > self.place.offset {
+            // The batch that the next segment's first one follows is among them.
+            self.place.offset = lost;
+            self.place.chain = None;
+        }
         Ok(self.ended(source, next, &walked))
     }
 

@@ -7,7 +7,7 @@ use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::retention::mark_removed;
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::Segment;
-use crate::sources::Source;
+use crate::sources::{Source, last_non_zero};
 use crate::{Error, failpoint};
 use bascule_record::planted;
 use std::sync::Arc;
@@ -115,21 +115,4 @@ impl Walk<'_> {
         segments.push(Arc::clone(&segment));
         Ok((segment, file))
     }
-}
-
-/// Position after the last byte behind `from` that is not zero; `from` when there is none.
-fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
-    const STEP: u64 = 256 << 10;
-    let mut end = source.len;
-    let mut buffer = vec![0; STEP as usize];
-    while end > from {
-        let start = end.saturating_sub(STEP).max(from);
-        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
-        let read = disk::read_up_to(&*source.file, window, start)?;
-        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
-            return Ok(start + at as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(from)
 }
