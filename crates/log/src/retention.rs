@@ -61,14 +61,14 @@ impl Log {
                 segments.retain(|segment| segment.base_offset >= log_start);
             });
         }
-        self.remove_on_disk(removed, kept.first().cloned(), now_ns, moved);
+        let removed = removed.into_iter().map(|segment| (now_ns, segment));
+        self.remove_on_disk(removed.collect(), kept.first().cloned(), moved);
     }
 
     fn remove_on_disk(
         &self,
-        removed: Vec<Arc<Segment>>,
+        removed: Vec<(i64, Arc<Segment>)>,
         first_kept: Option<Arc<Segment>>,
-        now_ns: i64,
         moved: bool,
     ) {
         let (shared, rounds) = (
@@ -80,6 +80,12 @@ impl Log {
             if rounds.failure().is_some() {
                 return;
             }
+            // With what an earlier job had no space or descriptors for.
+            let removed = {
+                let mut names = shared.names.lock();
+                names.expired.extend(removed);
+                names.expired.clone()
+            };
             let work = || {
                 if moved || !removed.is_empty() {
                     failpoint::pass("retention.decided");
@@ -100,17 +106,13 @@ impl Log {
                 }
                 let monotonic_ns = rounds.storage().monotonic_ns();
                 if !removed.is_empty() {
-                    mark_removed(
-                        rounds.storage(),
-                        &shared.directory,
-                        removed.iter().map(|segment| segment.path()),
-                        now_ns,
-                    )?;
-                    for segment in removed {
+                    mark_expired(rounds.storage(), &shared.directory, &removed)?;
+                    for (now_ns, segment) in removed {
                         let marked = disk::deleted_name(segment.path(), now_ns);
                         names.marked.insert(marked, monotonic_ns);
                         names.retired.push((monotonic_ns, segment));
                     }
+                    names.expired.clear();
                     failpoint::pass("retention.renamed");
                 }
                 sweep(
@@ -120,7 +122,7 @@ impl Log {
                     monotonic_ns,
                 )
             };
-            // Without space or descriptors the files stay where they are; the next open finishes their removal.
+            // Without space or descriptors the files stay where they are until the next job, or the next open.
             work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
     }
@@ -164,10 +166,35 @@ pub(crate) fn mark_removed<'a>(
     segments: impl Iterator<Item = &'a Path>,
     now_ns: i64,
 ) -> Result<(), Error> {
-    for path in segments {
+    mark_names(storage, segments, now_ns)?;
+    disk::sync_directory(storage, directory)
+}
+
+fn mark_names<'a>(
+    storage: &dyn Storage,
+    mut segments: impl Iterator<Item = &'a Path>,
+    now_ns: i64,
+) -> Result<(), Error> {
+    segments.try_for_each(|path| {
         disk::remove_file(storage, &path.with_extension("idx"))?;
-        let marked = disk::deleted_name(path, now_ns);
-        disk::rename(storage, path, &marked)?;
+        disk::rename(storage, path, &disk::deleted_name(path, now_ns))
+    })
+}
+
+/// The same for segments taken out of the list, each with the time of its mark; some may have theirs from an earlier try.
+fn mark_expired(
+    storage: &dyn Storage,
+    directory: &Path,
+    expired: &[(i64, Arc<Segment>)],
+) -> Result<(), Error> {
+    for (now_ns, segment) in expired {
+        let marked = disk::deleted_name(segment.path(), *now_ns);
+        match disk::open(storage, &marked, OpenMode::Read) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                mark_names(storage, std::iter::once(segment.path()), *now_ns)?;
+            }
+            other => drop(other?),
+        }
     }
     disk::sync_directory(storage, directory)
 }

@@ -55,6 +55,9 @@ pub(crate) struct Names {
     pub opened: i64,
     /// When a name was marked in this life.
     pub marked: HashMap<PathBuf, i64>,
+    /// Segments that are not in the list any more and whose files still have their names; with the time of day when they
+    /// were taken out, ns since 1970.
+    pub expired: Vec<(i64, Arc<Segment>)>,
     /// Segments that are not in the list any more, and since when.
     pub retired: Vec<(i64, Arc<Segment>)>,
 }

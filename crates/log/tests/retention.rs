@@ -3,9 +3,9 @@
 mod clocked;
 mod faulty;
 mod support;
-use bascule_log::{Log, LogReader, ReadMode, Retention};
+use bascule_log::{Coordinator, Log, LogReader, ReadMode, Retention};
 use clocked::Clocked;
-use faulty::{Fault, Faulty};
+use faulty::{Fault, Faulty, Kind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::*;
@@ -284,6 +284,56 @@ fn a_trim_beyond_the_end_leaves_no_offset_to_be_used_twice() {
         log.set_high_watermark(101);
         assert_eq!(offsets_from_start(&log.reader()), [100]);
         assert_eq!(log.reader().last_timestamp(), Some(900), "never back");
+    }
+}
+
+#[test]
+fn what_was_not_removed_for_want_of_space_or_descriptors_is_removed_later() {
+    let least = Retention {
+        messages: 2,
+        ..Retention::default()
+    };
+    for fault in [Fault::Enospc, Fault::Emfile] {
+        for calls in 0.. {
+            let storage = Faulty::disarmed(fault, calls, u64::MAX);
+            let home = Home {
+                coordinator: Coordinator::stepped(storage.clone()),
+                ..Home::new()
+            };
+            let run = || while home.coordinator.step() {};
+            let mut log = home.create(small(100));
+            let put = |log: &mut Log, count: u8| {
+                for i in 0..count {
+                    log.append(batch(&[i; 60], 0), 1, 0).unwrap();
+                }
+                log.commit(Box::new(|_| ()));
+                run();
+                log.set_high_watermark(u64::MAX);
+            };
+            put(&mut log, 10);
+            log.set_options(small(1 << 20));
+            storage.arm();
+            assert_eq!(maintain(&mut log, least, 0), 8);
+            run();
+            storage.heal();
+            let hits = storage.hits();
+            if hits.iter().any(|(kind, _)| *kind == Kind::Sync) {
+                // A sync that finds no space has failed.
+                continue;
+            }
+            put(&mut log, 1);
+            assert_eq!(maintain(&mut log, least, 0), 9);
+            run();
+            assert_eq!(
+                (home.segments().len(), marked(&home)),
+                (1, 9),
+                "{fault:?} at call {calls}"
+            );
+            if hits.is_empty() {
+                assert!(calls > 0, "{fault:?}: nothing failed");
+                break;
+            }
+        }
     }
 }
 
