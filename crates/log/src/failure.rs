@@ -139,6 +139,10 @@ impl Storage for WatchedStorage {
     fn monotonic_ns(&self) -> i64 {
         self.storage.monotonic_ns()
     }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.storage.free_bytes(path)
+    }
 }
 
 #[derive(Debug)]

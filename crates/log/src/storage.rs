@@ -65,6 +65,14 @@ pub trait Storage: Debug + Send + Sync {
     /// [`io::ErrorKind::NotFound`]; the operating system's.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
+    /// Space left on the filesystem of a path that is there, bytes; nobody keeps it free.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// Time of day, ns since 1970; only for the names of removed files and the creation time of segments.
     fn wall_clock_ns(&self) -> i64 {
         std::time::SystemTime::now()
@@ -152,6 +160,11 @@ pub trait StorageFile: Debug + Send + Sync {
 pub struct OsStorage;
 
 impl Storage for OsStorage {
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let about = rustix::fs::statvfs(path)?;
+        Ok(about.f_bavail.saturating_mul(about.f_frsize))
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let writes = !matches!(mode, OpenMode::Read | OpenMode::Directory);
         let file = OpenOptions::new()

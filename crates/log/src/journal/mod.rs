@@ -362,17 +362,20 @@ impl Journal {
             .find_map(|file| replay::find(file, identity, place).ok().flatten())
     }
 
-    /// Has another file made when none is ready and there may be one more.
+    /// Has another file made when none is ready and there may be one more; after one could not be made, a minute later.
     fn prepare(self: &Arc<Self>, ring: &mut Ring) {
-        let Some(name) = ring.next_to_make(self.options.files) else {
+        let now_ns = self.files.storage().monotonic_ns();
+        let Some(name) = ring.next_to_make(self.options.files, now_ns) else {
             return;
         };
         let path = self.options.directory.join(name);
         let journal = Arc::clone(self);
         // Until it is there rounds sync many segments: that must not wait for what acks do not wait for.
         self.preparer.submit_first(Box::new(move || {
-            let made = ring::make(journal.files.storage(), &path, journal.options.file_bytes);
-            journal.state.lock().ring.made(made.as_ref().ok());
+            let storage = journal.files.storage();
+            let made = ring::make(storage, &path, journal.options.file_bytes);
+            let now_ns = storage.monotonic_ns();
+            journal.state.lock().ring.made(made.as_ref().ok(), now_ns);
             if let Err(error) = made {
                 journal.fail_if_lost(&error);
             }

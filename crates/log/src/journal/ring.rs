@@ -11,6 +11,9 @@ use crate::storage::{OpenMode, Storage};
 use std::path::Path;
 use std::sync::Arc;
 
+/// How long no file is made after one could not be: each try takes for a moment what space there is.
+const PAUSE_NS: i64 = 60_000_000_000;
+
 /// The file that is being filled.
 pub(crate) struct Current {
     /// Where frames go.
@@ -46,6 +49,8 @@ pub(crate) struct Ring {
     /// Files that are in the ring or being made.
     count: usize,
     making: bool,
+    /// No file is made before this monotonic time, ns.
+    not_before: i64,
     next_sequence: u64,
     next_name: u64,
 }
@@ -64,6 +69,7 @@ impl Ring {
             old,
             count: 0,
             making: false,
+            not_before: i64::MIN,
             next_sequence,
             next_name: next_name.map_or(0, |name| name + 1),
         }
@@ -116,10 +122,10 @@ impl Ring {
     }
 
     /// The name of a file that is to be made now: none is ready, none is being made and there are fewer than `most`, and
-    /// fewer than twice as many with those of the last life.
-    pub fn next_to_make(&mut self, most: usize) -> Option<String> {
+    /// fewer than twice as many with those of the last life; and the last one could be made, or a minute has passed.
+    pub fn next_to_make(&mut self, most: usize, now_ns: i64) -> Option<String> {
         let is_many = self.count >= most || self.count + self.old.len() >= 2 * most;
-        if self.making || !self.ready.is_empty() || is_many {
+        if self.making || !self.ready.is_empty() || is_many || now_ns < self.not_before {
             return None;
         }
         self.making = true;
@@ -130,11 +136,13 @@ impl Ring {
     }
 
     /// The file asked for is there, or could not be made.
-    pub fn made(&mut self, file: Option<&Arc<SyncFile>>) {
+    pub fn made(&mut self, file: Option<&Arc<SyncFile>>, now_ns: i64) {
         self.making = false;
-        match file {
-            Some(file) => self.ready.push(Arc::clone(file)),
-            None => self.count -= 1,
+        if let Some(file) = file {
+            self.ready.push(Arc::clone(file));
+        } else {
+            self.count -= 1;
+            self.not_before = now_ns.saturating_add(PAUSE_NS);
         }
     }
 
@@ -183,10 +191,17 @@ impl Ring {
     }
 }
 
-/// Makes a file of zeros, durable with its name.
+/// Makes a file of zeros, durable with its name. As much again has to be free: others on the filesystem need space too.
 pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc<SyncFile>, Error> {
     if let Some(directory) = path.parent() {
         disk::create_directories(storage, directory)?;
+        // Where nobody can tell, the zeros will.
+        let free = storage.free_bytes(directory).unwrap_or(u64::MAX);
+        if free < bytes.saturating_mul(2) {
+            return Err(Error::Full {
+                path: path.to_path_buf(),
+            });
+        }
     }
     let file = SyncFile::open(storage, path, OpenMode::Replace)?;
     let zeros = [0; PIECE];
