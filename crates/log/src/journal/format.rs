@@ -71,10 +71,14 @@ pub(crate) fn announced(head: &[u8], link: u32) -> Option<usize> {
     (follows && len >= HEADER_BYTES).then_some(len)
 }
 
-/// The batches' headers and the next link, when frame and content are whole; every payload is checked.
-pub(crate) fn check(head: &[u8], content: &[u8]) -> Option<(Vec<Header>, u32)> {
-    let crc = u32_at(head, 12)?;
-    (checksum(head.get(..12)?, content) == crc).then_some(())?;
+/// What the frame behind this one names as its link.
+pub(crate) fn next_link(head: &[u8]) -> u32 {
+    u32_at(head, 12).unwrap_or_default()
+}
+
+/// The batches' headers, when frame and content are whole; every payload is checked.
+pub(crate) fn check(head: &[u8], content: &[u8]) -> Option<Vec<Header>> {
+    (checksum(head.get(..12)?, content) == next_link(head)).then_some(())?;
     let mut headers: Vec<Header> = Vec::new();
     let mut rest = content;
     while !rest.is_empty() {
@@ -91,7 +95,7 @@ pub(crate) fn check(head: &[u8], content: &[u8]) -> Option<(Vec<Header>, u32)> {
         headers.push(header);
         rest = behind;
     }
-    Some((headers, crc))
+    Some(headers)
 }
 
 fn checksum(head: &[u8], content: &[u8]) -> u32 {

@@ -80,7 +80,8 @@ impl Pending {
     }
 }
 
-/// Reads the journal up to the first broken link of each file. Frames of partitions that are not there are passed over:
+/// Reads each file of the journal up to the first frame that does not follow the one before; of those that do not check
+/// only the batches are missed. Frames of partitions that are not there are passed over:
 /// they were deleted. So are those that the segments have: that they were synced stays true whatever becomes of the
 /// checkpoint that says so.
 pub(crate) fn look(
@@ -194,9 +195,8 @@ pub(crate) fn frames(
         if read_up_to(file, &mut content, at)? < len {
             return Ok(());
         }
-        let Some((headers, next)) = format::check(&head, &content) else {
-            return Ok(());
-        };
+        // One that does not check is damaged, or was being written: the next one tells by its link whether it was there too.
+        let headers = format::check(&head, &content).unwrap_or_default();
         if let (Some(first), Some(last)) = (headers.first(), headers.last()) {
             let frame = FrameAt {
                 file: Arc::clone(&source.file),
@@ -206,7 +206,7 @@ pub(crate) fn frames(
             };
             found(first, frame);
         }
-        link = next;
+        link = format::next_link(&head);
         position = at + len as u64;
     }
 }
