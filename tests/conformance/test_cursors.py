@@ -1,14 +1,15 @@
 """SetCursor and FetchCursor (specification §3.11), linearizable and bound to a history (reliability P10)."""
 
+import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from bascule.testing import TestBroker, broker
 
-from tests.conformance.api import Api, Failed, failed
+from tests.conformance.api import Api, Failed, failed, until
 
 CURSORS = {"cursors.partitions": 3}
 
@@ -73,6 +74,32 @@ def test_the_stream_is_shown_and_guarded_and_wakes_when_it_is_paused(api: Api, s
     api.call("PauseStream", name="__cursors")
     put(api, stream, "c", 6)
     assert fetch(api, stream, "c") == 6
+
+
+def test_a_position_in_another_history_of_the_partition_is_refused(api: Api, stream: str) -> None:
+    def present() -> int:
+        return api.call("FetchCursor", stream=stream, partition=0, cursorId="c").incarnation
+
+    assert present() == 0, "there is no stream"
+    api.create(stream)
+    api.fill(stream, 3)
+    first = present()
+    assert first > 0
+    api.raw("/proto.API/PurgeStream", json.dumps({"name": stream, "dry_run": False}).encode())
+    until(lambda: present() != first)
+    for incarnation, refused in ((first, True), (0, False), (present(), False)):
+        calls: list[Callable[[], object]] = [
+            lambda it=incarnation: api.call(
+                "SetCursor", stream=stream, partition=0, cursorId="c", offset=1, incarnation=it
+            ),
+            lambda it=incarnation: api.subscribe(stream, incarnation=it).cancel(),
+        ]
+        for call in calls:
+            if refused:
+                with pytest.raises(Failed, check=failed("NOT_FOUND", "commit log was deleted")):
+                    call()
+            else:
+                call()
 
 
 def test_a_cursor_of_a_deleted_stream_does_not_point_into_its_successor(api: Api, stream: str) -> None:

@@ -127,6 +127,7 @@ fn messages_have_the_bytes_counted_by_hand() {
         partition: 3,
         cursor_id: "c".into(),
         offset: -1,
+        incarnation: 0,
     };
     assert_eq!(
         request.encode_to_vec(),

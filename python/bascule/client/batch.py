@@ -18,13 +18,15 @@ class Batch:
     `pyarrow.record_batch(batch)`. Columns: offset, timestamp, key, value, subject, headers.
     """
 
-    __slots__ = ("_native", "partition", "stream")
+    __slots__ = ("_native", "incarnation", "partition", "stream")
 
-    def __init__(self, native: engine.RecordBatch, stream: str, partition: int) -> None:
+    def __init__(self, native: engine.RecordBatch, stream: str, partition: int, incarnation: int = 0) -> None:
         """Wrap what the native core gave."""
         self._native: Final = native
         self.stream: Final = stream
         self.partition: Final = partition
+        self.incarnation: Final = incarnation
+        """Which history of the partition the offsets count in, another one after a purge; 0 = it was not asked for."""
 
     def __len__(self) -> int:
         return len(self._native)

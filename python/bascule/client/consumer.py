@@ -107,8 +107,9 @@ class Consumer:
             `None` when nothing came in time, which includes that partitions came or went.
 
         Raises:
-            StateError: a stream was deleted, a partition is paused; `not_found`: there is no stored position, and the
-                consumer starts at "error".
+            StateError: a stream was deleted or purged, and is read from the beginning of what it holds next when asked
+                again; a partition is paused; `not_found`: there is no stored position, and the consumer starts at
+                "error".
             UnavailableError: the broker went away and did not come back in time. The consumer goes on when it is asked
                 again.
             UsageError: code `closed`.
@@ -134,7 +135,8 @@ class Consumer:
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: code `failed_precondition`: the partition of `batch` was given up meanwhile.
+            StateError: code `failed_precondition`: the partition of `batch` was given up meanwhile; `stream_not_found`:
+                a stream was deleted or purged since, and nothing is stored for it.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """

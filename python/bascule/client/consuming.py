@@ -6,6 +6,10 @@ So the synchronous and the asynchronous consumer call back in their own way, in 
 Positions: a batch that was given counts as processed when the next one is asked for, or when the consumer is closed
 without a failure; what counts as processed is stored now and then, before a partition is given up, and at the end.
 A partition that stays is read on where it was, but never before what another member stored meanwhile.
+
+A purge, and the end of a stream, end the history that positions count in: what is known of the partition is forgotten
+then, the application is told once, and the next history is read from its beginning. Where the broker says which history
+there is (`incarnation`), nothing read in one is ever stored in another, nor read on there.
 """
 
 import time
@@ -20,6 +24,7 @@ from bascule.client.batch import Batch
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
 from bascule.client.membership import Assignment, Membership, Standing
+from bascule.client.naming import naming
 from bascule.client.positions import group_cursor
 from bascule.client.reading import Member, Reading
 from bascule.client.routes import CursorPlace, PartitionPlace
@@ -33,6 +38,8 @@ GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
 
 _STARTS: Final = ("earliest", "latest", "new", "error")
 _FENCED: Final = "Consumer is not currently assigned this partition"
+_GONE: Final = frozenset({"stream_not_found", "partition_not_found"})
+"""Codes of what is said when the history that was read has ended."""
 _RETRY_SECONDS: Final = 1.0
 """Pause before a partition that could not be read, or that ended, is tried again."""
 _WAIT_SECONDS: Final = 0.5
@@ -85,6 +92,18 @@ class _Owned:
     stored: int = -1
     again: float = 0.0
     """When it may be read again, on the monotonic clock."""
+    is_gone: bool = False
+    """What it read is no more: it begins anew."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of the partition, the history that the offsets count in; 0 = not known."""
+        return self.subscription.reading.incarnation
+
+    def forget(self) -> None:
+        """The history is gone, and what was read of it."""
+        self.given = self.processed = self.stored = -1
+        self.is_gone = True
 
 
 class Consuming:
@@ -165,7 +184,7 @@ class Consuming:
     def give(self, batch: Batch, offset: int | None = None) -> None:
         """Records of `batch`, which came last, count as given up to `offset`; `None` = all of them."""
         owned = self._owned.get(Assignment(batch.stream, batch.partition))
-        if owned is not None:
+        if owned is not None and not owned.is_gone:
             position = owned.subscription.position
             end = position - 1 if isinstance(position, int) else owned.given
             owned.given = end if offset is None else offset
@@ -185,21 +204,28 @@ class Consuming:
         places = list(self._owned)
         for step in range(len(places)):
             place = places[(self._turn + step) % len(places)]
-            batch = self._read(self._owned[place])
+            batch = self._read(place)
             if batch is not None:
                 self._turn = (self._turn + step + 1) % len(places)
                 return batch
         return None
 
-    def _read(self, owned: _Owned) -> Batch | None:
+    def _read(self, place: Assignment) -> Batch | None:
+        owned = self._owned[place]
         if owned.again > time.monotonic():
             return None
         owned.again = 0.0
         try:
+            if owned.is_gone:
+                owned.subscription.close()
+                owned = self._owned[place] = self._begin(place, self._standing, is_anew=True)
             batch = owned.subscription.next_batch(0)
         except BrokerError as failure:
             owned.again = time.monotonic() + _RETRY_SECONDS
-            owned.subscription = self._renewed(owned.subscription)
+            if failure.code in _GONE:
+                owned.forget()
+            if not owned.is_gone:
+                owned.subscription = self._renewed(owned.subscription)
             if str(failure).startswith(_FENCED):
                 return None  # another member reads it already: the next sign of life says so
             raise
@@ -246,37 +272,45 @@ class Consuming:
             self._changes.append(Change("revoked", tuple(sorted(gone))))
             return
         if standing.epoch != before.epoch:
-            for place, owned in self._owned.items():
-                self._read_on(place, owned, standing)
+            for place in tuple(self._owned):
+                self._read_on(place, standing)
         new = tuple(sorted(standing.assigned - self._owned.keys()))
         self._owned.update({place: self._begin(place, standing) for place in new})
         self._standing = standing
         if new:
             self._changes.append(Change("assigned", new))
 
-    def _read_on(self, place: Assignment, owned: _Owned, standing: Standing) -> None:
+    def _read_on(self, place: Assignment, standing: Standing) -> None:
         """Read a partition that stays under the new epoch: the broker ends what it gave to an older one."""
-        stored = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        owned = self._owned[place]
+        stored, incarnation = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        if incarnation != owned.incarnation:
+            owned.forget()
+        if owned.is_gone:
+            return  # it begins anew under the epoch of then
         position = owned.subscription.position
         if stored is not None and (not isinstance(position, int) or stored >= position):
             position = stored + 1
             owned.stored = stored
         owned.subscription.close()
-        owned.subscription = self._subscription(self._reading(place, standing, position))
+        owned.subscription = self._subscription(self._reading(place, standing, position, incarnation))
         owned.again = 0.0
 
-    def _begin(self, place: Assignment, standing: Standing) -> _Owned:
-        """Read a partition that is new to this member, behind the stored position."""
-        stored = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+    def _begin(self, place: Assignment, standing: Standing, *, is_anew: bool = False) -> _Owned:
+        """Read a partition that is new to this member, behind the stored position. `is_anew`: it has read an earlier
+        history of the partition, so all that is there came since.
+        """
+        stored, incarnation = cursors.find(self._link, Deadline(self._timeout), self._place(place))
         if stored is None:
-            return _Owned(self._subscription(self._reading(place, standing, self._first(place))))
-        subscription = self._subscription(self._reading(place, standing, stored + 1))
+            first = self._first(place, is_anew=is_anew)
+            return _Owned(self._subscription(self._reading(place, standing, first, incarnation)))
+        subscription = self._subscription(self._reading(place, standing, stored + 1, incarnation))
         return _Owned(subscription, given=stored, processed=stored, stored=stored)
 
-    def _first(self, place: Assignment) -> Literal["earliest"] | int:
+    def _first(self, place: Assignment, *, is_anew: bool) -> Literal["earliest"] | int:
         """Where a group begins; what is new is what comes from now on, also when the broker goes away meanwhile."""
         start = self._plan.start
-        if start == "earliest":
+        if start == "earliest" or (is_anew and start != "error"):
             return "earliest"
         if start == "error":
             text = (
@@ -293,7 +327,7 @@ class Consuming:
         end = requests.read_partition(answer).high_watermark
         return end if start == "new" else max(0, end - 1)
 
-    def _reading(self, place: Assignment, standing: Standing, start: int | object) -> Reading:
+    def _reading(self, place: Assignment, standing: Standing, start: int | object, incarnation: int) -> Reading:
         return Reading(
             stream=place.stream,
             partition=place.partition,
@@ -301,6 +335,7 @@ class Consuming:
             resume=self._plan.resume,
             batch_records=self._plan.batch_records,
             member=Member(self._plan.group, self._plan.consumer, standing.epoch),
+            incarnation=incarnation,
         )
 
     def _place(self, place: Assignment) -> CursorPlace:
@@ -318,30 +353,47 @@ class Consuming:
         deadline = Deadline(self._timeout if timeout is None else timeout)
         if batch is None:
             self.process_given()
-            self._store(tuple(self._owned), deadline)
+            for failure in self._store(tuple(self._owned), deadline):
+                raise failure
             return
         place = Assignment(batch.stream, batch.partition)
         owned = self._owned.get(place)
         if owned is None:
             text = f'partition {place.partition} of stream "{place.stream}" is not assigned to this consumer any more'
             raise StateError("failed_precondition", text, place._asdict())
+        if owned.is_gone or batch.incarnation != owned.incarnation:
+            text = f'what this batch holds is gone: stream "{place.stream}" was deleted or purged since'
+            raise StateError("stream_not_found", text, place._asdict())
         owned.processed = max(owned.processed, batch.offsets[-1])
-        self._store((place,), deadline)
+        for failure in self._store((place,), deadline):
+            raise failure
 
     def _commit_if_due(self) -> None:
         if self._plan.commit_interval is not None and time.monotonic() >= self._next_commit:
             self._put_off_commit()
-            self._store(tuple(self._owned), Deadline(self._timeout))
+            self._deferred.extend(self._store(tuple(self._owned), Deadline(self._timeout)))
 
     def _put_off_commit(self) -> None:
         self._next_commit = time.monotonic() + (self._plan.commit_interval or 0)
 
-    def _store(self, places: Sequence[Assignment], deadline: Deadline) -> None:
+    def _store(self, places: Sequence[Assignment], deadline: Deadline) -> list[BrokerError]:
+        """Store what was processed; the refusals of positions in a history that is gone, for who asked for it."""
+        gone: list[BrokerError] = []
         for place in places:
             owned = self._owned.get(place)
-            if owned is not None and owned.processed > owned.stored:
-                cursors.store(self._link, deadline, self._place(place), owned.processed)
+            if owned is None or owned.processed <= owned.stored:
+                continue
+            try:
+                with naming(self._link, place.stream, partition=place.partition):
+                    cursors.store(self._link, deadline, self._place(place), owned.processed, owned.incarnation)
+            except BrokerError as failure:
+                if failure.code not in _GONE:
+                    raise
+                owned.forget()
+                gone.append(failure)
+            else:
                 owned.stored = owned.processed
+        return gone
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
@@ -373,7 +425,7 @@ class Consuming:
         return failures
 
 
-def _attempt(failures: list[BrokerError], action: Callable[[], None]) -> None:
+def _attempt(failures: list[BrokerError], action: Callable[[], object]) -> None:
     try:
         action()
     except BrokerError as failure:

@@ -16,22 +16,24 @@ _OFF: Final = "Cursors stream does not exist"
 _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
 
 
-def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None) -> None:
-    """Store the offset of the last record processed; `None` = none.
+def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0) -> None:
+    """Store the offset of the last record processed; `None` = none. `incarnation`: of the partition it was read in; 0 =
+    the present one.
 
     Raises:
         UsageError: code `invalid_argument`: an id, the partition or the offset.
-        StateError: code `failed_precondition`: the broker keeps no cursors.
+        StateError: code `failed_precondition`: the broker keeps no cursors; `stream_not_found`: the partition has begun
+            anew since, and nothing is stored.
         OutcomeUnknownError: it was sent and not answered.
         UnavailableError: no broker answered in time.
     """
-    request = requests.set_cursor(place.cursor, place.stream, place.partition, offset)
+    request = requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation)
     with _explaining():
         link.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
 
 
-def find(link: Link, deadline: Deadline, place: CursorPlace) -> int | None:
-    """The offset stored last; `None` when there is none.
+def find(link: Link, deadline: Deadline, place: CursorPlace) -> requests.Position:
+    """The position stored last.
 
     Raises:
         UsageError: code `invalid_argument`: an id or the partition.

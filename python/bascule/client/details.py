@@ -272,7 +272,7 @@ class Details(Calls):
             places |= self._stored(partition, prefix)
         found: list[CursorEntry] = []
         for cursor, name, number in sorted(places):
-            offset = cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, name, number))
+            offset = cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, name, number)).offset
             if offset is not None:
                 found.append(CursorEntry(cursor, name, number, offset))
         return found

@@ -15,6 +15,8 @@ __all__ = ["naming"]
 
 LOOK_SECONDS: Final = 2.0
 """Most time for finding out what exactly is missing."""
+ANOTHER_HISTORY: Final = "commit log was deleted"
+"""How the broker says that a position belongs to records that a purge, or the end of the stream, took away."""
 _BAD_SUBJECT: Final = "Subject is invalid"
 _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 
@@ -42,6 +44,9 @@ def _better(
     link: Link, failure: BrokerError, stream: str, partition: int | None, subject: str | None
 ) -> BrokerError | None:
     """The refusal with a better sentence; `None` when the broker's own is good enough."""
+    if str(failure) == ANOTHER_HISTORY:
+        text = f'what was in stream "{stream}" is gone: it was deleted or purged; read it from its beginning'
+        return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code in _MISSING:
         return _missing(link, failure, stream, partition)
     if failure.code == "stream_exists":

@@ -57,7 +57,7 @@ class Positions(Calls):
             StateError: code `failed_precondition`: the broker keeps no cursors.
             UnavailableError: no broker answered in time.
         """
-        return cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition))
+        return cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition)).offset
 
     def get_group(self, group: str, *, timeout: float | None = None) -> Group:
         """A consumer group.

@@ -37,6 +37,8 @@ class Reading:
     cursor: str | None = None
     batch_records: int = 8192
     member: Member | None = None
+    incarnation: int = 0
+    """Of the partition that `start` is a position in; 0 = the present one, whatever it is."""
 
     def __post_init__(self) -> None:
         """Check what can be checked here.
@@ -57,7 +59,7 @@ class Reading:
             raise UsageError(
                 "invalid_argument", f"stop is an offset or None when reading in reverse, not {self.stop!r}"
             )
-        subscribe(self, self.start, self.stop)
+        subscribe(self, self.start, self.stop, self.incarnation)
 
 
 def is_empty_range(start: Start, stop: Stop, *, reverse: bool = False) -> bool:
@@ -69,7 +71,7 @@ def is_empty_range(start: Start, stop: Stop, *, reverse: bool = False) -> bool:
     return isinstance(stop, datetime) and isinstance(start, datetime) and start >= stop
 
 
-def subscribe(reading: Reading, start: Start, stop: Stop) -> bytes:
+def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) -> bytes:
     """A SubscribeRequest. Stops are exclusive here and inclusive on the wire.
 
     Raises:
@@ -81,6 +83,7 @@ def subscribe(reading: Reading, start: Start, stop: Stop) -> bytes:
         resume=reading.resume,
         readISRReplica=reading.from_replica,
         reverse=reading.reverse,
+        incarnation=incarnation,
     )
     if reading.member is not None:
         member = reading.member

@@ -12,6 +12,7 @@ from bascule.errors import StateError, UsageError, error
 
 __all__ = [
     "Joined",
+    "Position",
     "StreamOptions",
     "ack_policy",
     "check_id",
@@ -309,8 +310,15 @@ def leave_group(group: str, consumer: str) -> bytes:
     return message("LeaveConsumerGroupRequest")(**ids).SerializeToString()
 
 
-def set_cursor(cursor: str, stream: str, partition: int, offset: int | None) -> bytes:
+def set_cursor(cursor: str, stream: str, partition: int, offset: int | None, incarnation: int = 0) -> bytes:
     """A SetCursorRequest; without an offset the cursor is as if it had never been set.
+
+    Args:
+        cursor: its id.
+        stream: name of the stream.
+        partition: number.
+        offset: of the last record processed.
+        incarnation: of the partition whose record it is, refused when there is another by now; 0 = the present one.
 
     Raises:
         UsageError: code `invalid_argument`: an id or the offset.
@@ -321,6 +329,7 @@ def set_cursor(cursor: str, stream: str, partition: int, offset: int | None) -> 
         partition=check_partition(partition),
         cursorId=check_id("cursor", cursor),
         offset=stored,
+        incarnation=incarnation,
     ).SerializeToString()
 
 
@@ -335,10 +344,19 @@ def fetch_cursor(cursor: str, stream: str, partition: int) -> bytes:
     ).SerializeToString()
 
 
-def read_cursor(answer: bytes) -> int | None:
-    """The offset of a FetchCursorResponse; `None` when there is none."""
-    offset: int = message("FetchCursorResponse").FromString(answer).offset
-    return None if offset < 0 else offset
+class Position(NamedTuple):
+    """Where a cursor stands."""
+
+    offset: int | None
+    """Of the last record processed; `None` = there is none."""
+    incarnation: int
+    """Of the partition as it is now: another one after a purge; 0 = it does not exist, or the broker does not say."""
+
+
+def read_cursor(answer: bytes) -> Position:
+    """The position of a FetchCursorResponse."""
+    found = message("FetchCursorResponse").FromString(answer)
+    return Position(None if found.offset < 0 else found.offset, found.incarnation)
 
 
 def publish_to_subject(

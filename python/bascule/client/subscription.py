@@ -47,6 +47,7 @@ class Subscription:
         """What it reads, as it was asked for."""
         self._start: Start = reading.start
         self._stop: Stop = reading.stop
+        self._incarnation = reading.incarnation
         self._bell: Final = bell
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
@@ -111,7 +112,7 @@ class Subscription:
             `None` when nothing came in time, and when the stop position was reached (`ended` is then true).
 
         Raises:
-            StateError: the stream was deleted, or the partition paused.
+            StateError: the stream was deleted or purged, or the partition paused.
             UnavailableError: the broker went away and did not come back in time.
             UsageError: code `closed`.
         """
@@ -133,7 +134,7 @@ class Subscription:
             return None
         if found is None:
             return None
-        batch = Batch(found, self.reading.stream, self.reading.partition)
+        batch = Batch(found, self.reading.stream, self.reading.partition, self._incarnation)
         self._advance(batch.offsets[-1])
         return batch
 
@@ -148,7 +149,8 @@ class Subscription:
 
         Raises:
             UsageError: code `invalid_argument`: the subscription has no cursor.
-            StateError: code `failed_precondition`: the broker keeps no cursors.
+            StateError: code `failed_precondition`: the broker keeps no cursors; `stream_not_found`: the stream was
+                deleted or purged since, and nothing is stored.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
@@ -158,7 +160,7 @@ class Subscription:
         if self._last is not None:
             deadline = Deadline(self._timeout if timeout is None else timeout)
             place = CursorPlace(reading.cursor, reading.stream, reading.partition)
-            cursors.store(self._link, deadline, place, self._last)
+            cursors.store(self._link, deadline, place, self._last, self._incarnation)
         return self._last
 
     def close(self) -> None:
@@ -212,7 +214,7 @@ class Subscription:
         if is_empty_range(self._start, self._stop, reverse=reading.reverse):
             self._finish()
             return
-        wanted = subscribe(reading, self._start, self._stop)
+        wanted = subscribe(reading, self._start, self._stop, self._incarnation)
         try:
             native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted, self._bell), place)
         except BrokerError as failure:
@@ -232,6 +234,7 @@ class Subscription:
         if self._looked_up or reading.cursor is None:
             return
         found = cursors.find(self._link, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
-        if found is not None:
-            self._start = found + 1
+        if found.offset is not None:
+            self._start = found.offset + 1
+        self._incarnation = found.incarnation
         self._looked_up = True

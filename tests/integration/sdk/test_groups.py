@@ -67,6 +67,38 @@ def test_one_member_reads_all_and_the_next_one_goes_on(grouped: TestBroker, stre
     assert no_thread_is_left()
 
 
+@pytest.mark.parametrize("how", ["purged", "deleted and created again"])
+def test_after_the_records_went_the_group_reads_all_that_came_since(grouped: TestBroker, stream: str, how: str) -> None:
+    def values(consumer: Consumer, into: list[bytes]) -> None:
+        try:
+            batch = consumer.next_batch(0.05)
+        except StateError as failure:
+            assert failure.code == "stream_not_found"  # noqa: PT017 (told at least once, while it lasts)
+        else:
+            into.extend(batch.values if batch is not None else [])
+
+    with grouped.connect() as client:
+        client.create_stream(stream)
+        client.publish_many(stream, [b"old-%d" % number for number in range(10)])
+        before: list[bytes] = []
+        after: list[bytes] = []
+        with client.consumer(stream, stream, commit_interval=None) as consumer:
+            until(lambda: (values(consumer, before), len(before) == 10)[1])
+            if how == "purged":
+                client.purge_stream(stream)
+            else:
+                client.delete_stream(stream)
+                client.create_stream(stream)
+            with pytest.raises(StateError, match="deleted or purged"):
+                consumer.commit()
+            assert client.fetch_cursor(group_cursor(stream), stream) is None
+            client.publish_many(stream, [b"new-%d" % number for number in range(3)])
+            until(lambda: (values(consumer, after), len(after) == 3)[1])
+            assert after == [b"new-0", b"new-1", b"new-2"]
+            consumer.commit()
+        assert client.fetch_cursor(group_cursor(stream), stream) == 2
+
+
 def test_two_members_share_and_the_one_that_stays_takes_over(grouped: TestBroker, stream: str) -> None:
     told: list[tuple[str, tuple[Assignment, ...]]] = []
 

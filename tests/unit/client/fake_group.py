@@ -31,9 +31,12 @@ class GroupSubscription:
         self.place = (request.stream, request.partition)
         self.next = request.startOffset
         self.closed = False
+        self.is_gone = False
 
     def next_batch(self, max_records: int, _timeout_ms: int) -> FakeBatch | None:
         with self.broker.lock:
+            if self.is_gone:
+                raise failure("stream_not_found", "commit log was deleted")
             if self.broker.readers.get(self.place) is not self:
                 raise failure("end_of_stream", "the broker ended the subscription")
             count = min(max_records, self.broker.ends.get(self.place, 0) - self.next)
@@ -56,6 +59,7 @@ class FakeGroupBroker:
         self.members: dict[str, list[str]] = {}
         self.assigned: list[tuple[str, int]] = []
         self.ends: dict[tuple[str, int], int] = {}
+        self.incarnations: dict[tuple[str, int], int] = {}
         self.cursors: dict[tuple[str, str, int], int] = {}
         self.readers: dict[tuple[str, int], GroupSubscription] = {}
         self.subscribed: list[Any] = []
@@ -85,6 +89,19 @@ class FakeGroupBroker:
             self.members.clear()
             self.epoch += 1
 
+    def purge(self, place: tuple[str, int], end: int) -> None:
+        """The records go; `end` new ones are there."""
+        with self.lock:
+            self.incarnations[place] = self._incarnation(place) + 1
+            self.ends[place] = end
+            self.cursors = {key: offset for key, offset in self.cursors.items() if key[1:] != place}
+            reader = self.readers.pop(place, None)
+            if reader is not None:
+                reader.is_gone = True
+
+    def _incarnation(self, place: tuple[str, int]) -> int:
+        return self.incarnations.get(place, 1)
+
     def call(self, method: str, body: bytes, _timeout_ms: int) -> bytes:
         with self.lock:
             self.calls.append(method)
@@ -99,6 +116,7 @@ class FakeGroupBroker:
         with self.lock:
             request = message("SubscribeRequest").FromString(body)
             place = (request.stream, request.partition)
+            self._check(place, request.incarnation)
             present = self.readers.get(place)
             if present is not None and present.request.consumer.groupEpoch > request.consumer.groupEpoch:
                 raise failure("failed_precondition", "Consumer is not currently assigned this partition")
@@ -143,8 +161,14 @@ class FakeGroupBroker:
     def _FetchPartitionMetadata(self, request: Any, response: Any) -> None:  # noqa: N802
         response.metadata.highWatermark = self.ends.get((request.stream, request.partition), 0) - 1
 
+    def _check(self, place: tuple[str, int], incarnation: int) -> None:
+        if incarnation not in (0, self._incarnation(place)):
+            raise failure("stream_not_found", "commit log was deleted")
+
     def _SetCursor(self, request: Any, _response: Any) -> None:  # noqa: N802
+        self._check((request.stream, request.partition), request.incarnation)
         self.cursors[request.cursorId, request.stream, request.partition] = request.offset
 
     def _FetchCursor(self, request: Any, response: Any) -> None:  # noqa: N802
+        response.incarnation = self._incarnation((request.stream, request.partition))
         response.offset = self.cursors.get((request.cursorId, request.stream, request.partition), -1)

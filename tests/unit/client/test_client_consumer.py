@@ -73,6 +73,81 @@ def test_a_member_reads_what_it_is_assigned_and_stores_and_leaves_at_the_end() -
         consumer.next_batch()
 
 
+@pytest.mark.parametrize("start", ["earliest", "new"])
+def test_after_a_purge_the_new_history_is_read_from_its_beginning_and_nothing_old_is_stored(start: Any) -> None:
+    broker = FakeGroupBroker()
+    broker.assigned, broker.ends, broker.cursors = [S0], {S0: 10}, {(CURSOR, *S0): 4}
+    with broker.client().consumer("g", "s", start=start) as consumer:
+        old = batch_of(consumer)
+        assert old.offsets == [5, 6, 7, 8, 9]
+        broker.purge(S0, 3)
+        with pytest.raises(StateError, match="commit log was deleted"):
+            consumer.next_batch(0)
+        assert batch_of(consumer).offsets == [0, 1, 2]
+        with pytest.raises(StateError, match="what this batch holds is gone"):
+            consumer.commit(old)
+        assert broker.cursors == {}
+    assert broker.cursors == {(CURSOR, *S0): 2}
+
+
+def test_a_position_of_a_history_that_is_gone_is_not_stored() -> None:
+    broker = FakeGroupBroker()
+    broker.assigned, broker.ends = [S0], {S0: 10}
+    with broker.client().consumer("g", "s", commit_interval=None) as consumer:
+        batch = batch_of(consumer)
+        broker.purge(S0, 3)
+        with pytest.raises(StateError, match="deleted or purged"):
+            consumer.commit(batch)
+        assert broker.cursors == {}
+        assert batch_of(consumer).offsets == [0, 1, 2]
+        consumer.commit()
+    assert broker.cursors == {(CURSOR, *S0): 2}
+
+
+def test_a_position_that_is_stored_now_and_then_is_not_one_of_a_history_that_is_gone() -> None:
+    broker = FakeGroupBroker()
+    broker.assigned, broker.ends = [S0], {S0: 10}
+    with broker.client().consumer("g", "s", commit_interval=0.001) as consumer:
+        batch_of(consumer)
+        broker.purge(S0, 3)
+        broker.readers.clear()  # its end is not noticed: the broker of the partition is out of reach
+        told: list[str] = []
+
+        def more() -> bool:
+            try:
+                found = consumer.next_batch(0)
+            except StateError as failure:
+                told.append(failure.code)
+                return False
+            return found is not None and found.offsets == [0, 1, 2]
+
+        until(more)
+        assert told == ["stream_not_found"]
+    assert broker.cursors == {(CURSOR, *S0): 2}
+
+
+def test_a_change_of_the_group_after_a_purge_does_not_go_on_at_the_old_position() -> None:
+    broker = FakeGroupBroker()
+    broker.assigned, broker.ends = [S0], {S0: 10}
+    with broker.client().consumer("g", "s", commit_interval=None) as consumer:
+        assert batch_of(consumer).offsets[-1] == 9
+        broker.purge(S0, 3)
+        broker.readers.clear()
+        broker.change(S0)
+        found: list[int] = []
+
+        def more() -> bool:
+            try:
+                batch = consumer.next_batch(0)
+            except StateError:
+                return False
+            found.extend(batch.offsets if batch is not None else [])
+            return bool(found)
+
+        until(more)
+        assert found == [0, 1, 2]
+
+
 def test_reading_goes_on_behind_the_stored_position() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends, broker.cursors = [S0], {S0: 10}, {(CURSOR, *S0): 6}

@@ -50,6 +50,9 @@ pub(super) async fn subscribe(
     let slot = Slot::take(shared)?;
     let partition = open_partition(shared, call, &request).await?;
     let incarnation = partition.identity().incarnation;
+    if request.incarnation != 0 && request.incarnation != incarnation {
+        return Err(Status::not_found("commit log was deleted"));
+    }
     let group = group(&request).map(|member| {
         let epoch = shared
             .view

@@ -21,6 +21,8 @@ use tonic::body::Body;
 const STREAM: &str = "__cursors";
 /// How long a call may take whose caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The position belongs to records that a purge, or the end of the stream, took away.
+const ANOTHER_HISTORY: &str = "commit log was deleted";
 /// Names are part of keys, which are kept for ever.
 const MAX_NAME_BYTES: usize = 1024;
 
@@ -40,8 +42,12 @@ pub(in crate::liftbridge) async fn set_cursor(
     permit(shared, &call, Action::Publish, STREAM)?;
     let key = key(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(shared, &call, &key)).await??;
+    let present = incarnation(shared, &request.stream, request.partition);
+    if request.incarnation != 0 && request.incarnation != present {
+        return Err(Status::not_found(ANOTHER_HISTORY));
+    }
     let value = Cursor {
-        incarnation: incarnation(shared, &request.stream, request.partition),
+        incarnation: present,
         generation: 0,
         stream: request.stream,
         partition: request.partition,
@@ -78,7 +84,11 @@ pub(in crate::liftbridge) async fn fetch_cursor(
         .filter(|position| position.incarnation == present)
         .map_or(-1, |position| position.offset);
     Ok(reply::message(
-        &FetchCursorResponse { offset }.encode_to_vec(),
+        &FetchCursorResponse {
+            offset,
+            incarnation: present,
+        }
+        .encode_to_vec(),
     ))
 }
 

@@ -15,6 +15,9 @@ pub struct SetCursorRequest {
     /// By convention the last one processed.
     #[prost(int64, tag = "4")]
     pub offset: i64,
+    /// Ours: the creation of the partition that the offset belongs to; 0 = the present one.
+    #[prost(uint64, tag = "100")]
+    pub incarnation: u64,
 }
 
 /// Done.
@@ -41,6 +44,9 @@ pub struct FetchCursorResponse {
     /// -1 = none stored.
     #[prost(int64, tag = "1")]
     pub offset: i64,
+    /// Ours: the present creation of the partition; 0 = it does not exist.
+    #[prost(uint64, tag = "100")]
+    pub incarnation: u64,
 }
 
 /// A member to be added.

@@ -86,6 +86,9 @@ pub struct SubscribeRequest {
     /// Towards older messages. The number is what the second version of the API is expected to use.
     #[prost(bool, tag = "12")]
     pub reverse: bool,
+    /// Ours: the creation of the partition that is to be read; 0 = the present one.
+    #[prost(uint64, tag = "100")]
+    pub incarnation: u64,
 }
 
 /// A delivery, and the payload of a Publish envelope on NATS. The comments say what counts where.
