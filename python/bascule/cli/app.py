@@ -19,6 +19,7 @@ from bascule.cli.completion import completion
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Version
+from bascule.cli.usage import usage
 from bascule.errors import BrokerError
 
 __all__ = ["app", "end_with", "main"]
@@ -78,7 +79,9 @@ def end_with(command: Callable[[], object], program: str, *, with_codes: bool = 
         sentence = f"{failure} ({failure.code})" if with_codes else str(failure)
         code = failure.exit_code
     except typer.TyperException as failure:
-        sentence, code = _usage(failure), failure.exit_code
+        sentence, code = usage(failure), failure.exit_code
+        if sentence and with_codes:
+            sentence += " (invalid_argument)"
     except typer.Abort:
         sentence, code = "nothing was done", FAILURE
     except KeyboardInterrupt:
@@ -99,10 +102,3 @@ def end_with(command: Callable[[], object], program: str, *, with_codes: bool = 
     if sentence:
         sys.stderr.write(f"{program}: {' '.join(sentence.split())}\n")
     return code
-
-
-def _usage(failure: typer.TyperException) -> str:
-    """What is wrong with the call, and where the right way is written down."""
-    context = getattr(failure, "ctx", None)
-    remedy = "" if context is None else f" See {context.command_path} --help"
-    return failure.format_message().replace("Value error, ", "").rstrip(".") + "." * bool(remedy) + remedy
