@@ -7,9 +7,12 @@ use bascule_wire::liftbridge::publish::{
 };
 use bytes::Bytes;
 
-/// A chunk is closed at about this many bytes, and at so many records.
-const CHUNK_BYTES: usize = 128 << 10;
-const CHUNK_RECORDS: usize = 1024;
+/// A chunk is closed at about this many bytes, and at so many records. As many as the broker remembers may be on their
+/// way, so these bound what is published while a disk syncs once.
+const CHUNK_BYTES: usize = 512 << 10;
+const CHUNK_RECORDS: usize = ProducerBatch::MAX_RECORDS as usize;
+/// Room that an open chunk begins with, bytes.
+const ROOM: usize = 144 << 10;
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
 /// Keeps the place of a producer's batch free.
@@ -78,7 +81,7 @@ impl Outgoing {
         expected_offset: i64,
     ) {
         if self.open.capacity() == 0 {
-            self.open.reserve(CHUNK_BYTES + (CHUNK_BYTES >> 3));
+            self.open.reserve(ROOM);
         }
         let begins = self.open_records == 0 && !self.is_unacknowledged();
         let (before, mut digits) = (self.open.len(), [0; 20]);

@@ -42,7 +42,7 @@ fn published(
     values: &[&str],
 ) -> Result<Vec<(i64, i64)>, Error> {
     let mut batch = batch(client, stream, policy, values);
-    client.publish(&mut batch, None, SECOND, &mut go_on)?;
+    client.publish(&mut batch, None, SECOND * 60, &mut go_on)?;
     Ok(batch.places().to_vec())
 }
 
@@ -336,7 +336,7 @@ fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
         .publish(&mut batch, Some(producer), SECOND * 30, &mut go_on)
         .unwrap_err();
     assert_eq!((error.code, error.details.index), ("too_large", Some(0)));
-    let (first, behind) = batch.places().split_at(1024);
+    let (first, behind) = batch.places().split_at(4096);
     assert!(
         first.iter().skip(1).all(|place| place.0 >= 0),
         "this broker takes records one by one"

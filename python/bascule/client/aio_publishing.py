@@ -71,7 +71,7 @@ class AsyncPublishing(AsyncCalls):
         *,
         partition: int = 0,
         ack: Ack = "leader",
-        batch_records: int = 8192,
+        batch_records: int = 32_768,
         max_in_flight: int = 131_072,
         max_in_flight_bytes: int = 64 << 20,
         timeout: float | None = None,

@@ -18,7 +18,7 @@ __all__ = ["OnAck", "Producer"]
 OnAck: TypeAlias = Callable[[list[Receipt]], object]
 """Told of acknowledged records, in order."""
 
-BATCH_BYTES: Final = 4 << 20
+BATCH_BYTES: Final = 16 << 20
 """A batch is closed at about so many bytes."""
 
 
@@ -57,7 +57,8 @@ class Producer:
         self._batch_records: Final = batch_records
         self._most_records, self._most_bytes = most
         self._on_ack: Final = on_ack
-        self._changed: Final = threading.Condition()
+        self._lock: Final = threading.RLock()
+        self._changed: Final = threading.Condition(self._lock)
         self._front: Final[deque[_Group]] = deque()
         self._records = 0
         self._bytes = 0
@@ -101,8 +102,9 @@ class Producer:
             UsageError: code `closed`.
             TypeError: no bytes.
         """
-        with self._changed:
-            if self._failure is not None or self._closed or self._is_full():
+        with self._lock:  # entered in half the time of the condition
+            full = self._records >= self._most_records or self._bytes >= self._most_bytes
+            if full or self._failure is not None or self._closed:
                 self._wait_for_room()
             self._take(value, key, headers)
 
@@ -157,7 +159,9 @@ class Producer:
         with self._changed:
             self._wait_for_room()
             self._front.append(group)
-            self._note(group.records, group.bytes)
+            self._records += group.records
+            self._bytes += group.bytes
+            self._wake()
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until nothing is in flight.
@@ -221,14 +225,16 @@ class Producer:
             if not group.records:
                 self._front.pop()
             raise
-        added, group.bytes = held - group.bytes, held
+        self._bytes += held - group.bytes
+        self._records += 1
+        group.bytes = held
         group.records += 1
-        self._note(1, added)
+        if self._idle or self._thread is None:
+            self._wake()
         return group
 
-    def _note(self, records: int, added: int) -> None:
-        self._records += records
-        self._bytes += added
+    def _wake(self) -> None:
+        """Let the thread know that there is something to do."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="bascule-producer", daemon=True)
             self._thread.start()
