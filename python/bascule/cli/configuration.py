@@ -34,13 +34,15 @@ def show(
     from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
 
     resolved = config.resolve(config_file)
-    values = dict(_leaves(resolved.settings.model_dump(mode="json"), ""))
+    document = resolved.settings.model_dump(mode="json")
+    document["nats"]["servers"] = [_masked(server) for server in document["nats"]["servers"]]
+    values = dict(_leaves(document, ""))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
     if origin:
         render(rows, output)
     elif output in {OutputFormat.JSON, OutputFormat.YAML}:
         # nested, so that it can be a configuration file
-        render(resolved.settings.model_dump(mode="json"), output)
+        render(document, output)
     else:
         render([{"key": row.key, "value": row.value} for row in rows], output)
 
@@ -94,6 +96,13 @@ def import_(
     except OSError as failure:
         message = f"cannot write {output}: {failure.strerror}; name a file that does not exist yet"
         raise UsageError("invalid_argument", message, {"file": str(output)}) from None
+
+
+def _masked(url: str) -> str:
+    """The URL with user, password and token shown as other secrets are."""
+    scheme, separator, rest = url.rpartition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}{separator}{'**********' if user else ''}{at}{host}"
 
 
 def _leaves(document: dict[str, Any], prefix: str) -> Iterator[tuple[str, object]]:

@@ -137,4 +137,8 @@ def _address(url: str, part: str) -> str:
 
 
 def _refusal(url: str, reason: str) -> UsageError:
+    begin, at, end = url.rpartition("@")
+    if at:
+        scheme, separator, _ = begin.partition("://")
+        url = f"{scheme if separator else ''}{separator}…@{end}"
     return UsageError("invalid_argument", f'"{url}" is not the URL of a broker: {reason}', {"url": url})

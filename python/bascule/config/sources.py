@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import yaml
 from pydantic import ValidationError
 
+from bascule._yaml import FAILURES, yaml_problem
 from bascule.config.keys import expand, is_text, known_keys, named, nearest
 from bascule.config.sections import SECRETS, Settings
 from bascule.errors import UsageError
@@ -141,9 +142,8 @@ def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
     except OSError as failure:
         message = f"cannot read the configuration file {file}: {failure.strerror}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
-        # Besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise.
-        message = f"{file} is not valid YAML: {' '.join(str(failure).split())}"
+    except FAILURES as failure:
+        message = f"{file} is not valid YAML: {yaml_problem(failure)}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
     if document is None:
         return {}
@@ -157,5 +157,5 @@ def scalar(text: str) -> object:
     """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+    except FAILURES:
         return text

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from bascule._yaml import FAILURES, yaml_problem
 from bascule.errors import UsageError
 from bascule.security.actions import ACTIONS
 from bascule.security.casbin import read_casbin
@@ -106,10 +107,10 @@ class _Policy(BaseModel):
 def _rules(file: Path) -> list[Rule]:
     try:
         document: Any = yaml.safe_load(read_text(file))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as failure:
+    except FAILURES as failure:
         if isinstance(failure, UsageError):
             raise
-        raise refusal(file, f"it is not valid YAML: {' '.join(str(failure).split())}") from None
+        raise refusal(file, f"it is not valid YAML: {yaml_problem(failure)}") from None
     try:
         return [rule.rule() for rule in _Policy.model_validate(document).rules]
     except ValidationError as invalid:

@@ -165,6 +165,20 @@ def test_config_show_says_where_values_come_from(
     assert rows["log.level"] == ("info", "default")
 
 
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "csv"])
+@pytest.mark.parametrize("more", [[], ["--origin"]])
+def test_config_show_shows_no_credentials(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, more: list[str]
+) -> None:
+    file = tmp_path / "broker.yaml"
+    file.write_text("nats: {servers: ['nats://hunter2:s3cr3t@one:4222', 'nats://tok3n@two', 'nats://three:1']}\n")
+    assert main(["config", "show", "-c", str(file), "-o", form, *more]) == 0
+    shown = capsys.readouterr().out
+    assert not [secret for secret in ("hunter2", "s3cr3t", "tok3n") if secret in shown]
+    assert "nats://**********@one:4222" in shown
+    assert "nats://three:1" in shown
+
+
 def test_what_config_show_prints_as_yaml_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", "-o", "yaml"]) == 0
     file = tmp_path / "b.yaml"

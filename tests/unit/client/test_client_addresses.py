@@ -35,6 +35,10 @@ def test_a_url_names_one_address_or_more(url: str, found: list[str]) -> None:
         ("liftbridge://a?x=1", "nothing follows the addresses"),
         ("bascules://a/stream?ca=x", "nothing follows the addresses"),
         ("liftbridge://me:secret@a", "credentials do not belong into a URL"),
+        ("liftbridge://me:secret@a/stream", "nothing follows the addresses"),
+        ("liftbridge://me:s@secret@a:x", "credentials do not belong into a URL"),
+        ("nats://secret@a", "it begins with bascule:// or liftbridge://"),
+        ("me:secret@a", "it begins with bascule:// or liftbridge://"),
     ],
 )
 def test_what_is_no_url_of_a_broker_is_refused_with_the_reason(url: str, reason: str) -> None:
@@ -42,6 +46,7 @@ def test_what_is_no_url_of_a_broker_is_refused_with_the_reason(url: str, reason:
         addresses(url)
     assert raised.value.code == "invalid_argument"
     assert reason in str(raised.value)
+    assert "secret" not in f"{raised.value} {raised.value.details}"
 
 
 @pytest.mark.parametrize(

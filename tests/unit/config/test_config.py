@@ -120,6 +120,29 @@ def test_a_secret_never_shows(tmp_path: Path) -> None:
     assert "hunter2" not in repr(settings) + settings.model_dump_json()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'nats: {password: "hunter2\n',
+        "nats: {password: *hunter2}\n",
+        "nats: {password: !hunter2 x}\n",
+        "nats: {password: !hunter2!x y}\n",
+        "nats:\n  password: hunter2: x\n",
+        "nats: {password: @hunter2}\n",
+        "password: hunter2\x00\n",
+        "password: hunter2\nport: 0x_\n",
+        "password: hunter2\nsince: 2001-99-99\n",
+    ],
+)
+def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str) -> None:
+    assert "hunter2" not in refusal(tmp_path, text)
+
+
+def test_the_place_in_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+    said = refusal(tmp_path, "nats:\n  password: a: b\n")
+    assert said.endswith("is not valid YAML: mapping values are not allowed here in line 2, column 14")
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = config.load(environment={})
     with pytest.raises(ValidationError, match="frozen"):

@@ -1,6 +1,6 @@
 //! One connection to NATS: made for ever, watched, told about.
 use super::report::{Kind, Reporter};
-use super::settings::NatsSettings;
+use super::settings::{NatsSettings, shown};
 use super::thread::NatsThread;
 use async_nats::{Client, ConnectError, ConnectOptions, Event, ServerAddr, connection::State};
 use bytes::Bytes;
@@ -85,7 +85,7 @@ impl Connection {
             match connect(self.role, settings, watch).await {
                 Ok(client) => return self.client.get_or_init(|| client).clone(),
                 Err(error) => {
-                    let servers = settings.servers.join(", ");
+                    let servers = settings.shown_servers();
                     watch.reporter.error(
                         self.role.name(),
                         format!("cannot connect to NATS at {servers}: {error}; trying again"),
@@ -127,7 +127,7 @@ async fn connect(
         .iter()
         .map(|url| {
             url.parse()
-                .map_err(|error| format!("{url:?} is no URL: {error}"))
+                .map_err(|error| format!("{:?} is no URL: {error}", shown(url)))
         })
         .collect::<Result<_, _>>()?;
     if servers.is_empty() {

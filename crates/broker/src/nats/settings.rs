@@ -34,6 +34,22 @@ pub struct NatsSettings {
     pub ack_inbox_prefix: Option<String>,
 }
 
+impl NatsSettings {
+    /// The servers as logs and people may see them.
+    pub(super) fn shown_servers(&self) -> String {
+        let shown: Vec<_> = self.servers.iter().map(|url| shown(url)).collect();
+        shown.join(", ")
+    }
+}
+
+/// A URL without its user, password or token.
+pub(super) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    let host = rest.rsplit('@').next().unwrap_or(rest);
+    format!("{scheme}{separator}{host}")
+}
+
 /// TLS to NATS.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -61,4 +77,28 @@ pub enum NatsCopy {
     Value,
     /// Nothing.
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_shown_without_what_is_secret() {
+        let servers = [
+            "nats://user:pass@one:4222",
+            "tls://token@two",
+            "user:p@ss@three",
+            "nats://four:1",
+            "five",
+        ];
+        let settings = NatsSettings {
+            servers: servers.map(str::to_owned).to_vec(),
+            ..NatsSettings::default()
+        };
+        assert_eq!(
+            settings.shown_servers(),
+            "nats://one:4222, tls://two, three, nats://four:1, five"
+        );
+    }
 }
