@@ -16,6 +16,7 @@ from bascule import engine
 from bascule._liftbridge_pb import message
 from bascule.client.deadline import Deadline
 from bascule.client.routes import Place, Routes
+from bascule.client.unreached import explained
 from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Link"]
@@ -102,13 +103,13 @@ class Link:
                     return attempt(native, deadline.left_ms())
             except BrokerError as failure:
                 if failure.code == "deadline_exceeded" and last is not None:
-                    raise last from failure  # why it was still trying says more
+                    raise self._explained(last) from failure  # why it was still trying says more
                 last = failure
                 if failure.code in _MISSING:
                     self._routes = Routes()  # should it come again, it may be elsewhere
                 wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 (spreads clients, guards nothing)
                 if not _may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
-                    raise
+                    raise self._explained(failure) from failure.__cause__
                 if failure.code == "not_leader" and self._has_route(place, address, deadline):
                     continue
                 if native is not None and failure.code in _RECONNECT | _LOST:
@@ -137,6 +138,9 @@ class Link:
             self._ended.set()
         for native in natives:
             native.close()
+
+    def _explained(self, failure: BrokerError) -> BrokerError:
+        return explained(failure, protected="tls" in self._options)
 
     def _connected(self, address: str, deadline: Deadline) -> engine.Client:
         with self._lock:

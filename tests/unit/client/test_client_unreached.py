@@ -1,0 +1,33 @@
+"""What is said when no broker answers."""
+
+import pytest
+from bascule.client.unreached import explained
+from bascule.errors import error
+
+REFUSED = "tcp connect error: Connection refused (os error 111)"
+NO_FRAME = "http2 error: connection error detected: frame with invalid size"
+RESET = "Connection reset by peer (os error 104)"
+
+
+@pytest.mark.parametrize(
+    ("protected", "text", "reason", "remedy"),
+    [
+        (
+            False,
+            f"broker at a:1: transport error: tcp connect error: {REFUSED}",
+            f"broker at a:1: {REFUSED}",
+            "; check the address, and that a broker runs there",
+        ),
+        (False, NO_FRAME, NO_FRAME, "; if the broker has TLS, the URL begins with bascules://"),
+        (True, f"transport error: {RESET}", RESET, "; if the broker has no TLS, the URL begins with liftbridge://"),
+        (False, RESET, RESET, ""),
+    ],
+)
+def test_the_remedy_is_said_and_nothing_twice(protected: bool, text: str, reason: str, remedy: str) -> None:
+    found = explained(error("unavailable", text, {"address": "a"}), protected=protected)
+    assert (str(found), found.code, found.details) == (reason + remedy, "unavailable", {"address": "a"})
+
+
+def test_other_failures_are_left_as_they_are() -> None:
+    failure = error("stream_not_found", "Connection refused")
+    assert explained(failure, protected=False) is failure
