@@ -42,6 +42,14 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in slugs, f"{target}: no such heading"
 
 
+def test_every_page_for_users_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    pages = [
+        page for folder in ("how-to", "reference", "explanation") for page in (ROOT / "docs" / folder).glob("*.md")
+    ]
+    assert not [page.name for page in pages if f"({page.relative_to(ROOT).as_posix()})" not in text]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_python_is_python(page: Path) -> None:
     for snippet in snippets(page, "python"):
