@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version as distribution_version
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -47,6 +47,22 @@ app.command("bench")(benchmark.bench)
 app.add_typer(context.app, name="context")
 app.add_typer(configuration.app, name="config")
 app.command("completion")(completion)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"bascule {distribution_version('bascule')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A durable message log for NATS that speaks Liftbridge and serves every stream as a table."""
+    del version
 
 
 @app.command()

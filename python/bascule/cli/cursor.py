@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
+import sys
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -114,7 +115,12 @@ def set_position(
         bascule cursor set billing orders 4711 --partition 2 --dry-run
     """
     with connection.open() as client:
-        _check_partition(client, stream, partition)
+        end = _check_partition(client, stream, partition)
+        if end is not None and offset >= end:
+            text = (
+                f"offset {offset} is beyond the last record of partition {partition} of {stream}, which ends at {end}"
+            )
+            sys.stderr.write(f"bascule: {text}: the reader will skip what comes up to there\n")
         before = client.fetch_cursor(cursor, stream, partition=partition)
         if not dry_run:
             client.set_cursor(cursor, stream, offset, partition=partition)
@@ -150,9 +156,14 @@ def forget(
     render(CursorChange("forget", cursor, stream, partition, before, None, dry_run), output)
 
 
-def _check_partition(client: Client, stream: str, partition: int) -> None:
-    """A position is stored for whatever is named: so what does not exist is refused here."""
-    count = len(client.get_stream(stream).partitions)
+def _check_partition(client: Client, stream: str, partition: int) -> int | None:
+    """Refuse a partition that does not exist, for a position is stored for whatever is named. Returns where it ends;
+    `None` = it is paused.
+    """
+    partitions = client.get_stream(stream).partitions
+    count = len(partitions)
     if partition >= count:
         text = f'stream "{stream}" has no partition {partition}: its partitions are numbered 0 to {count - 1}'
         raise StateError("partition_not_found", text, {"stream": stream, "partition": partition})
+    chosen = partitions[partition]
+    return None if chosen.paused else chosen.high_watermark

@@ -20,7 +20,7 @@ from bascule.cli.options import DryRun, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.pace import Pace
 from bascule.cli.results import Produced
-from bascule.client import Ack, Client
+from bascule.client import Ack, Client, Receipt
 from bascule.errors import BrokerError, StateError, UsageError, error
 
 __all__ = ["produce"]
@@ -159,14 +159,14 @@ class _Publishing:
     def _publish_to(self, partition: int, batch: Sequence[Item]) -> None:
         first = last = None
         if not self.dry_run:
-            receipts = self.client.publish_many(
-                self.stream,
-                [item.value for item in batch],
-                keys=[item.key for item in batch],
-                headers=[dict(item.headers) for item in batch] if any(item.headers for item in batch) else None,
-                partition=partition,
-                ack=self.ack,
-            )
+            try:
+                receipts = self._send(partition, batch)
+            except UsageError as failure:
+                if failure.code != "too_large":
+                    raise
+                largest = max(len(item.value) for item in batch)
+                text = f"{failure}: the largest value has {largest} bytes; {self._bound()}"
+                raise error(failure.code, text, failure.details) from failure
             if receipts:
                 first, last = receipts[0].offset, receipts[-1].offset
         known = self.done.get(partition)
@@ -174,6 +174,25 @@ class _Publishing:
             first = known.first_offset if known.first_offset is not None else first
         records = len(batch) + (known.records if known is not None else 0)
         self.done[partition] = Produced(self.stream, partition, records, first, last, self.dry_run)
+
+    def _send(self, partition: int, batch: Sequence[Item]) -> list[Receipt]:
+        return self.client.publish_many(
+            self.stream,
+            [item.value for item in batch],
+            keys=[item.key for item in batch],
+            headers=[dict(item.headers) for item in batch] if any(item.headers for item in batch) else None,
+            partition=partition,
+            ack=self.ack,
+        )
+
+    def _bound(self) -> str:
+        """What the stream takes, and where that is set."""
+        remedy = "see bascule stream edit --max-record-bytes and limits.message_bytes"
+        try:
+            most = self.client.describe_stream(self.stream).in_effect.get("max_record_bytes")
+        except BrokerError:  # no right, or another kind of broker
+            return remedy
+        return f"the stream takes records of {most} bytes, envelope included, {remedy}"
 
 
 def _chooser(client: Client, stream: str, partition: int, by: PartitionBy | None) -> Choose:

@@ -119,3 +119,20 @@ def test_positions_of_a_group_move_where_they_are_told(
         assert (moved["after"], client.fetch_cursor(bascule.group_cursor(group), stream)) == (2, 1)
         cli("stream", "pause", stream)
         assert "bascule stream resume" in cli("group", "reset", group, "--to", "latest", "--yes", code=6)
+
+
+def test_a_position_beyond_the_end_is_stored_with_a_warning(
+    cli: Run, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli("stream", "create", stream)
+    cli("produce", stream, "a")
+    for offset, warned in (("0", False), ("1", True)):
+        assert main(["cursor", "set", "c", stream, offset]) == 0
+        assert (f"offset {offset} is beyond the last record" in capsys.readouterr().err) == warned
+
+
+def test_what_is_too_large_is_answered_with_its_size_and_the_bound(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream, "--max-record-bytes", "1000")
+    said = cli("produce", stream, "a", "b" * 2000, code=2)
+    assert "the largest value has 2000 bytes; the stream takes records of 1000 bytes" in said
+    assert "bascule stream edit --max-record-bytes" in said

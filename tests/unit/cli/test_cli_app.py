@@ -226,6 +226,11 @@ def test_config_check_reads_the_policy(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["config", "check", str(file)]) == 0
 
 
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"bascule \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
 def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ready.json"
     write_ready_file(path, "127.0.0.1:1", "nats://127.0.0.1:2", 0.12345)
