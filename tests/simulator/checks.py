@@ -120,7 +120,7 @@ def check_prefix(disk: Disk, model: Model, draw: float, reached: Reached) -> Non
         raise ViolationError("I24", f"a shorter {path} made the log longer: {end}, not {model.end}")
     at = start
     while at < end:
-        records, at, failure = log.read(at, end, 1 << 16)
+        records, _, failure = log.read(at, end, 1 << 16)
         model.check_records(records)
         if failure is None:
             break
