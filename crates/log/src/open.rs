@@ -172,13 +172,8 @@ impl Log {
             return Err(foreign(last, identity, found));
         }
         tidy(storage, directory, &sources)?;
-        drop_half_rolled(
-            storage,
-            directory,
-            identity,
-            &mut sources,
-            last.map_or(0, |last| last.durable),
-        )?;
+        trust_the_disk_alone(&mut sources, last.unwrap_or_default())?;
+        drop_half_rolled(storage, directory, identity, &mut sources, durable)?;
         drop_removed(
             storage,
             directory,
@@ -186,7 +181,6 @@ impl Log {
             &mut sources,
             last.map_or(0, |last| last.log_start),
         )?;
-        trust_the_disk_alone(&mut sources, last.unwrap_or_default())?;
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
             let (_, file) = create_segment(

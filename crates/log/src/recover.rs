@@ -99,6 +99,8 @@ struct Walk<'a> {
     directory: &'a Path,
     identity: Identity,
     options: &'a LogOptions,
+    /// Offsets below it were removed.
+    log_start: u64,
     durable: u64,
     place: Place,
     last_timestamp: i64,
@@ -155,6 +157,7 @@ impl Recovered {
         walk.journal = journal.filter(|_| checkpoint.is_none());
         walk.load_derived(first_offset);
         if let Some(known) = checkpoint {
+            walk.log_start = known.log_start;
             // Only retention and trims move the log start, and they take note of it before any file goes.
             walk.place.offset = known.log_start;
             walk.lost_until(first_offset);
@@ -204,6 +207,7 @@ impl<'a> Walk<'a> {
             directory,
             identity,
             options,
+            log_start: 0,
             durable,
             place: Place::first(0),
             last_timestamp: NO_TIME,

@@ -3,7 +3,7 @@
 mod harmed;
 mod support;
 
-use bascule_log::damage::verify;
+use bascule_log::damage::{FindingKind, verify};
 use bascule_log::{Coordinator, JournalOptions, Log, OsStorage, Retention};
 use harmed::*;
 use std::fs;
@@ -66,6 +66,47 @@ fn a_segment_begun_behind_a_lost_tail_follows_the_tail_that_came_back() {
     drop(log);
     let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap();
     assert!(!found.is_damaged(), "{:?}", found.findings);
+}
+
+#[test]
+fn what_was_found_before_a_lost_tail_is_found_again() {
+    let home = closed(10, WIDE);
+    let path = &home.segments()[0];
+    let at = positions(path);
+    zero(path, at[3]..at[4]);
+    cut(path, at[9]);
+    forget_index(path);
+    for _ in 0..2 {
+        let (log, _) = home.open(small(WIDE));
+        expect_exactly(&log, 10, &[(3, 4), (9, 10)]);
+    }
+    let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap().findings;
+    let lost = found.iter().filter(|it| it.kind == FindingKind::Damage);
+    let lost: Vec<_> = lost.map(|it| it.offsets).collect();
+    assert_eq!(lost, [(3, 4), (9, 10)]);
+}
+
+#[test]
+fn a_removal_of_which_a_part_is_on_the_disk_is_no_damage() {
+    let home = Home::new();
+    let mut log = home.create(small(100));
+    append(&mut log, 0..4);
+    settle(&mut log);
+    assert_eq!(log.trim(4, 2_000).unwrap(), 4);
+    log.close().unwrap();
+    // The power went before the names were synced; the last one had been written.
+    let name = |base: u64| home.path().join(format!("{base:020}.seg"));
+    for marked in fs::read_dir(home.path()).unwrap() {
+        let marked = marked.unwrap().path();
+        if marked.to_str().unwrap().contains("01.seg.deleted") {
+            fs::rename(&marked, name(1)).unwrap();
+        }
+    }
+    assert_eq!(home.segments(), [name(1), name(4)]);
+    let (log, recovery) = home.open(small(100));
+    assert_eq!(recovery.damaged, []);
+    let reader = log.reader();
+    assert_eq!((reader.log_start(), reader.log_end()), (4, 4));
 }
 
 /// A stepped coordinator whose every round goes through the journal, and whose segments are never synced behind it.

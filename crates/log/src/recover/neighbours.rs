@@ -61,10 +61,10 @@ impl Walk<'_> {
         }
     }
 
-    /// Takes note that the offsets from the place on, up to `end`, are lost. Without a place where damage was met a whole
-    /// file is missing.
+    /// Takes note that the offsets from the place on, up to `end`, are lost, unless they were removed. Without a place where
+    /// damage was met a whole file is missing.
     pub(super) fn lost_until(&mut self, end: u64) {
-        let start = self.place.offset;
+        let start = self.place.offset.max(self.log_start);
         let broken = self.broken.take();
         if start >= end {
             return;
