@@ -14,6 +14,10 @@ use support::*;
 
 /// A batch that was cut since: it says that it begins at `base_offset` and follows `chain`.
 fn stale(base_offset: u64, chain: u32) -> Vec<u8> {
+    stale_of(b"of an earlier life", base_offset, chain)
+}
+
+fn stale_of(value: &[u8], base_offset: u64, chain: u32) -> Vec<u8> {
     let stamp = Stamp {
         incarnation: IDENTITY.incarnation,
         partition: IDENTITY.partition,
@@ -22,50 +26,121 @@ fn stale(base_offset: u64, chain: u32) -> Vec<u8> {
         chain,
         not_before: 0,
     };
-    batch(b"of an earlier life", 1).stamp(&stamp).to_vec()
+    batch(value, 1).stamp(&stamp).to_vec()
 }
 
-/// Lays batches 2 to 6 and the header of 7 over batches 4 to 10, so that the copy of 7 claims the beginning of 11.
-fn lay_over_4_to_10(path: &Path) {
+/// Offsets [start, end).
+type Ranges = &'static [(u64, u64)];
+
+/// Something over batches 4 to 10.
+struct Harm {
+    lay: fn(&Path),
+    /// What recovery tells of it.
+    told: Ranges,
+    /// What readers are refused.
+    lost: Ranges,
+}
+
+const HARMS: [Harm; 2] = [
+    Harm {
+        lay: lay_copies,
+        told: &[(5, 11)],
+        lost: &[(4, 5), (5, 11)],
+    },
+    Harm {
+        lay: lay_earlier,
+        told: &[],
+        lost: &[(5, 6)],
+    },
+];
+
+/// Batches 2 to 6 and the header of 7 over batches 4 to 10, so that the copy of 7 claims the beginning of 11. One that follows
+/// by its chain is not the way on: it may be what an earlier life wrote.
+fn lay_copies(path: &Path) {
     let at = positions(path);
     let (to, shift) = (at[5] - 100, at[8] - at[5] + 60);
     let end = copy_over(path, to - shift..at[7] + 140, to);
     assert!(end <= at[11] && at[8] + shift > at[11] && at[8] + shift < at[12]);
 }
 
-/// What that costs: 5 and 6 are served from their copies.
-const LOST: [(u64, u64); 3] = [(4, 5), (7, 8), (8, 11)];
+/// The first bytes of a batch of an earlier life over those of batch 5, whose place it had; it claims 6 and 7.
+fn lay_earlier(path: &Path) {
+    let (bytes, at) = (fs::read(path).unwrap(), positions(path));
+    let before = Header::read(&bytes[at[4] as usize..]).unwrap();
+    let stale = stale_of(&[1; 650], 5, before.link());
+    assert!((at[7]..at[8]).contains(&(at[5] + stale.len() as u64)));
+    overwrite(path, at[5], &stale[..200]);
+}
 
 #[test]
 fn acked_batches_behind_a_copy_that_claims_their_place_are_found() {
-    let home = closed(12, WIDE);
-    let (mut log, _) = home.open(small(WIDE));
-    append(&mut log, 12..15);
-    settle(&mut log);
-    let home = crashed(&home);
-    lay_over_4_to_10(&home.segments()[0]);
-    for _ in 0..2 {
-        let (log, recovery) = home.open(small(WIDE));
-        assert_eq!((recovery.damaged, recovery.cut_bytes), (vec![(8, 11)], 0));
-        expect_exactly(&log, 15, &LOST);
+    for Harm { lay, told, lost } in HARMS {
+        let home = closed(12, WIDE);
+        let (mut log, _) = home.open(small(WIDE));
+        append(&mut log, 12..15);
+        settle(&mut log);
+        let home = crashed(&home);
+        lay(&home.segments()[0]);
+        for _ in 0..2 {
+            let (log, recovery) = home.open(small(WIDE));
+            assert_eq!((&*recovery.damaged, recovery.cut_bytes), (told, 0));
+            expect_exactly(&log, 15, lost);
+        }
     }
 }
 
 #[test]
 fn a_reader_finds_the_batches_behind_a_copy_that_claims_their_place() {
-    let home = closed(15, WIDE);
-    let (log, _) = home.open(small(WIDE));
-    lay_over_4_to_10(&home.segments()[0]);
-    expect_exactly(&log, 15, &LOST);
+    for Harm { lay, lost, .. } in HARMS {
+        let home = closed(15, WIDE);
+        let (log, _) = home.open(small(WIDE));
+        lay(&home.segments()[0]);
+        expect_exactly(&log, 15, lost);
+    }
 }
 
 #[test]
 fn a_copy_that_claims_the_place_of_others_is_told_with_what_is_lost_alone() {
-    let home = closed(15, WIDE);
-    lay_over_4_to_10(&home.segments()[0]);
-    let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap().findings;
-    let lost = found.iter().filter(|it| it.kind == FindingKind::Damage);
-    assert_eq!(lost.map(|it| it.offsets).collect::<Vec<_>>(), LOST);
+    for Harm { lay, lost, .. } in HARMS {
+        let home = closed(15, WIDE);
+        lay(&home.segments()[0]);
+        let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap().findings;
+        let told = found.iter().filter(|it| it.kind == FindingKind::Damage);
+        assert_eq!(told.map(|it| it.offsets).collect::<Vec<_>>(), lost);
+    }
+}
+
+#[test]
+fn a_header_that_begins_within_the_lost_one_is_not_what_follows_it() {
+    let home = closed(12, WIDE);
+    let path = &home.segments()[0];
+    let at = positions(path);
+    // Its chain value, and that of the batch that it is a copy of, stands where the link of the batch at this place would.
+    let end = copy_over(path, at[8] - 16..at[9], at[5]);
+    assert!(end > at[6] && end < at[7]);
+    forget_index(path);
+    let (log, _) = home.open(small(WIDE));
+    expect_exactly(&log, 12, &[(5, 7)]);
+}
+
+#[test]
+fn what_an_earlier_life_wrote_behind_a_damaged_batch_is_never_served() {
+    let home = closed(12, WIDE);
+    let path = &home.segments()[0];
+    let (bytes, at) = (fs::read(path).unwrap(), positions(path));
+    // It follows batch 4 as 5 does, but lies within 4 or behind its own place.
+    let before = Header::read(&bytes[at[4] as usize..]).unwrap();
+    let stale = stale(5, before.link());
+    for position in [at[4] + 140, at[5] + 40] {
+        let home = crashed(&home);
+        let path = &home.segments()[0];
+        zero(path, at[5]..at[6]);
+        overwrite(path, position, &stale);
+        let (log, _) = home.open(small(WIDE));
+        let within: Ranges = &[(4, 5), (5, 6)];
+        let lost = if position < at[5] { within } else { &[(5, 6)] };
+        expect_exactly(&log, 12, lost);
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //!    carries the header checksum of the one before it as its chain value: what an earlier life or a misdirected write
 //!    left there does not.
 //! 2. *Link*: the candidate's chain value equals the lost batch's header checksum, as stored or as computed from the
-//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit. One whose own payload is
+//!    other bytes. Whatever is damaged of a header, one of the two is right unless both were hit; where nothing of it is
+//!    left, what stands there is not looked at. What follows the batch before the lost one lies in the lost one's place or is a
+//!    copy, perhaps of what an earlier life wrote: that is no link. One whose own payload is
 //!    damaged is taken only when nothing below leads on.
 //! 3. *Anchor*: from the candidate a chain of batches leads exactly to a place known from elsewhere: an entry of the index
 //!    (checksummed, or in memory), the next segment's chain value, or the end of the batches. The real batch behind the
@@ -29,6 +31,7 @@
 //! What remains: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
 //! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
 //! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
+use crate::fields::u64_at;
 use crate::index::SparseIndex;
 use crate::scan::{Found, Place, Scanner, WINDOW, is_media_error};
 use crate::sources::Source;
@@ -131,12 +134,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn is_linked(&self, header: &Header) -> bool {
-        if header.base_offset == self.lost.offset {
-            self.lost.chain == Some(header.chain)
-        } else {
-            self.links.contains(&header.chain)
-        }
+    /// Whether it follows the lost batch. What follows the one before it, in another place than the lost one's, may be what
+    /// an earlier life wrote there.
+    fn is_linked(&self, place: &Place, header: &Header) -> bool {
+        place.position >= self.lost.position + HEADER_BYTES as u64
+            && header.base_offset > self.lost.offset
+            && self.links.contains(&header.chain)
     }
 }
 
@@ -152,7 +155,9 @@ impl Scanner<'_> {
                 Extents::Refute(position) => search.refuted = Some(position),
                 Extents::Unknown => {}
             }
-            search.links = self.links_at(lost.position)?;
+            if self.resembles(lost)? {
+                search.links = self.links_at(lost.position)?;
+            }
         }
         let entry = self.next_entry(&search.from, known)?;
         let target = match entry {
@@ -187,7 +192,7 @@ impl Scanner<'_> {
         target: &Target,
         durable: u64,
     ) -> io::Result<bool> {
-        let linked = search.is_linked(header);
+        let linked = search.is_linked(&place, header);
         if linked {
             if matches!(self.look(&place, true)?, Found::Batch(_)) {
                 return Ok(true);
@@ -272,6 +277,17 @@ impl Scanner<'_> {
             .and_then(|batch| batch.get(HEADER_BYTES..))
             .is_some_and(|payload| crc32c::crc32c(payload) == crc);
         Ok(sound.then_some(end))
+    }
+
+    /// Whether what stands there may be left of the lost batch's header: bytes from elsewhere tell no link of it.
+    fn resembles(&mut self, lost: &Place) -> io::Result<bool> {
+        let Some(head) = self.readable(lost.position, HEADER_BYTES)? else {
+            return Ok(false);
+        };
+        let chain = word(head, 108).filter(|chain| *chain != 0);
+        Ok(head.starts_with(&MAGIC)
+            || u64_at(head, 32) == Some(lost.offset)
+            || chain.is_some() && chain == lost.chain)
     }
 
     /// What the successor of the batch whose damaged header lies there may carry as its chain value.
