@@ -34,8 +34,8 @@ def batches(content: bytes) -> list[BatchPlace]:
         chain, kept = struct.unpack_from("<II", content, position + 108)
         (link,) = struct.unpack_from("<I", content, position + 124)
         end = position + HEADER_BYTES + stored
-        if end > len(content):
-            break
+        if end > len(content) or not span:
+            break  # the rest of a header that was torn holds no offsets
         found.append(BatchPlace(position, end, base, base + span, chain, kept or link, epoch))
         position = end
     return found
