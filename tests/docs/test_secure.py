@@ -25,7 +25,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> AccessTable:
 
 def test_the_settings_are_settings() -> None:
     documents: list[dict[str, Any]] = [yaml.safe_load(text) for text in YAML if text != POLICY]
-    assert len(documents) == 4
+    assert len(documents) == 5
     known = config.known_keys()
     for document in documents:
         keys = [f"{section}.{name}" for section, names in document.items() for name in names]

@@ -130,7 +130,7 @@ async fn acks_are_withheld_from_other_inboxes_when_a_prefix_is_set() {
     let broker = TestBroker::new("b1");
     broker
         .connect(NatsSettings {
-            ack_inbox_prefix: Some("acks.".into()),
+            ack_inbox_prefixes: vec!["mine.".into(), "acks.".into()],
             ..server.settings()
         })
         .await;

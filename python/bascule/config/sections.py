@@ -106,6 +106,11 @@ class NatsSettings(_Section):
         default=None, description="credentials file of NATS: a user's JWT and the seed of its nkey"
     )
     tls: NatsTlsSettings = Field(default=NatsTlsSettings(), description="TLS towards NATS")
+    ack_inbox_prefixes: tuple[str, ...] = Field(
+        default=(),
+        description="acks go to subjects that begin with one of these: calls that name another are refused, acks of"
+        " messages from NATS withheld and counted; none = any subject",
+    )
     host: str = Field(
         default="127.0.0.1", description="bind address of the standalone server, where nats.config names none"
     )

@@ -37,6 +37,8 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
         UsageError: `configuration_invalid`: a file cannot be read or used; names the setting, the file and the remedy.
     """
     document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
+    if nats.ack_inbox_prefixes:
+        document["ack_inbox_prefixes"] = list(nats.ack_inbox_prefixes)
     if is_own and nats.config is None:
         document["pause_ms"] = OWN_PAUSE_MS
     if nats.user is not None:

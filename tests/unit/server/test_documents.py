@@ -61,6 +61,11 @@ def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -
     assert nats_access.without_credentials("host:4222") == "host:4222"
 
 
+def test_the_data_plane_hears_where_acks_may_go() -> None:
+    nats = load(nats__ack_inbox_prefixes=["_INBOX.", "acks."]).nats
+    assert nats_access.nats_settings(nats, [], 9, is_own=False)["ack_inbox_prefixes"] == ["_INBOX.", "acks."]
+
+
 def test_messages_may_be_left_longer_with_a_server_of_our_own() -> None:
     assert nats_access.nats_settings(load().nats, [], 9, is_own=True)["pause_ms"] == nats_access.OWN_PAUSE_MS
     theirs = load(nats__config=Path("mine.conf")).nats

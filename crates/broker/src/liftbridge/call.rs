@@ -1,5 +1,6 @@
 //! What came with a call: its deadline, its peer, and the one message of a unary request.
 use super::frames::FrameReader;
+use crate::shared::Shared;
 use crate::tls::Peer;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -11,6 +12,9 @@ use tonic::body::Body;
 
 /// Longest deadline that is told apart from none; keeps instants from overflowing.
 const LONGEST: Duration = Duration::from_hours(400 * 24);
+
+/// Characters of a refused subject that the refusal shows.
+pub(super) const SHOWN: usize = 200;
 
 /// The parts of a request that the handlers look at besides its body.
 #[derive(Clone, Debug)]
@@ -105,6 +109,20 @@ pub(super) const PULSE: Duration = Duration::from_millis(500);
 /// What calls that are still open when the broker stops serving end with.
 pub(super) fn shutting_down() -> Status {
     Status::unavailable("broker is shutting down")
+}
+
+/// Refuses an ack inbox outside of `nats.ack_inbox_prefixes`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`.
+pub(super) fn check_ack_inbox(shared: &Shared, inbox: &str) -> Result<(), Status> {
+    if shared.nats.is_ack_inbox(&shared.namespace, inbox) {
+        return Ok(());
+    }
+    let shown: String = inbox.chars().take(SHOWN).collect();
+    Err(Status::invalid_argument(format!(
+        "ackInbox {shown:?} begins with none of nats.ack_inbox_prefixes: acks do not go there"
+    )))
 }
 
 /// A fresh ack inbox, `<namespace>.ack.<random>`.

@@ -1,6 +1,6 @@
 //! Unary `Publish` (§3.7): one record, appended directly.
 use super::acks::committed_fields;
-use super::call::{Call, new_inbox, unary_message};
+use super::call::{Call, check_ack_inbox, new_inbox, unary_message};
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::resume::{NotResumed, resume};
@@ -115,6 +115,7 @@ async fn open_destination(
             let inbox = String::from_utf8_lossy(&view.ack_inbox);
             let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);
             allowed.map_err(|denied| denied.status())?;
+            check_ack_inbox(shared, &inbox)?;
         }
         match route.check(view.ack_policy) {
             Ok(destination) => return Ok(destination.clone()),

@@ -1,5 +1,5 @@
 //! `PublishToSubject` (§3.9): an envelope to exactly one NATS subject; nothing else is checked.
-use super::call::{Call, new_inbox, unary_message};
+use super::call::{Call, SHOWN, check_ack_inbox, new_inbox, unary_message};
 use super::reply::{self, Reply};
 use crate::access::Action;
 use crate::shared::SharedRef;
@@ -12,9 +12,6 @@ use bytes::Bytes;
 use prost::Message as _;
 use tonic::Status;
 use tonic::body::Body;
-
-/// Characters of a refused subject that the refusal shows.
-const SHOWN: usize = 200;
 
 /// Publishes, and waits for the first ack when the policy is not NONE and the call has a deadline.
 ///
@@ -45,6 +42,7 @@ pub(super) async fn publish_to_subject(
             (shared.access).check_inbox(&call.peer, &shared.namespace, inbox)
         })
         .map_err(|denied| denied.status())?;
+    check_ack_inbox(shared, &request.ack_inbox)?;
     let (subject, inbox, policy) = (
         request.subject.clone(),
         request.ack_inbox.clone(),

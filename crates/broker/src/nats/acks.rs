@@ -170,12 +170,9 @@ async fn publish(client: &Client, inbox: Subject, ack: Bytes) -> bool {
 /// The inbox as a subject when an ack may go there.
 fn allowed_inbox(session: &Session, inbox: &Bytes) -> Option<Subject> {
     let subject = Subject::from_utf8(inbox.clone()).ok()?;
-    let prefix = session
-        .settings
-        .ack_inbox_prefix
-        .as_deref()
-        .unwrap_or_default();
-    let allowed = is_publish_subject(&subject) && subject.starts_with(prefix);
+    let namespace = &session.shared.namespace;
+    let allowed =
+        is_publish_subject(&subject) && session.settings.is_ack_inbox(namespace, &subject);
     (allowed || planted::is(28)).then_some(subject)
 }
 

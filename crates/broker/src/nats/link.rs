@@ -108,6 +108,14 @@ impl NatsLink {
         }
     }
 
+    /// Whether acks may go to `inbox`, see [`NatsSettings::ack_inbox_prefixes`].
+    pub fn is_ack_inbox(&self, namespace: &str, inbox: &str) -> bool {
+        let session = self.0.session.load();
+        session
+            .as_ref()
+            .is_none_or(|session| session.settings.is_ack_inbox(namespace, inbox))
+    }
+
     /// Closes the connections after flushing what is queued, at most one second. No partition is fed any more.
     pub async fn close(&self) {
         if let Some(session) = self.0.session.swap(None) {

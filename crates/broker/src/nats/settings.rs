@@ -30,8 +30,9 @@ pub struct NatsSettings {
     /// 250. NATS keeps what is not read, and ends the connection of who lets more than its `max_pending` (64 MiB by
     /// default) lie.
     pub pause_ms: Option<u64>,
-    /// Acks go only to inboxes that begin with it, the others are withheld and counted; absent = to every valid subject.
-    pub ack_inbox_prefix: Option<String>,
+    /// Acks go only to inboxes that begin with one of these, and to the brokers' own; the others are withheld and counted.
+    /// None = to every valid subject.
+    pub ack_inbox_prefixes: Vec<String>,
 }
 
 impl NatsSettings {
@@ -39,6 +40,15 @@ impl NatsSettings {
     pub(super) fn shown_servers(&self) -> String {
         let shown: Vec<_> = self.servers.iter().map(|url| shown(url)).collect();
         shown.join(", ")
+    }
+
+    /// Whether acks may go to `inbox`; `<namespace>.ack.` is where brokers wait for those of calls.
+    pub(super) fn is_ack_inbox(&self, namespace: &str, inbox: &str) -> bool {
+        let prefixes = &self.ack_inbox_prefixes;
+        let own = inbox.strip_prefix(namespace);
+        prefixes.is_empty()
+            || own.is_some_and(|rest| rest.starts_with(".ack."))
+            || prefixes.iter().any(|prefix| inbox.starts_with(prefix))
     }
 }
 
@@ -100,5 +110,23 @@ mod tests {
             settings.shown_servers(),
             "nats://one:4222, tls://two, three, nats://four:1, five"
         );
+    }
+
+    #[test]
+    fn acks_go_to_the_prefixes_that_are_set_and_to_the_brokers_own_inboxes() {
+        let mut settings = NatsSettings::default();
+        assert!(settings.is_ack_inbox("ns", "orders"));
+        settings.ack_inbox_prefixes = vec!["_INBOX.".into(), "acks.".into()];
+        for (inbox, allowed) in [
+            ("_INBOX.x", true),
+            ("acks.x", true),
+            ("ns.ack.x", true),
+            ("other.ack.x", false),
+            ("ns.acks", false),
+            ("acks", false),
+            ("orders", false),
+        ] {
+            assert_eq!(settings.is_ack_inbox("ns", inbox), allowed, "{inbox}");
+        }
     }
 }
