@@ -69,7 +69,7 @@ def edit(
         raise UsageError("invalid_argument", f"there is nothing to change: give one of {known}, --reset")
     with connection.open() as client:
         before, after = client.edit_stream(name, changes, dry_run=dry_run)
-    render(_changes(name, before, after, dry_run=dry_run), output)
+    render(_changes(name, before, after, dry_run=dry_run), output, "nothing to change: it is so already")
 
 
 @connected()

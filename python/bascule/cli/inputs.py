@@ -25,6 +25,8 @@ BATCH: Final = 4096
 CHUNK: Final = 1 << 16
 MOST_LINE: Final = 64 << 20
 _COLUMNS: Final = frozenset({"value", "key", "headers", "partition"})
+_NOT_SENT: Final = frozenset({"offset", "time", "subject"})
+"""What `consume` prints beside them and the broker gives each record anew."""
 
 
 class InputFormat(StrEnum):
@@ -77,6 +79,10 @@ class Source:
         if not isinstance(document, dict) or "value" not in document:
             raise UsageError("invalid_argument", f'{where} is no JSON object with a "value"')
         row = cast("dict[str, Any]", document)
+        unknown = sorted(set(row) - _COLUMNS - _NOT_SENT)
+        if unknown:
+            text = f'{where} has the unknown field "{unknown[0]}": known are {", ".join(sorted(_COLUMNS))}'
+            raise UsageError("invalid_argument", text)
         headers: Any = row.get("headers") or {}
         if not isinstance(headers, dict):
             raise UsageError("invalid_argument", f"{where}: headers is no JSON object of names and values")

@@ -42,8 +42,8 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
-def render(result: object, form: OutputFormat) -> None:
-    """Print a dataclass, or a list of them, to standard output."""
+def render(result: object, form: OutputFormat, empty: str = "nothing found") -> None:
+    """Print a dataclass, or a list of them, to standard output. `empty`: said aside of a table without rows."""
     document = plain(result)
     if form is OutputFormat.JSON:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -57,7 +57,7 @@ def render(result: object, form: OutputFormat) -> None:
         _print_fields(cast("dict[str, Any]", document))
         return
     else:
-        _print_table(_rows(document))
+        _print_table(_rows(document), empty)
         return
     sys.stdout.write(text)
 
@@ -108,13 +108,13 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+def _print_table(rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
     """Columns as wide as what stands in them; on a terminal that is too narrow for them, the fields of row by row."""
     # loaded where it is needed
     from rich.cells import cell_len  # noqa: PLC0415
 
     if not rows:
-        sys.stderr.write("nothing found\n")
+        sys.stderr.write(f"{empty}\n")
         return
     names = [name.replace("_", " ") for name in rows[0]]
     lines = [names, *([_cell(value) for value in row.values()] for row in rows)]

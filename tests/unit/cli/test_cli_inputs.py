@@ -105,6 +105,8 @@ def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
     ("name", "data", "said"),
     [
         ("ndjson", b'{"value": "v"}\n{"val": 1}\n', 'line 2 is no JSON object with a "value"'),
+        ("ndjson", b'{"value": "v", "keys": "k"}', 'line 1 has the unknown field "keys": known are headers, key, part'),
+        ("json", b'{"value": "v", "stream": "s"}', 'record 1 has the unknown field "stream"'),
         ("ndjson", b"[1]\n", 'line 1 is no JSON object with a "value"'),
         ("ndjson", b"{nope\n", 'line 1 "{nope" is no JSON'),
         (
