@@ -78,6 +78,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("bascule")
     if name not in __all__:
         raise AttributeError(f"module 'bascule' has no attribute {name!r}")
     return getattr(import_module("bascule.errors" if name == "BrokerError" else "bascule.client"), name)

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -104,15 +105,17 @@ def check_files(settings: "Settings") -> None:
 
 
 def _greeting(url: str, address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:
+    # as the other terminal finds it, which may not have the environment of this one
+    program = "bascule" if shutil.which("bascule") else Path(sys.executable).with_name("bascule")
     return (
         f"bascule is ready after {ready_seconds:.2f} s; stop it with Ctrl-C",
         f"  Liftbridge, Arrow Flight  {address}",
         f"  NATS                      {nats_url}",
         "",
         "Three commands to try in another terminal:",
-        f"  bascule stream create hello --subject 'hello.>' --url {url}",
-        f"  echo 'first light' | bascule produce hello --url {url}",
-        f"  bascule consume hello --start earliest --count 1 --url {url}",
+        f"  {program} stream create hello --subject 'hello.>' --url {url}",
+        f"  echo 'first light' | {program} produce hello --url {url}",
+        f"  {program} consume hello --start earliest --count 1 --url {url}",
         "",
     )
 
