@@ -28,7 +28,7 @@ STRAYS = (44046, 104386, 123449, 132488, 140643, 111175, 8098377)
 """Copies from other places and batches of earlier lives were taken for the log."""
 LOST = (35599, 40684, 115074, 115874, 120961, 141369, 1964, 1107376, 5104947, 120972, 8100436, 105577, 8109183)
 """Acked records were lost, or refused, behind damage."""
-OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496, 6113735, 6120418, 8107696, 119777)
+OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496, 6120418, 8107696, 119777)
 """A sole segment vanished; a directory was taken from its owner; what was removed, or never rolled, was misread."""
 
 

@@ -390,7 +390,6 @@ impl Segment {
                 offset: u64::MAX,
                 position: Some(position),
                 chain: None,
-                is_lost: false,
             },
             durable: u64::MAX,
         }

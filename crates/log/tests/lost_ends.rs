@@ -3,7 +3,7 @@
 mod harmed;
 mod support;
 
-use bascule_log::damage::{FindingKind, verify};
+use bascule_log::damage::verify;
 use bascule_log::{Coordinator, JournalOptions, Log, OsStorage, Retention};
 use harmed::*;
 use std::fs;
@@ -66,24 +66,6 @@ fn a_segment_begun_behind_a_lost_tail_follows_the_tail_that_came_back() {
     drop(log);
     let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap();
     assert!(!found.is_damaged(), "{:?}", found.findings);
-}
-
-#[test]
-fn what_was_found_before_a_lost_tail_is_found_again() {
-    let home = closed(10, WIDE);
-    let path = &home.segments()[0];
-    let at = positions(path);
-    zero(path, at[3]..at[4]);
-    cut(path, at[9]);
-    forget_index(path);
-    for _ in 0..2 {
-        let (log, _) = home.open(small(WIDE));
-        expect_exactly(&log, 10, &[(3, 4), (9, 10)]);
-    }
-    let found = verify(&OsStorage, &home.path(), IDENTITY).unwrap().findings;
-    let lost = found.iter().filter(|it| it.kind == FindingKind::Damage);
-    let lost: Vec<_> = lost.map(|it| it.offsets).collect();
-    assert_eq!(lost, [(3, 4), (9, 10)]);
 }
 
 #[test]

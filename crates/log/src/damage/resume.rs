@@ -18,8 +18,8 @@
 //!    record carries the link of the real batch that holds it, so a chain that begins inside a record never connects.
 //!    Nor does one behind whose end more lies than zeros: it lies where it does not belong.
 //! 4. The next entry of the index itself.
-//! 5. Only where the torn tail may begin in this segment, or once began, and nothing else is known: the chain whose last
-//!    sound batch reaches furthest in the file.
+//! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain whose last sound batch
+//!    reaches furthest in the file.
 //!
 //! Where the batch before does not check either, its header may be a copy from elsewhere whose length is true in another
 //! place only: what it covers is searched too. An image in its records proves nothing by reaching furthest within it.
@@ -50,8 +50,6 @@ pub(crate) struct Ending {
     pub position: Option<u64>,
     /// Link of the last batch.
     pub chain: Option<u32>,
-    /// The next segment was begun behind a lost tail: nothing that is left leads to the end.
-    pub is_lost: bool,
 }
 
 impl Ending {
@@ -64,7 +62,6 @@ impl Ending {
             offset: next.map_or(u64::MAX, |next| next.base_offset),
             position: None,
             chain: chain.filter(|chain| *chain != 0),
-            is_lost: chain == Some(0),
         }
     }
 
@@ -178,7 +175,7 @@ impl Scanner<'_> {
         let furthest = search.furthest.map(|(_, place)| place);
         Ok(match target {
             Target::Furthest => furthest,
-            Target::End(end) if known.durable < limit || end.is_lost => furthest,
+            Target::End(_) if known.durable < limit => furthest,
             Target::Batch(_) | Target::End(_) => search.unsound.or(entry),
         })
     }
