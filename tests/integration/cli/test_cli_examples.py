@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import bascule
@@ -87,7 +88,7 @@ def test_the_examples_of_the_help_are_true(
                     assert main(past) == 0, (words, capsys.readouterr().err)
                     capsys.readouterr()
     (tmp_path / "broker" / "data").rename(tmp_path / "bascule-data")
-    (tmp_path / "backup").mkdir()
+    shutil.copytree(tmp_path / "bascule-data", tmp_path / "backup" / "bascule-data")
     for command in sorted(LATER):
         for words in examples(command, capsys):
             assert main(words) == 0, (words, capsys.readouterr().err)
