@@ -301,6 +301,46 @@ fn producers_snapshot() {
 }
 
 #[test]
+fn a_producers_file_that_says_what_is_never_written_is_not_read() {
+    let good = [(7, &[390, 393][..]), (8, &[400][..])];
+    let read = |producers: &[(u64, &[u64])]| {
+        Producers::read(&producers_file(producers), IDENTITY).is_some()
+    };
+    assert!(read(&good));
+    let bad: [&[(u64, &[u64])]; 6] = [
+        &[(7, &[])],
+        &[(7, &[1, 2, 3, 4, 5, 6])],
+        &[(7, &[393, 393])],
+        &[(7, &[394, 393])],
+        &[(7, &[390]), (7, &[400])],
+        &[(7, &[400]), (8, &[390])],
+    ];
+    for producers in bad {
+        assert!(!read(producers), "{producers:?}");
+    }
+}
+
+/// A file with a good checksum: ids with the offsets of their batches.
+fn producers_file(producers: &[(u64, &[u64])]) -> Vec<u8> {
+    let mut out = Producers::default().to_bytes(IDENTITY, 500);
+    out.truncate(out.len() - 4);
+    out[20..24].copy_from_slice(&(producers.len() as u32).to_le_bytes());
+    for (id, offsets) in producers {
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        out.extend_from_slice(&(offsets.len() as u32).to_le_bytes());
+        for (number, offset) in offsets.iter().enumerate() {
+            out.extend_from_slice(&(number as u32).to_le_bytes());
+            out.extend_from_slice(&1u32.to_le_bytes());
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.extend_from_slice(&1_000i64.to_le_bytes());
+        }
+    }
+    crate::fields::seal(&mut out);
+    out
+}
+
+#[test]
 fn sequences_wrap_and_new_epochs_begin_with_zero() {
     let mut producers = Producers::default();
     let find = |producers: &Producers, epoch, base_sequence, count| {

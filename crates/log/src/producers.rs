@@ -245,7 +245,8 @@ impl Producers {
         out
     }
 
-    /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign.
+    /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign, or says
+    /// what is never written: a producer twice or without batches, batches that are not in the order of their offsets.
     pub fn read(bytes: &[u8], identity: Identity) -> Option<(Self, u64)> {
         let body = unseal(bytes)?;
         let ours = body.get(..4)? == MAGIC
@@ -257,24 +258,38 @@ impl Producers {
         }
         let mut producers = Self::default();
         let mut at = HEAD_BYTES;
+        let mut last = None;
         for _ in 0..u32_at(body, 20)? {
             let (id, epoch) = (u64_at(body, at)?, u32_at(body, at + 8)?);
-            let batches = u32_at(body, at + 12)?;
+            let batches = u32_at(body, at + 12)? as usize;
+            if !(1..=WINDOW).contains(&batches) || producers.by_id.contains_key(&id) {
+                return None;
+            }
             at += 16;
+            let mut before = None;
             for _ in 0..batches {
                 let producer = Producer {
                     id,
                     epoch,
                     base_sequence: u32_at(body, at)?,
                 };
+                let base_offset = u64_at(body, at + 8)?;
+                if before.replace(base_offset) >= Some(base_offset) {
+                    return None;
+                }
                 producers.add(
                     producer,
                     u32_at(body, at + 4)?,
-                    u64_at(body, at + 8)?,
+                    base_offset,
                     i64_at(body, at + 16)?,
                 );
                 at += BATCH_BYTES;
             }
+            // Producers come in the order of their last batches.
+            if last >= before {
+                return None;
+            }
+            last = before;
         }
         Some((producers, u64_at(body, 24)?))
     }

@@ -9,6 +9,7 @@ import binascii
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -181,7 +182,7 @@ def _csv_document(row: Mapping[str, str], where: str) -> dict[str, Any]:
         document["headers"] = _parsed(row["headers"].encode(), where)
     if row.get("partition"):
         number = row["partition"]
-        document["partition"] = int(number) if number.isascii() and number.isdigit() else number
+        document["partition"] = int(number) if re.fullmatch(r"[0-9]{1,19}", number) else number
     return document
 
 

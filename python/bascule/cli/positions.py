@@ -52,7 +52,7 @@ def parse_time(option: str, text: str, now: Callable[[], datetime] = _now) -> da
 
 
 def _offset_or_time(option: str, text: str, words: str, now: Callable[[], datetime]) -> int | datetime:
-    if text.isascii() and text.isdigit():
+    if re.fullmatch(r"[0-9]{1,19}", text):
         return int(text)
     time = _time(text, now)
     if time is None:

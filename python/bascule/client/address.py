@@ -1,5 +1,6 @@
 """Where to connect to: `liftbridge://host[:port][,host[:port]…]`, or `bascules://…?ca=…` for TLS; the two ways in."""
 
+import re
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -131,7 +132,7 @@ def _address(url: str, part: str) -> str:
         host, port = part, str(DEFAULT_PORT)
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= MOST_PORT:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) <= MOST_PORT:
         raise _refusal(url, f'"{part}" is not host or host:port')
     return f"{host}:{int(port)}"
 

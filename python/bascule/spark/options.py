@@ -188,7 +188,7 @@ def _address(text: str) -> str:
     host, _, port = address.rpartition(":")
     if (
         not host
-        or not port.isdigit()
+        or not re.fullmatch(r"[0-9]{1,5}", port)
         or not 0 < int(port) < 65_536
         or "/" in address
         or (question and not is_protected)
