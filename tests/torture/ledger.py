@@ -179,10 +179,12 @@ class Verdict:
 class Judge:
     """Follows the lives on one directory and judges each recovery against all that was told before it."""
 
-    def __init__(self, verdict: Verdict, name: str) -> None:
+    def __init__(self, verdict: Verdict, name: str, *, retains: bool = True) -> None:
         self.verdict = verdict
         self.name = name
         """What a person needs to repeat the run, for the details."""
+        self.retains = retains
+        """Whether retention takes from these logs; where neither it nor compaction does, a moved start is a loss."""
         self.logs: defaultdict[int, Log] = defaultdict(Log)
         self.faulted = False
 
@@ -264,6 +266,8 @@ class Judge:
             break
         end = batches[-1].end if batches else log_start
         promised = max(log.acked_end, log.kept[-1].end if log.kept else 0)
+        if log_start > 0 and not (self.retains or log.compacted):
+            verdict.blame("lost", log_start, f"{where}: begins at {log_start} without retention")
         if log_start > max(promised, log.perhaps_end):
             verdict.blame("wrong", 1, f"{where}: begins at {log_start}, behind all that was acked ({promised})")
         if min(end, log_end) < promised:

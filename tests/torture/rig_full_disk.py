@@ -64,7 +64,7 @@ class Run:
         self.data, self.balloon = mounted.path / f"data-{time.monotonic_ns()}", mounted.path / "balloon"
         self.ledger = mounted.path.parent / "ledger"
         self.verdict = ledger.Verdict()
-        self.judge = ledger.Judge(self.verdict, f"{mounted.kind}, seed {seed}")
+        self.judge = ledger.Judge(self.verdict, f"{mounted.kind}, seed {seed}", retains=False)
 
     def passes(self) -> str | None:
         """The disk is full for a while."""

@@ -43,7 +43,6 @@ class Directory:
         self.path = mounted.path / f"logs-{seed}"
         self.path.mkdir()
         self.ledger = scratch / f"ledger-{seed}"
-        self.judge = ledger.Judge(verdict, f"{mounted.kind}, seed {seed}")
         self.shape = {
             "dir": self.path,
             "ledger": self.ledger,
@@ -57,6 +56,7 @@ class Directory:
             "journal_files": self.chance.choice((2, 4)),
             "retain": self.chance.choice((0, 0, 300 << 10)),
         }
+        self.judge = ledger.Judge(verdict, f"{mounted.kind}, seed {seed}", retains=bool(self.shape["retain"]))
 
     def live(self, number: int) -> bool:
         """One life: recover, append, lose the power. `False` when it cannot be judged, and the directory with it."""

@@ -25,10 +25,10 @@ def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entr
     return [entry(Kind.RECOVERED, log_start, damaged, counter=end), *found, entry(Kind.LISTED), entry(Kind.READY)]
 
 
-def judged(*lives: list[Entry]) -> tuple[int, int, int]:
+def judged(*lives: list[Entry], retains: bool = True) -> tuple[int, int, int]:
     """Lost, wrong and resurfaced after these lives."""
     verdict = Verdict()
-    judge = Judge(verdict, "by hand")
+    judge = Judge(verdict, "by hand", retains=retains)
     for life in lives:
         judge.follow(life)
     return verdict.lost, verdict.wrong, verdict.resurfaced
@@ -50,6 +50,15 @@ def test_an_acked_batch_that_is_not_found_is_lost() -> None:
 def test_what_one_recovery_found_must_be_found_by_the_next() -> None:
     assert judged([*recovery(), *FIRST], recovery(*FIRST), recovery(*FIRST[:2])) == (2, 0, 0)
     assert judged([*recovery(), *FIRST], recovery(*FIRST), recovery(*FIRST)) == (0, 0, 0)
+
+
+def test_a_start_that_moved_without_retention_is_a_loss() -> None:
+    lives = [*recovery(), *FIRST, ACKED], recovery(*FIRST[1:], log_start=2)
+    assert judged(*lives) == (0, 0, 0)
+    assert judged(*lives, retains=False) == (2, 0, 0)
+    assert judged([*recovery(), *FIRST, ACKED], recovery(log_start=4), retains=False) == (4, 0, 0)
+    compacting = [*recovery(), *FIRST, ACKED, entry(Kind.COMPACTING)]
+    assert judged(compacting, recovery(*FIRST[1:], log_start=2), retains=False) == (0, 0, 0)
 
 
 def test_a_batch_that_comes_back_is_resurfaced() -> None:
