@@ -13,6 +13,7 @@ use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::{Error, Log, Retention};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How long removed segments stay recoverable under their marked names, ns of monotonic time.
 const GRACE_NS: i64 = 60_000_000_000;
@@ -71,12 +72,19 @@ impl Log {
         first_kept: Option<Arc<Segment>>,
         moved: bool,
     ) {
+        let only_sweeps = removed.is_empty() && !moved;
+        if only_sweeps && self.shared.sweep_waits.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (shared, rounds) = (
             Arc::clone(&self.shared),
             Arc::clone(self.coordinator.rounds()),
         );
         let checkpoint = Arc::clone(&self.checkpoint);
         self.preparer.submit(Box::new(move || {
+            if only_sweeps {
+                shared.sweep_waits.store(false, Ordering::Relaxed);
+            }
             if rounds.failure().is_some() {
                 return;
             }
@@ -301,4 +309,31 @@ fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64)
         }
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Coordinator, Identity, LogOptions};
+
+    #[test]
+    fn a_log_that_is_looked_after_more_often_than_its_directory_is_swept_waits_once() {
+        let home = tempfile::tempdir().unwrap();
+        let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+        let identity = Identity {
+            incarnation: 1,
+            partition: 0,
+        };
+        let path = home.path().join("1");
+        let mut log = Log::create(&path, identity, LogOptions::default(), &coordinator).unwrap();
+        coordinator.step();
+        for _ in 0..2 {
+            for now_ns in 0..1000 {
+                log.maintain(&Retention::default(), now_ns).unwrap();
+            }
+            assert_eq!(log.preparer.waiting(), 1);
+            coordinator.step();
+            assert_eq!(log.preparer.waiting(), 0);
+        }
+    }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Whether the last commit was synced in the journal.
     is_journaled: AtomicBool,
+    /// Whether a sweep of the directory is queued.
+    pub sweep_waits: AtomicBool,
     keys: ArcSwap<KeyRing>,
     /// Where batches between the settled and the durable end are, too.
     journal: OnceLock<Weak<Journal>>,
@@ -83,6 +85,7 @@ impl Shared {
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
             is_journaled: AtomicBool::new(false),
+            sweep_waits: AtomicBool::new(false),
             keys: ArcSwap::default(),
             journal: OnceLock::new(),
             quarantine: Quarantine::default(),

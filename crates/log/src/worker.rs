@@ -116,6 +116,12 @@ impl Door {
         self.put(job, VecDeque::push_front);
     }
 
+    /// How many jobs wait.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.0.queue.lock().jobs.len()
+    }
+
     fn put(&self, job: Job, push: fn(&mut VecDeque<Job>, Job)) {
         let mut queue = self.0.queue.lock();
         if !queue.closing {
