@@ -46,7 +46,7 @@ def test_what_is_not_there_is_3(command: list[str], cli: Run, stream: str) -> No
 def test_ids_have_bounds(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     assert "cursor is empty" in cli("cursor", "get", "", stream, code=2)
-    assert "1 to 1024 bytes" in cli("cursor", "set", "c" * 1025, stream, "1", code=2)
+    assert "1 to 1024 bytes" in cli("cursor", "set", "c" * 1025, stream, "0", code=2)
     assert "group is empty" in cli("group", "reset", "", "--to", "latest", code=2)
 
 

@@ -167,7 +167,7 @@ def test_serve_on_a_terminal_prints_addresses_and_three_commands(tmp_path: Path)
     url = re.search(r"liftbridge://127\.0\.0\.1:\d+", text)
     assert url is not None
     assert text.count(f"--url {url.group()}") == 3
-    assert len(re.findall(r"^ +(?:echo 'first light' \| )?bascule \w+", text, re.MULTILINE)) == 3
+    assert len(re.findall(r"^ +(?:echo 'first light' \| )?\S*bascule \w+", text, re.MULTILINE)) == 3
 
 
 def test_the_ready_file_appears_and_a_signal_ends_it_with_0(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_configuration_that_is_wrong(tmp_path: Path, text: str, words: tuple[s
     [
         (["--port", "-1"], ("--port", "0")),
         (["--port", "65536"], ("--port", "65535")),
-        (["--port", "http"], ("--port", "integer")),
+        (["--port", "http"], ("--port", "whole number")),
         (["--log-level", "loud"], ("log.level", "loud")),
         (["--log-format", "xml"], ("log.format", "xml")),
         (["--config", "/no/such/file.yaml"], ("/no/such/file.yaml",)),

@@ -72,7 +72,7 @@ BAD: dict[str, tuple[Callable[[Mutual, Path], dict[str, Any]], str]] = {
     "no policy": (lambda _, here: {"access.policy_file": here / "absent.yaml"}, "absent.yaml cannot be used"),
     "policy misspelt": (
         lambda _, here: {"access.policy_file": _text(here / "p.yaml", "rules: [{clients: a, alow: Publish}]")},
-        "rules.0.alow",
+        'rules.0: unknown key "alow"; did you mean "allow"?',
     ),
 }  # fmt: skip
 
