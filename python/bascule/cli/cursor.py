@@ -116,14 +116,14 @@ def set_position(
     """
     with connection.open() as client:
         end = _check_partition(client, stream, partition)
+        before = client.fetch_cursor(cursor, stream, partition=partition)
+        if not dry_run:
+            client.set_cursor(cursor, stream, offset, partition=partition)
         if end is not None and offset >= end:
             text = (
                 f"offset {offset} is beyond the last record of partition {partition} of {stream}, which ends at {end}"
             )
             sys.stderr.write(f"bascule: {text}: the reader will skip what comes up to there\n")
-        before = client.fetch_cursor(cursor, stream, partition=partition)
-        if not dry_run:
-            client.set_cursor(cursor, stream, offset, partition=partition)
     render(CursorChange("set", cursor, stream, partition, before, offset, dry_run), output)
 
 
