@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ BAD: dict[str, tuple[Callable[[Mutual, Path], dict[str, Any]], str]] = {
         lambda m, _: {"tls.key_file": m.pair("other").key}, "does not belong to the first certificate in"
     ),
     "expired": (
-        lambda m, _: _as_settings(m.authority.issue("old", begins=-3 * DAY, ends=-DAY)), "expired 1 days ago: renew it"
+        lambda m, _: _as_settings(m.authority.issue("old", begins=-3 * DAY, ends=timedelta(hours=-23))),
+        "expired 1 days ago: renew it",
     ),
     "not yet valid": (
         lambda m, _: _as_settings(m.authority.issue("new", begins=2 * DAY)), "becomes valid in 2 days"
@@ -225,7 +227,7 @@ def test_our_client_names_a_file_that_it_cannot_use(mutual: Mutual, tmp_path: Pa
 
 def test_tls_without_client_certificates_takes_everybody_who_speaks_it(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
-    own = authority.issue(BROKER, ends=3 * DAY)
+    own = authority.issue(BROKER, ends=3 * DAY - timedelta(hours=1))
     settings = {"tls.certificate_file": str(own.cert), "tls.key_file": str(own.key), "tls.min_version": "1.2"}
     with testing.broker(settings=settings) as running:
         assert "expires in 2 days: renew it" in running.log
