@@ -237,6 +237,7 @@ def main() -> None:
     try:
         for name in options.only or PARTS:
             PARTS[name](bench)
+            bench.clear()
             disk(bench)
     finally:
         bench.close()

@@ -118,6 +118,14 @@ class Bench:
         (RESULTS / name).write_text(json.dumps(document, indent=1) + "\n")
         return RESULTS / name
 
+    def clear(self) -> None:
+        """Remove what a part has left in the working folder: all parts together leave more than 30 GB."""
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
+
     def close(self) -> None:
         """Remove the working folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
