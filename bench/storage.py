@@ -73,6 +73,9 @@ def _dirty_engine(bench: Bench) -> None:
 def slow_sync(bench: Bench) -> None:
     """The curve of a disk whose syncs take longer: the preloaded shim pauses before each."""
     shim = ROOT / "target" / bench.profile / "libbascule_shim.so"
+    if not shim.is_file():
+        # A library that is not there is not preloaded, without a word.
+        raise RuntimeError(f"{shim} is missing: cargo build --profile {bench.profile} -p bascule-shim")
     for delay, least in DELAYS_US.items():
         folder = bench.folder / f"slow-{delay}"
         slow = {"LD_PRELOAD": str(shim), "SHIM_PATH": str(folder / "data"), "SHIM_SYNC_DELAY_US": str(delay)}
