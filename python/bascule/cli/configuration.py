@@ -1,18 +1,21 @@
 """`bascule config show | check`."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final
 
 import typer
 
+from bascule._text import without_credentials
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
 from bascule.cli.serve import check_files
 
 __all__ = ["app"]
+
+MASK: Final = "*" * 10
+"""As secrets are shown."""
 
 app: Final = typer.Typer(help="Show and check settings.", no_args_is_help=True)
 
@@ -35,8 +38,8 @@ def show(
 
     resolved = config.resolve(config_file)
     document = resolved.settings.model_dump(mode="json")
-    document["nats"]["servers"] = [_masked(server) for server in document["nats"]["servers"]]
-    values = dict(_leaves(document, ""))
+    document["nats"]["servers"] = [without_credentials(server, MASK) for server in document["nats"]["servers"]]
+    values = dict(config.leaves(document))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
     if origin:
         render(rows, output)
@@ -96,18 +99,3 @@ def import_(
     except OSError as failure:
         message = f"cannot write {output}: {failure.strerror}; name a file that does not exist yet"
         raise UsageError("invalid_argument", message, {"file": str(output)}) from None
-
-
-def _masked(url: str) -> str:
-    """The URL with user, password and token shown as other secrets are."""
-    scheme, separator, rest = url.rpartition("://")
-    user, at, host = rest.rpartition("@")
-    return f"{scheme}{separator}{'**********' if user else ''}{at}{host}"
-
-
-def _leaves(document: dict[str, Any], prefix: str) -> Iterator[tuple[str, object]]:
-    for key, value in document.items():
-        if isinstance(value, dict):
-            yield from _leaves(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

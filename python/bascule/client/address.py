@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from bascule._text import without_credentials
 from bascule.client.aio import AsyncClient
 from bascule.client.link import Link
 from bascule.client.sync import Client
@@ -138,8 +139,5 @@ def _address(url: str, part: str) -> str:
 
 
 def _refusal(url: str, reason: str) -> UsageError:
-    begin, at, end = url.rpartition("@")
-    if at:
-        scheme, separator, _ = begin.partition("://")
-        url = f"{scheme if separator else ''}{separator}…@{end}"
+    url = without_credentials(url, "…")
     return UsageError("invalid_argument", f'"{url}" is not the URL of a broker: {reason}', {"url": url})

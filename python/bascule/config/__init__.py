@@ -5,7 +5,7 @@ file, defaults. Unknown keys are refused with the nearest known one. Files speak
 integers with unit suffixes. The resolved document is immutable.
 """
 
-from bascule.config.keys import expand, known_keys, nearest
+from bascule.config.keys import expand, known_keys, leaves, nearest
 from bascule.config.sections import (
     ENVIRONMENT_KEY,
     ENVIRONMENT_KEY_ID,
@@ -50,6 +50,7 @@ __all__ = [
     "combine",
     "expand",
     "known_keys",
+    "leaves",
     "load",
     "nearest",
     "read_yaml",

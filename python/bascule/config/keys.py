@@ -1,7 +1,7 @@
 """Keys of settings: dotted, nested or both; which are known, and which is near one that is not."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast, get_args
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr
 from bascule.config.sections import Settings
 from bascule.errors import UsageError
 
-__all__ = ["expand", "is_text", "known_keys", "named", "nearest"]
+__all__ = ["expand", "is_text", "known_keys", "leaves", "named", "nearest"]
 
 _TEXT: Final = frozenset({str, SecretStr, Path})
 """Types of settings that are text."""
@@ -53,6 +53,15 @@ def is_text(key: str, model: type[BaseModel] = Settings) -> bool:
 def named(document: Mapping[object, object]) -> dict[str, object]:
     """The same with keys as text: YAML allows others."""
     return {str(key): value for key, value in document.items()}
+
+
+def leaves(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Nesting becomes dotted keys, each with its value; sections without any have none."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(cast("dict[str, object]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def expand(document: Mapping[str, object]) -> dict[str, object]:

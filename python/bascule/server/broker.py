@@ -11,6 +11,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from bascule._text import without_credentials
 from bascule.config import Settings
 from bascule.control import Controller, EventPump, Groups, MetadataLog, Reconciler, Scrubber, cursors, incarnations
 from bascule.control.activity import ActivityWriter
@@ -23,7 +24,7 @@ from bascule.protocols.liftbridge import LiftbridgeAdmin
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
 from bascule.server import documents, reports
-from bascule.server.nats_access import nats_settings, without_credentials
+from bascule.server.nats_access import nats_settings
 from bascule.server.nats_child import NatsChild
 from bascule.server.security import Security
 

@@ -19,7 +19,6 @@ __all__ = [
     "nats_settings",
     "read_setting",
     "unusable",
-    "without_credentials",
 ]
 
 OWN_PAUSE_MS: Final = 1000
@@ -57,12 +56,6 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
     if tls:
         document["tls"] = tls
     return document
-
-
-def without_credentials(url: str) -> str:
-    """The URL as logs and people may see it."""
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _tls(tls: NatsTlsSettings) -> dict[str, Any]:

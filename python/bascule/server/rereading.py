@@ -1,9 +1,8 @@
 """What a hangup finds in the configuration itself: a running broker takes none of it over, but says what differs."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable
 
-from bascule.config import Settings
+from bascule.config import Settings, leaves
 from bascule.errors import BrokerError
 from bascule.logs import emit
 
@@ -20,15 +19,7 @@ def tell_changes(settings: Settings, reread: Reread) -> None:
     except BrokerError as failure:
         emit(30, "server", f"SIGHUP: a start with this configuration would fail: {failure}")
         return
-    in_use, next_time = dict(_leaves(settings.model_dump())), dict(_leaves(found.model_dump()))
+    in_use, next_time = dict(leaves(settings.model_dump())), dict(leaves(found.model_dump()))
     changed = sorted(key for key in in_use.keys() | next_time.keys() if in_use.get(key) != next_time.get(key))
     if changed:
         emit(30, "server", f"SIGHUP: these settings take effect at the next start: {', '.join(changed)}")
-
-
-def _leaves(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in document.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bascule import config
+from bascule._text import without_credentials
 from bascule.errors import StateError, UsageError
 from bascule.server import Broker, documents, nats_access, reports
 
@@ -57,8 +58,9 @@ def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -
     assert nats_access.nats_settings(nats, ["nats://h"], 9, is_own=False) == {
         "servers": ["nats://h"], "pending_bytes": 9, "user": "u", "password": "hunter2",
     }  # fmt: skip
-    assert nats_access.without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
-    assert nats_access.without_credentials("host:4222") == "host:4222"
+    assert without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
+    assert without_credentials("host:4222") == "host:4222"
+    assert without_credentials("nats://u:a://b@host:4222", "…") == "nats://…@host:4222"
 
 
 def test_the_data_plane_hears_where_acks_may_go() -> None:
