@@ -5,7 +5,7 @@
 //!
 //! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
 use crate::Error;
-use crate::storage::{OpenMode, Storage, StorageFile};
+use crate::storage::{OpenMode, Storage, StorageFile, StorageOver};
 use bascule_record::planted;
 use parking_lot::ReentrantMutex;
 use std::io;
@@ -103,45 +103,17 @@ impl WatchedStorage {
     }
 }
 
-impl Storage for WatchedStorage {
+impl StorageOver for WatchedStorage {
+    fn below(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(WatchedFile {
             file: self.storage.open(path, mode)?,
             path: path.to_path_buf(),
             health: Arc::clone(&self.health),
         }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.storage.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.storage.remove_file(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.storage.create_directory(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.storage.remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.storage.list(path)
-    }
-
-    fn wall_clock_ns(&self) -> i64 {
-        self.storage.wall_clock_ns()
-    }
-
-    fn monotonic_ns(&self) -> i64 {
-        self.storage.monotonic_ns()
-    }
-
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.storage.free_bytes(path)
     }
 }
 

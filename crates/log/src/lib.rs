@@ -63,5 +63,5 @@ pub use log::{Appended, Committed, Log, SequenceError};
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use reader::{LogReader, ReadMode};
 pub use recover::Recovery;
-pub use storage::{OpenMode, OsStorage, Storage, StorageFile};
+pub use storage::{OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 pub use watermark::HighWatermark;

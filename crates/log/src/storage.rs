@@ -155,6 +155,99 @@ pub trait StorageFile: Debug + Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
+/// A storage over another one: it says what is different, everything else is done below. The methods are those of
+/// [`Storage`], which it is by this.
+#[allow(clippy::missing_errors_doc)] // they are told there
+pub trait StorageOver: Debug + Send + Sync {
+    /// What does the rest.
+    fn below(&self) -> &dyn Storage {
+        &OsStorage
+    }
+
+    /// As [`Storage::open`].
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        self.below().open(path, mode)
+    }
+
+    /// As [`Storage::rename`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below().rename(from, to)
+    }
+
+    /// As [`Storage::remove_file`].
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.below().remove_file(path)
+    }
+
+    /// As [`Storage::create_directory`].
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.below().create_directory(path)
+    }
+
+    /// As [`Storage::remove_directory`].
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.below().remove_directory(path)
+    }
+
+    /// As [`Storage::list`].
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.below().list(path)
+    }
+
+    /// As [`Storage::free_bytes`].
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.below().free_bytes(path)
+    }
+
+    /// As [`Storage::wall_clock_ns`].
+    fn wall_clock_ns(&self) -> i64 {
+        self.below().wall_clock_ns()
+    }
+
+    /// As [`Storage::monotonic_ns`].
+    fn monotonic_ns(&self) -> i64 {
+        self.below().monotonic_ns()
+    }
+}
+
+impl<S: StorageOver> Storage for S {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        StorageOver::open(self, path, mode)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        StorageOver::rename(self, from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        StorageOver::remove_file(self, path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        StorageOver::create_directory(self, path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        StorageOver::remove_directory(self, path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        StorageOver::list(self, path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        StorageOver::free_bytes(self, path)
+    }
+
+    fn wall_clock_ns(&self) -> i64 {
+        StorageOver::wall_clock_ns(self)
+    }
+
+    fn monotonic_ns(&self) -> i64 {
+        StorageOver::monotonic_ns(self)
+    }
+}
+
 /// The operating system's files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsStorage;

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod support;
 
-use bascule_log::{Coordinator, Error, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{
+    Coordinator, Error, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +33,7 @@ struct Segment {
     path: PathBuf,
 }
 
-impl Storage for Amnesiac {
+impl StorageOver for Amnesiac {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         if path.extension().is_none_or(|extension| extension != "seg") {
@@ -46,26 +48,6 @@ impl Storage for Amnesiac {
             storage: self.clone(),
             path: path.to_path_buf(),
         }))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 }
 

@@ -4,7 +4,9 @@ mod harmed;
 mod support;
 use bascule_log::damage::Fault;
 
-use bascule_log::{Coordinator, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{
+    Coordinator, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+};
 use bascule_record::{Header, Stamp};
 use harmed::*;
 use proptest::prelude::*;
@@ -164,28 +166,13 @@ struct BadFile {
 #[derive(Debug)]
 struct BadStorage(Arc<BadDisk>);
 
-impl Storage for BadStorage {
+impl StorageOver for BadStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         Ok(Arc::new(BadFile {
             disk: Arc::clone(&self.0),
             path: path.to_path_buf(),
             file: OsStorage.open(path, mode)?,
         }))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)
-    }
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 }
 

@@ -3,6 +3,7 @@
 mod support;
 use bascule_log::{
     Coordinator, Error, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage, StorageFile,
+    StorageOver,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +65,7 @@ impl Drop for CountedFile {
     }
 }
 
-impl Storage for CountingStorage {
+impl StorageOver for CountingStorage {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if self.0.exhausted.load(Ordering::Relaxed) {
             return Err(rustix::io::Errno::MFILE.into());
@@ -76,21 +77,6 @@ impl Storage for CountingStorage {
             path: path.to_path_buf(),
             file,
         }))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)
-    }
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 }
 

@@ -1,9 +1,8 @@
 //! The operating system's storage with a monotonic clock and a free space that only the test moves.
 #![allow(dead_code)] // each test program uses its part
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::StorageOver;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 #[derive(Debug, Default)]
@@ -29,31 +28,7 @@ impl Clocked {
     }
 }
 
-impl Storage for Clocked {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
-        OsStorage.open(path, mode)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
-    }
-
+impl StorageOver for Clocked {
     fn monotonic_ns(&self) -> i64 {
         self.ns.load(Ordering::Relaxed)
     }

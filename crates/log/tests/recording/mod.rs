@@ -1,5 +1,5 @@
 //! The operating system's storage, with a list of what it was asked for and a clock that stands still.
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl Recording {
     }
 }
 
-impl Storage for Recording {
+impl StorageOver for Recording {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         self.note(&format!("open {mode:?}"), path);
         Ok(Arc::new(RecordingFile {
@@ -65,10 +65,6 @@ impl Storage for Recording {
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
         self.note("remove", path);
         OsStorage.remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 
     fn wall_clock_ns(&self) -> i64 {

@@ -1,6 +1,6 @@
 //! A log's directory as a crash at each step would leave it.
 use crate::support::copy;
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl StorageFile for Watched {
 #[derive(Debug)]
 struct Watching(Arc<Snapshots>);
 
-impl Storage for Watching {
+impl StorageOver for Watching {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if mode == OpenMode::Replace {
             self.0.take();
@@ -96,14 +96,5 @@ impl Storage for Watching {
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.0.take();
         OsStorage.remove_file(path)
-    }
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 }

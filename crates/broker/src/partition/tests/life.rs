@@ -1,6 +1,6 @@
 //! Leading, closing, deleting, dying, going on.
 use super::*;
-use bascule_log::{OpenMode, Storage, StorageFile};
+use bascule_log::{OpenMode, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -11,32 +11,12 @@ struct Tight {
     full: AtomicBool,
 }
 
-impl Storage for Tight {
+impl StorageOver for Tight {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         if mode == OpenMode::Replace && self.full.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         OsStorage.open(path, mode)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        OsStorage.rename(from, to)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_file(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.create_directory(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        OsStorage.remove_directory(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        OsStorage.list(path)
     }
 }
 
