@@ -121,6 +121,20 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
+/// So many logs with a record each, of which `copy` in the home holds a copy, and records up to value `end` that came later: all
+/// of these are in the journal.
+fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<Coordinator>, Vec<Log>) {
+    let coordinator = coordinator(home);
+    let mut logs: Vec<Log> = (1..=count).map(|i| create(home, i, &coordinator)).collect();
+    round(&mut logs, 0, &coordinator);
+    copy_tree(&home.join("partitions"), &home.join("copy"));
+    for value in 1..end {
+        assert_eq!(round(&mut logs, value, &coordinator), count);
+    }
+    assert_eq!(coordinator.statistics().journaled_rounds, end - 1);
+    (coordinator, logs)
+}
+
 #[test]
 fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
     let home = tempfile::tempdir().unwrap();
@@ -150,14 +164,7 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
 fn what_only_the_journal_has_is_taken_over_once() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let first = coordinator(home.path());
-    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
-    round(&mut logs, 0, &first);
-    copy_tree(&home.path().join("partitions"), &copy);
-    for value in 1..10 {
-        assert_eq!(round(&mut logs, value, &first), 3);
-    }
-    assert_eq!(first.statistics().journaled_rounds, 9);
+    let (_first, logs) = journaled_behind_a_copy(home.path(), 3, 10);
     drop(logs);
     restore(&copy, home.path());
     // The third was deleted meanwhile, and nothing of it comes back.
@@ -269,13 +276,7 @@ fn forget_from(directory: &Path, offset: u64, log: &Log) {
 fn a_damaged_byte_in_a_batch_costs_the_batches_of_its_log_and_no_other() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let first = coordinator(home.path());
-    let mut logs: Vec<Log> = (1..=2).map(|i| create(home.path(), i, &first)).collect();
-    round(&mut logs, 0, &first);
-    copy_tree(&home.path().join("partitions"), &copy);
-    for value in 1..4 {
-        round(&mut logs, value, &first);
-    }
+    let (first, logs) = journaled_behind_a_copy(home.path(), 2, 4);
     let written = first.statistics().journal_bytes;
     drop((logs, first));
     let journal = home
@@ -307,13 +308,7 @@ fn a_damaged_byte_in_a_batch_costs_the_batches_of_its_log_and_no_other() {
 fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let first = coordinator(home.path());
-    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
-    round(&mut logs, 0, &first);
-    copy_tree(&home.path().join("partitions"), &copy);
-    for value in 1..10 {
-        assert_eq!(round(&mut logs, value, &first), 3);
-    }
+    let (_first, mut logs) = journaled_behind_a_copy(home.path(), 3, 10);
     let cut = logs.remove(0);
     cut.close().unwrap();
     drop(logs);
