@@ -28,11 +28,15 @@ STRAYS = (44046, 104386, 123449, 132488, 140643, 111175, 8098377)
 """Copies from other places and batches of earlier lives were taken for the log."""
 LOST = (35599, 40684, 115074, 115874, 120961, 141369, 1964, 1107376, 5104947, 120972, 8100436, 105577, 8109183)
 """Acked records were lost, or refused, behind damage."""
+TWICE = (6109789, 6113735)
+"""Behind a lost tail the second opening refused more than the first."""
+PASSING = (9100364, 9104539)
+"""What the disk did not give of the journal for a moment was taken for lost."""
 OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496, 6120418, 8107696, 119777)
 """A sole segment vanished; a directory was taken from its owner; what was removed, or never rolled, was misread."""
 
 
-@pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *OTHERS])
+@pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *TWICE, *PASSING, *OTHERS])
 def test_a_seed_that_once_showed_a_violation_shows_none(seed: int) -> None:
     assert run_seed(seed).violation == ""
 

@@ -10,6 +10,9 @@ from tests.torture.ledger import Entry, Kind
 from tests.torture.rig_syscalls import Site, disobeyed, late_acks
 
 SYNC = Site("create", "sync", 3, errno.EIO, for_good=False)
+OTHERS = [
+    Site("create", kind, 3, errno.EIO, for_good=False) for kind in ("open", "write", "rename", "truncate", "mkdir")
+]
 COMMITTER, OTHER = 1, 0
 
 
@@ -40,6 +43,14 @@ def fault(who: int) -> Entry:
 )
 def test_a_failed_sync_is_told_first_and_ends_the_acks(entries: list[Entry], *, is_fine: bool) -> None:
     assert (disobeyed(SYNC, entries) is None) == is_fine
+
+
+@pytest.mark.parametrize("site", OTHERS)
+@pytest.mark.parametrize("who", [COMMITTER, OTHER])
+def test_whatever_failed_nothing_is_acked_once_it_is_known(site: Site, who: int) -> None:
+    assert disobeyed(site, [READY, fault(who), FAILED, ACKED]) == "1 acks after the directory had failed"
+    assert disobeyed(site, [READY, fault(who), ACKED, FAILED, WENT_ON]) is None
+    assert disobeyed(site, [READY, fault(who), ACKED, ACKED]) is None
 
 
 def test_late_acks_are_counted() -> None:

@@ -2,7 +2,7 @@
 //!
 //! Each damage: one file of a copy is flipped, cut, zeroed, overwritten, replaced, swapped or removed; the copy is verified,
 //! opened, read, written to and opened again. Every acknowledged record must be served as it was, or refused by name, and
-//! nothing else may be served. Prints one JSON object; the tests of the rig are in `tests/torture/rig_damage.py`.
+//! nothing else may be served; and one flipped bit may cost the batch that it is in, not more. Prints one JSON object; the tests of the rig are in `tests/torture/rig_damage.py`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -72,7 +72,7 @@ fn main() {
         let template = &templates[dice.below(templates.len() as u64) as usize];
         let told = template.copy_to(&work, &mut dice);
         JUDGING.store(true, Ordering::Relaxed);
-        let outcome = catch_unwind(AssertUnwindSafe(|| judge::judge(template, &work)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| judge::judge(template, &work, &told)));
         JUDGING.store(false, Ordering::Relaxed);
         let (verdict, detail) =
             outcome.unwrap_or_else(|_| ("crash", PANIC.lock().unwrap().clone()));

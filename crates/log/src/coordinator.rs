@@ -12,7 +12,7 @@
 //! second sync that succeeds would prove nothing.
 use crate::Error;
 use crate::files::Files;
-use crate::journal::{Journal, JournalOptions};
+use crate::journal::{Journal, JournalDamage, JournalOptions};
 pub(crate) use crate::rounds::{Rounds, SyncRequest};
 use crate::storage::{OsStorage, Storage};
 use crate::worker::{Door, Jobs, Worker, join};
@@ -189,6 +189,13 @@ impl Coordinator {
     /// What was done so far.
     pub fn statistics(&self) -> SyncStatistics {
         self.rounds.statistics()
+    }
+
+    /// What of the journal did not check when it was opened, in the order in which it was written. What that costs a log is
+    /// told when the log is opened.
+    pub fn journal_damages(&self) -> Vec<JournalDamage> {
+        let journal = self.rounds.journal();
+        journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
     }
 
     /// The first failure, if any: then nothing is acked from this directory until restart.

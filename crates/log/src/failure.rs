@@ -5,7 +5,7 @@
 //!
 //! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
 use crate::Error;
-use crate::storage::{OpenMode, Storage, StorageFile, StorageOver};
+use crate::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use bascule_record::planted;
 use parking_lot::ReentrantMutex;
 use std::io;
@@ -140,25 +140,13 @@ impl WatchedFile {
     }
 }
 
-impl StorageFile for WatchedFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, position)
+impl FileOver for WatchedFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.file.read_cached_at(buffer, position)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, position)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {

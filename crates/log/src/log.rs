@@ -24,6 +24,9 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Batches behind the last commit request that are kept for the journal, bytes; more is read back from the segment.
+const HELD_BYTES: u64 = 1 << 20;
+
 /// Where an append landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
@@ -54,6 +57,8 @@ pub struct Log {
     pub(crate) journaled: bool,
     /// Position in the active segment up to which commits were asked for.
     pub(crate) committed_to: u64,
+    /// What was appended behind it, while rounds use the journal and it is little.
+    pub(crate) uncommitted: Vec<Bytes>,
     pub(crate) options: LogOptions,
     /// Encrypts what is appended; made by the first append that needs it.
     pub(crate) sealer: Option<Sealer>,
@@ -151,6 +156,7 @@ impl Log {
             failpoint::pass("segment.first_batch");
         }
         failpoint::pass("publish.appended");
+        self.remember(bytes, position);
         self.chain = header.link();
         self.last_batch = Some(position);
         self.active.add(header);
@@ -217,7 +223,7 @@ impl Log {
             Ok(file) => file,
             Err(error) => return done(Err(Arc::new(error))),
         };
-        let range = self.uncommitted(file.as_ref(), end);
+        let range = self.take_uncommitted(file.as_ref(), end);
         let in_journal = self.journaled;
         self.coordinator.rounds().submit(SyncRequest {
             // What an earlier request asked for is done before this one is answered.
@@ -239,15 +245,26 @@ impl Log {
         });
     }
 
+    /// Keeps the batch at `position` for the next round's journal, so that it need not be read back.
+    fn remember(&mut self, batch: &Bytes, position: u64) {
+        let held = position - self.committed_to + batch.len() as u64;
+        let is_disk = self.options.durability == Durability::Disk;
+        if is_disk && self.shared.is_journaled() && held <= HELD_BYTES {
+            self.uncommitted.push(Bytes::clone(batch));
+        }
+    }
+
     /// What was appended to the active segment since the last commit request, for the journal; `None` when nothing, or
     /// when there is no journal for this log.
-    fn uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<Range> {
+    fn take_uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<Range> {
+        let batches = std::mem::take(&mut self.uncommitted);
         let from = std::mem::replace(&mut self.committed_to, self.active.end());
         let file = file.filter(|_| self.journaled && from < self.committed_to)?;
         Some(Range {
             file: Arc::clone(file),
             from,
             to: self.committed_to,
+            batches,
             shared: Arc::clone(&self.shared),
             end,
         })

@@ -145,6 +145,7 @@ impl Log {
         let sealed = std::mem::replace(&mut self.active, Arc::clone(&segment));
         self.file = file;
         self.committed_to = self.active.end();
+        self.uncommitted.clear();
         self.shared
             .edit_segments(|segments| segments.push(Arc::clone(&segment)));
         segment.attach(&self.shared);

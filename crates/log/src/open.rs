@@ -212,7 +212,10 @@ impl Log {
         let (mut log, mut report) =
             Self::from_recovered(recovered, checkpoint, identity, options, coordinator)?;
         if let (Some(journal), Some(replay)) = (journal, replay) {
-            report.replayed = log.take_over(&replay)?;
+            let taken = log.take_over(&replay)?;
+            report.replayed = taken.batches;
+            report.clean &= taken.lost.is_empty();
+            report.damaged.extend(taken.lost);
             log.set_high_watermark(known);
             journal.replayed(identity);
         }
@@ -305,6 +308,7 @@ impl Parts {
             preparer: coordinator.preparer(),
             journaled,
             committed_to: self.segment.end(),
+            uncommitted: Vec::new(),
             options,
             sealer: None,
             active: self.segment,

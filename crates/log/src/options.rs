@@ -1,6 +1,6 @@
 //! What a partition's log is told when it is opened.
-use bascule_record::Codec;
 use bascule_record::crypt::KeyRing;
+use bascule_record::{Codec, Header};
 
 /// What an acknowledgement of this log stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,6 +19,16 @@ pub struct Identity {
     pub incarnation: u64,
     /// Partition number.
     pub partition: u32,
+}
+
+impl Identity {
+    /// The log that a batch belongs to.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            incarnation: header.incarnation,
+            partition: header.partition,
+        }
+    }
 }
 
 /// Settings of one log. All may change between opens.

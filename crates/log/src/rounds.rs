@@ -281,15 +281,21 @@ impl Rounds {
             .map(|range| &*range.file)
             .filter(|file| file.first_in(round))
             .collect();
-        let in_journal = self.write_journal(&ranges, dirty.len())?;
+        let mut synced = files.len();
+        let journal = self
+            .journal
+            .as_ref()
+            .filter(|journal| journal.wants(dirty.len()));
+        if journal.is_some() {
+            // Sealed segments first: a frame of the journal tells that everything before it was synced.
+            self.sync_files(&std::mem::take(&mut files))?;
+        }
+        let in_journal = journal.map_or(Ok(false), |journal| self.write(journal, &ranges))?;
         if !in_journal {
+            synced += dirty.len();
             files.extend(dirty);
         }
-        if !self.threads || files.len() < PARALLEL {
-            files.iter().try_for_each(|file| file.sync())?;
-        } else {
-            sync_parallel(&files)?;
-        }
+        self.sync_files(&files)?;
         requests
             .iter()
             .filter_map(|request| request.directory.as_deref())
@@ -301,12 +307,20 @@ impl Rounds {
                 range.shared.raise_settled_end(range.end);
             }
         }
-        Ok(files.len() + usize::from(in_journal))
+        Ok(synced + usize::from(in_journal))
     }
 
-    fn write_journal(&self, ranges: &[&Range], dirty: usize) -> Result<bool, Error> {
-        let journal = self.journal.as_ref().filter(|journal| journal.wants(dirty));
-        let Some(bytes) = journal.map_or(Ok(None), |journal| journal.write(ranges))? else {
+    fn sync_files(&self, files: &[&SyncFile]) -> Result<(), Error> {
+        if !self.threads || files.len() < PARALLEL {
+            files.iter().try_for_each(|file| file.sync())
+        } else {
+            sync_parallel(files)
+        }
+    }
+
+    /// Whether the journal took the ranges.
+    fn write(&self, journal: &Arc<Journal>, ranges: &[&Range]) -> Result<bool, Error> {
+        let Some(bytes) = journal.write(ranges)? else {
             return Ok(false);
         };
         self.journaled.fetch_add(1, Ordering::Relaxed);

@@ -390,6 +390,7 @@ impl Segment {
                 offset: u64::MAX,
                 position: Some(position),
                 chain: None,
+                is_lost: false,
             },
             durable: u64::MAX,
         }

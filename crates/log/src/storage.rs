@@ -155,6 +155,95 @@ pub trait StorageFile: Debug + Send + Sync {
     fn sync_all(&self) -> io::Result<()>;
 }
 
+/// A file over another one: it says what is different, everything else is done below. The methods are those of
+/// [`StorageFile`], which it is by this; those that have a default there go by this one's own reads and syncs.
+#[allow(clippy::missing_errors_doc, clippy::len_without_is_empty)] // as there
+pub trait FileOver: Debug + Send + Sync {
+    /// What does the rest.
+    fn below(&self) -> &dyn StorageFile;
+
+    /// As [`StorageFile::read_at`].
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.below().read_at(buffer, position)
+    }
+
+    /// As [`StorageFile::read_cached_at`].
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.read_at(buffer, position)
+    }
+
+    /// As [`StorageFile::write_all_at`].
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.below().write_all_at(bytes, position)
+    }
+
+    /// As [`StorageFile::len`].
+    fn len(&self) -> io::Result<u64> {
+        self.below().len()
+    }
+
+    /// As [`StorageFile::set_len`].
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.below().set_len(len)
+    }
+
+    /// As [`StorageFile::sync_data`].
+    fn sync_data(&self) -> io::Result<()> {
+        self.below().sync_data()
+    }
+
+    /// As [`StorageFile::forget_cached`].
+    fn forget_cached(&self, _from: u64) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    /// As [`StorageFile::drop_cached`].
+    fn drop_cached(&self, _position: u64, _bytes: u64) {}
+
+    /// As [`StorageFile::sync_all`].
+    fn sync_all(&self) -> io::Result<()> {
+        self.below().sync_all()
+    }
+}
+
+impl<F: FileOver> StorageFile for F {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        FileOver::read_at(self, buffer, position)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        FileOver::read_cached_at(self, buffer, position)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        FileOver::write_all_at(self, bytes, position)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        FileOver::len(self)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        FileOver::set_len(self, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        FileOver::sync_data(self)
+    }
+
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
+        FileOver::forget_cached(self, from)
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) {
+        FileOver::drop_cached(self, position, bytes);
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        FileOver::sync_all(self)
+    }
+}
+
 /// A storage over another one: it says what is different, everything else is done below. The methods are those of
 /// [`Storage`], which it is by this.
 #[allow(clippy::missing_errors_doc)] // they are told there

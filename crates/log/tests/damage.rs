@@ -5,7 +5,7 @@ mod support;
 use bascule_log::damage::Fault;
 
 use bascule_log::{
-    Coordinator, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+    Coordinator, FileOver, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
 };
 use bascule_record::{Header, Stamp};
 use harmed::*;
@@ -176,7 +176,11 @@ impl StorageOver for BadStorage {
     }
 }
 
-impl StorageFile for BadFile {
+impl FileOver for BadFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let end = position + buffer.len() as u64;
         for (path, from, to) in &*self.disk.bad.lock().unwrap() {
@@ -185,21 +189,6 @@ impl StorageFile for BadFile {
             }
         }
         self.file.read_at(buffer, position)
-    }
-    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, position)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
     }
 }
 

@@ -3,10 +3,15 @@
 mod clocked;
 mod support;
 
-use bascule_log::{Coordinator, Identity, JournalOptions, Log};
+use bascule_log::{
+    Coordinator, FileOver, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
+    StorageFile, StorageOver,
+};
 use clocked::Clocked;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::{batch, small};
 
 const FILE_BYTES: u64 = 16 << 10;
@@ -34,16 +39,21 @@ fn rounds(logs: &mut [Log], count: u64, coordinator: &Coordinator) -> u64 {
     coordinator.statistics().journaled_rounds - before
 }
 
+/// Three files, used from two dirty segments on.
+fn options(home: &Path) -> JournalOptions {
+    JournalOptions {
+        from_dirty_files: 2,
+        file_bytes: FILE_BYTES,
+        files: 3,
+        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+    }
+}
+
 #[test]
 fn without_room_for_two_files_none_is_made_and_a_minute_later_it_is_tried_again() {
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(Clocked::default());
-    let options = JournalOptions {
-        from_dirty_files: 2,
-        file_bytes: FILE_BYTES,
-        files: 3,
-        ..JournalOptions::new(home.path().join("journal"), home.path().join("partitions"))
-    };
+    let options = options(home.path());
     let coordinator = Coordinator::stepped_journaled(storage.clone(), options).unwrap();
     let mut logs = [
         create(home.path(), 1, &coordinator),
@@ -68,4 +78,59 @@ fn without_room_for_two_files_none_is_made_and_a_minute_later_it_is_tried_again(
         "the first has it made"
     );
     assert_eq!(storage.asked(), 2);
+}
+
+/// A journal's file whose next write writes and then says that there is no space, when that is asked for.
+#[derive(Debug)]
+struct Filling {
+    file: Arc<dyn StorageFile>,
+    fails: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct FillingStorage(Arc<AtomicBool>);
+
+impl StorageOver for FillingStorage {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let file = OsStorage.open(path, mode)?;
+        if path.extension().is_none_or(|name| name != "journal") {
+            return Ok(file);
+        }
+        let fails = Arc::clone(&self.0);
+        Ok(Arc::new(Filling { file, fails }))
+    }
+}
+
+impl FileOver for Filling {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)?;
+        if self.fails.swap(false, Ordering::Relaxed) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_failed_write_left_in_the_journal_is_no_part_of_it() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = Arc::new(FillingStorage::default());
+    let options = options(home.path());
+    let coordinator = Coordinator::stepped_journaled(storage.clone(), options.clone()).unwrap();
+    let mut logs: Vec<Log> = (1..=4)
+        .map(|i| create(home.path(), i, &coordinator))
+        .collect();
+    assert_eq!(rounds(&mut logs, 3, &coordinator), 2);
+    storage.0.store(true, Ordering::Relaxed);
+    assert_eq!(rounds(&mut logs, 1, &coordinator), 0, "synced directly");
+    assert!(!storage.0.load(Ordering::Relaxed));
+    // Fewer logs: of the frames that were left some would lie behind these.
+    assert!(rounds(&mut logs[..3], 4, &coordinator) > 0);
+    drop((logs, coordinator));
+    let again = Coordinator::stepped_journaled(storage, options).unwrap();
+    assert_eq!(again.journal_damages(), vec![]);
 }

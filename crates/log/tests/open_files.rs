@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Coordinator, Error, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage, StorageFile,
-    StorageOver,
+    Coordinator, Error, FileOver, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
+    StorageFile, StorageOver,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,26 +80,23 @@ impl StorageOver for CountingStorage {
     }
 }
 
-impl StorageFile for CountedFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, position)
+impl FileOver for CountedFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
     }
+
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.counted.unsynced.lock().insert(self.path.clone());
         self.file.write_all_at(bytes, position)
     }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.counted.unsynced.lock().remove(&self.path);
         self.file.sync_data()
     }
+
     fn sync_all(&self) -> io::Result<()> {
-        self.sync_data()
+        FileOver::sync_data(self)
     }
 }
 

@@ -118,3 +118,51 @@ fn nothing_outlives_a_coordinator_that_ends_with_work_undone() {
     drop(coordinator);
     assert_eq!(seen.strong_count(), 0);
 }
+
+#[test]
+fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = Recording::new(home.path());
+    let options = LogOptions {
+        segment_bytes: 1 << 10,
+        ..LogOptions::default()
+    };
+    let journal = JournalOptions {
+        from_dirty_files: 1,
+        file_bytes: 64 << 10,
+        lazy_rounds: u32::MAX,
+        ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
+    };
+    let coordinator = Coordinator::stepped_journaled(storage.clone(), journal).unwrap();
+    let create = |incarnation: u64, options: &LogOptions| {
+        let directory = home.path().join(incarnation.to_string());
+        let identity = Identity {
+            incarnation,
+            ..IDENTITY
+        };
+        Log::create(&directory, identity, options.clone(), &coordinator).unwrap()
+    };
+    let (mut log, mut other) = (create(1, &options), create(2, &LogOptions::default()));
+    let mut rolls = 0;
+    for _ in 0..60 {
+        // What a roll leaves behind is asked for by the roll alone.
+        log.append(batch(), 1, 0).unwrap();
+        log.append(batch(), 1, 0).unwrap();
+        log.commit(Box::new(|_| {}));
+        other.append(batch(), 1, 0).unwrap();
+        other.commit(Box::new(|_| {}));
+        let before = storage.calls().len();
+        let rounds = coordinator.statistics().journaled_rounds;
+        coordinator.step();
+        let calls = storage.calls().split_off(before);
+        let sealed = calls.iter().position(|call| call.starts_with("sync 1/"));
+        let frames = calls
+            .iter()
+            .position(|call| call.starts_with("write") && call.ends_with(".journal"));
+        if coordinator.statistics().journaled_rounds > rounds && sealed.is_some() {
+            assert!(sealed < frames, "{calls:?}");
+            rolls += 1;
+        }
+    }
+    assert!(rolls > 0, "no round had a roll and the journal");
+}

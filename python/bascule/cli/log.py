@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,10 @@ class Verified:
     records: int
     bytes: int
     seconds: float
+    journal: str | None
+    """The journal that was read and checked, too; `None` = none: a log that does not lie in a data directory."""
+    journal_frames: int
+    """Whole frames in it, those included that the segments have by now."""
     findings: tuple[Finding, ...]
 
 
@@ -105,9 +110,10 @@ class Log:
 
 @app.command()
 def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
-    """Read and check everything: every batch, every checksum, every derived file. Changes nothing.
+    """Read and check everything: every batch, every checksum, every derived file, and the journal. Changes nothing.
 
-    Ends with 0 when no record is lost and 1 when some are; what a broker makes anew by itself is listed, too.
+    Of a single log the journal of its data directory is checked as far as it concerns that log. Ends with 0 when no
+    record is lost and 1 when some are; what a broker makes anew by itself is listed, too.
 
     Examples:
         bascule log verify bascule-data
@@ -116,11 +122,16 @@ def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
     """
     document = engine.verify_log(str(path))
     totals = ("segments", "batches", "records", "bytes")
+    journal = document["journal"]
+    if journal is None:
+        sys.stderr.write("bascule: no journal was looked at: this log has none, or does not lie in a data directory\n")
     result = Verified(
         path=document["path"],
         damaged=document["damaged"],
         **{name: document[name] for name in totals},
         seconds=round(document["seconds"], 3),
+        journal=None if journal is None else journal["path"],
+        journal_frames=0 if journal is None else journal["frames"],
         findings=tuple(_findings([document, *document["logs"]])),
     )
     render(result, output)

@@ -1,6 +1,7 @@
 """Encryption at rest in a real broker: nothing readable on disk, kills, rotation, missing keys, planted secrets."""
 
 import base64
+import contextlib
 import signal
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 from bascule.client import connect
 from bascule.errors import BrokerError
 
+from tests.conformance.api import Api, Failed
 from tests.integration.server.process import Process, call, launch, started
 
 SECRET = b"planted-master-key-planted-key-1"
 OTHER = b"another-master-key-of-32-bytes-2"
 VALUE = b"planted value of a record"
+ENCRYPTION, ENCRYPTION_FAILED = 4, 6
+"""As an ack's error, and as the code of an asynchronous one."""
 
 
 def key_file(directory: Path, name: str, secret: bytes) -> str:
@@ -41,6 +45,15 @@ def read(broker: Process, count: int) -> list[bytes]:
         values = [value for batch in client.subscribe("s", stop="latest") for value in batch.values]
     assert len(values) == count
     return values
+
+
+def error_from_nats(api: Api, subject: str) -> tuple[int, int]:
+    """Error and offset in the ack for a message by way of NATS, where the broker may still be subscribing."""
+    for _ in range(30):
+        with contextlib.suppress(Failed):
+            ack = api.call("PublishToSubject", 2.0, subject=subject, value=b"lost?").ack
+            return ack.ackError, ack.offset
+    raise AssertionError("no ack came")
 
 
 async def create(broker: Process, name: str = "s") -> None:
@@ -92,6 +105,11 @@ async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(
             publish(broker, b"lost?")
         with pytest.raises(BrokerError, match='master key "one" is not configured'):
             read(broker, 1)
+        with Api(broker.addresses["address"]) as api:
+            (answer,) = api.publish_async([{"stream": "s", "correlationId": "c"}])
+            refused = answer.asyncError
+            assert (refused.code, refused.message) == (ENCRYPTION_FAILED, "encryption failed on partition")
+            assert error_from_nats(api, "s") == (ENCRYPTION, 0)
         async with broker.channel() as channel:
             await call(channel, "CreateStream", name="plain", subject="plain")
             with pytest.raises(grpc.aio.AioRpcError, match="invalid AES key size 0") as caught:

@@ -115,6 +115,47 @@ async def test_a_restart_begins_at_the_newest_snapshot(tmp_path: Path, monkeypat
     assert min(replayed) > 5
 
 
+ENTRIES = 7
+"""Of the broker itself, three creations, a member, read-only and a pause."""
+
+
+async def test_a_snapshot_that_leaves_nothing_to_replay_brings_back_flags_and_groups_and_opens_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 1)
+    last = tmp_path / "data" / "metadata" / f"snapshot-{ENTRIES:020}"
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    async with grpc.aio.insecure_channel(broker.address) as channel:
+        for name in ("kept", "paused", "open"):
+            await call(channel, "CreateStream", name=name, subject=name, partitions=2)
+        joined = await call(channel, "JoinConsumerGroup", groupId="g", consumerId="c", streams=["open"])
+        await call(channel, "SetStreamReadonly", name="kept", readonly=True)
+        await call(channel, "PauseStream", name="paused", resumeAll=True)
+        before = await call(channel, "FetchMetadata", groups=["g"])
+    async with asyncio.timeout(60):
+        while not last.exists():  # noqa: ASYNC110 - a file that appears by itself
+            await asyncio.sleep(0.01)
+    await broker.stop()
+    replayed: list[int] = []
+    monkeypatch.setattr("bascule.control.metadata_log.MetadataLog.listen", _counting(replayed))
+    again = Broker(settings(tmp_path))
+    await again.start()
+    assert min(replayed, default=ENTRIES + 1) > ENTRIES
+    async with grpc.aio.insecure_channel(again.address) as channel:
+        after = await call(channel, "FetchMetadata", groups=["g"])
+        assert (after.streamMetadata, after.groupMetadata) == (before.streamMetadata, before.groupMetadata)
+        assert (await call(channel, "Publish", stream="open", ackPolicy=1)).ack.offset == 0
+        with pytest.raises(grpc.aio.AioRpcError, match="readonly partition: 0"):
+            await call(channel, "Publish", stream="kept", ackPolicy=1)
+        assert (await call(channel, "Publish", stream="paused", ackPolicy=1)).ack.offset == 0
+        (shown,) = (await call(channel, "FetchMetadata", streams=["paused"])).streamMetadata
+        assert [shown.partitions[number].paused for number in (0, 1)] == [False, False], "resume-all held"
+        fields = {"groupId": "g", "consumerId": "c", "epoch": joined.epoch}
+        assert (await call(channel, "FetchConsumerGroupAssignments", **fields)).assignments
+    await again.stop()
+
+
 def _counting(seen: list[int]) -> Callable[[MetadataLog, Listener], None]:
     original = MetadataLog.listen
 

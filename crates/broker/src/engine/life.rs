@@ -6,9 +6,10 @@ use crate::admission::for_segments;
 use crate::encryption::Masters;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
+use crate::offline;
 use crate::partition::{EndReason, Partition, cautious_now_ns, now_ns};
 use crate::shared::{Limits, Shared, SharedRef};
-use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
+use bascule_log::{Coordinator, JournalOptions, JournalPlace, Log, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -91,6 +92,7 @@ impl Engine {
                 .log(30, "storage", text, serde_json::json!({}));
         }
         let coordinator = start_log(directory.path(), &shared.limits)?;
+        tell_journal(&coordinator, &shared);
         runtime.spawn(close_idle_files(Arc::downgrade(&coordinator)));
         runtime.spawn(watch_clock());
         runtime.spawn(sweep(
@@ -240,6 +242,8 @@ impl Engine {
             values.insert("sync_longest_nanos".into(), sync.longest_nanos.into());
             values.insert("sync_journaled_rounds".into(), sync.journaled_rounds.into());
             values.insert("sync_journal_bytes".into(), sync.journal_bytes.into());
+            let damages = self.coordinator.journal_damages().len() as u64;
+            values.insert("journal_damages".into(), damages.into());
         }
         values
     }
@@ -318,6 +322,30 @@ fn start_log(data: &Path, limits: &Limits) -> Result<Arc<Coordinator>, EngineErr
         .map_err(|error| EngineError::new(open_code(&error), error.to_string()))?;
     coordinator.set_open_segments(for_segments(limits.open_segments));
     Ok(coordinator)
+}
+
+/// Says what of the journal did not check; what that costs a partition is said when it is opened.
+fn tell_journal(coordinator: &Coordinator, shared: &SharedRef) {
+    for damage in coordinator.journal_damages() {
+        let (incarnation, start, end) = match damage.of {
+            Some((log, start, end)) => (Some(log.incarnation), Some(start), Some(end)),
+            None => (None, None, None),
+        };
+        let fields = serde_json::json!({
+            "path": damage.path,
+            "position": damage.position,
+            "incarnation": incarnation,
+            "start": start,
+            "end": end,
+            "acknowledged": damage.was_acked,
+        });
+        let is_loss = damage.was_acked || damage.place == JournalPlace::File;
+        let (level, text) = (
+            if is_loss { 40 } else { 30 },
+            offline::journal_damage(&damage),
+        );
+        shared.events.log(level, "storage", text, fields);
+    }
 }
 
 /// Raises the limit of open files to the hard one: a broker needs one for each partition and each connection.

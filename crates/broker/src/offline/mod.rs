@@ -5,7 +5,7 @@ mod texts;
 
 use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
-use bascule_log::damage::{self, Action, Damage, Finding, RepairOptions, Verified};
+use bascule_log::damage::{self, Action, Damage, Finding, Hanging, RepairOptions, Verified};
 use bascule_log::{Error, OsStorage};
 use place::{LogPlace, Target};
 use serde::Deserialize;
@@ -32,11 +32,25 @@ pub struct RepairRequest {
 pub fn verify(path: &Path) -> Result<Value, EngineError> {
     let target = Target::open(path)?;
     let began = Instant::now();
-    let mut logs = Vec::new();
+    let journal = match target.journal() {
+        Some((directory, partitions)) => {
+            let looked = damage::verify_journal(&OsStorage, &directory, &partitions);
+            Some((directory, looked.map_err(|error| failed(&error))?))
+        }
+        None => None,
+    };
+    let (mut logs, mut lost) = (Vec::new(), Vec::new());
     for log in &target.logs {
         logs.push(
             match damage::verify(&OsStorage, &log.directory, log.identity) {
-                Ok(verified) => verified_json(log, &verified, &target.root),
+                Ok(verified) => {
+                    let hanging = journal.as_ref().and_then(|(_, journal)| {
+                        journal.of(log.identity, &log.directory, verified.log_end)
+                    });
+                    let hanging = hanging.unwrap_or_default();
+                    lost.extend(hanging.lost.iter().cloned());
+                    verified_json(log, &verified, &hanging, &target.root)
+                }
                 Err(Error::Absent { .. }) => absent_json(log, &target),
                 Err(error) => return Err(failed(&error)),
             },
@@ -45,13 +59,21 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
     // The metadata log comes first.
     let first = logs.first().filter(|log| log["incarnation"] == json!(1));
     let end = first.and_then(|log| log["log_end"].as_u64());
-    let findings = directory_findings(&target, end.unwrap_or(0))?;
+    let mut findings = directory_findings(&target, end.unwrap_or(0))?;
+    if let Some((_, journal)) = &journal {
+        let alone = target.logs.first().filter(|_| !target.is_data_directory);
+        let of = alone.map(|log| log.identity);
+        findings.extend(texts::journal_findings(journal, of, &lost));
+    }
     let sum = |name: &str| {
         logs.iter()
             .filter_map(|log| log[name].as_u64())
             .sum::<u64>()
     };
-    let is_damaged = !findings.is_empty() || logs.iter().any(|log| log["damaged"] == json!(true));
+    let is_damaged = findings
+        .iter()
+        .any(|found| found["kind"] == json!("damage"))
+        || logs.iter().any(|log| log["damaged"] == json!(true));
     Ok(json!({
         "path": target.root,
         "damaged": is_damaged,
@@ -60,6 +82,7 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
         "records": sum("records"),
         "bytes": sum("bytes"),
         "seconds": began.elapsed().as_secs_f64(),
+        "journal": journal.map(|(directory, journal)| texts::journal(&directory, &journal)),
         "findings": findings,
         "logs": logs,
     }))
@@ -200,20 +223,23 @@ fn failed(error: &Error) -> EngineError {
     EngineError::new(code, error.to_string())
 }
 
-fn verified_json(log: &LogPlace, verified: &Verified, root: &Path) -> Value {
+fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &Path) -> Value {
+    let mut findings = findings_json(&verified.findings, root);
+    findings.extend(hanging.lost.iter().map(texts::lost_in_journal));
     json!({
         "directory": log.directory,
         "incarnation": log.identity.incarnation,
         "partition": log.identity.partition,
-        "damaged": verified.is_damaged(),
+        "damaged": verified.is_damaged() || !hanging.lost.is_empty(),
         "segments": verified.segments,
         "batches": verified.batches,
         "records": verified.records,
         "bytes": verified.bytes,
         "log_start": verified.log_start,
         "log_end": verified.log_end,
+        "log_end_with_journal": hanging.end.max(verified.log_end),
         "durable": verified.durable,
-        "findings": findings_json(&verified.findings, root),
+        "findings": findings,
     })
 }
 
@@ -251,6 +277,8 @@ fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, root: &Pat
         "findings": findings_json(&left.findings, root),
     })
 }
+
+pub(crate) use texts::journal_damage;
 
 /// A damaged range as JSON; the same form everywhere.
 pub(crate) fn damage_json(damage: &Damage) -> Value {

@@ -87,6 +87,17 @@ impl Target {
         })
     }
 
+    /// The journal, and the directory of the logs that it is of; none for a log that lies beside none, or has none.
+    pub fn journal(&self) -> Option<(PathBuf, PathBuf)> {
+        let journal = match self.logs.first() {
+            _ if self.is_data_directory => self.root.join("journal"),
+            Some(log) if log.is_metadata() => return None,
+            log => log?.journal().filter(|journal| journal.is_dir())?,
+        };
+        let partitions = journal.with_file_name("partitions");
+        Some((journal, partitions))
+    }
+
     /// The data directory that it is, or is in.
     pub fn root_of_data(&self) -> PathBuf {
         let data = self.root.parent().and_then(Path::parent);

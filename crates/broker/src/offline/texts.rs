@@ -1,7 +1,10 @@
 //! Findings and views as JSON, with what they mean and what to do next.
 use super::damage_json;
 use super::place::LogPlace;
-use bascule_log::damage::{BatchView, Finding, FindingKind, LogView, SegmentView};
+use bascule_log::damage::{
+    BatchView, Damage, Finding, FindingKind, JournalVerified, LogView, SegmentView,
+};
+use bascule_log::{Identity, JournalDamage, JournalPlace};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -67,6 +70,118 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
             directory.display(),
             root.display()
         ),
+    })
+}
+
+/// What a journal's damage is, in a sentence.
+pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
+    let held = match damage.of {
+        Some((log, start, end)) => {
+            format!(
+                "offsets [{start}, {end}) of incarnation {}",
+                log.incarnation
+            )
+        }
+        None if damage.place == JournalPlace::Beginning => "no records".to_owned(),
+        None => "what nobody can tell any more".to_owned(),
+    };
+    let meaning = if damage.place == JournalPlace::Beginning {
+        "its copy at the end of the file is used, and nothing is lost by it"
+    } else if damage.place == JournalPlace::File {
+        "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions: \
+         compare with what publishers were told"
+    } else if damage.was_acked {
+        "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
+    } else {
+        "it was being written when the broker ended, and then nothing of it was acknowledged, or it is damaged, and then \
+         acknowledged records may be missing at the end of a partition: compare with what publishers were told"
+    };
+    format!(
+        "the journal does not check at position {} of {}, which held {held}; {meaning}. The file is kept as `damaged` beside \
+         it once no partition has anything to take over from it, until another one is damaged",
+        damage.position,
+        damage.path.display()
+    )
+}
+
+/// Offsets that a damaged journal lost.
+pub(super) fn lost_in_journal(damage: &Damage) -> Value {
+    let (start, end) = (damage.start, damage.end);
+    json!({
+        "kind": "damage",
+        "path": damage.path,
+        "position": damage.position,
+        "start": start,
+        "end": end,
+        "what": damage.fault.to_string(),
+        "effect": format!(
+            "offsets [{start}, {end}) lay in the journal alone and are lost here: readers are refused them, all others are served"
+        ),
+        "next": "restore the data directory from a backup that has them, or go on without them",
+    })
+}
+
+/// What of a journal does not check: all of it, or what may concern one log. `lost`: what that costs the logs.
+pub(super) fn journal_findings(
+    journal: &JournalVerified,
+    of: Option<Identity>,
+    lost: &[Damage],
+) -> Vec<Value> {
+    let concerns = |damage: &&JournalDamage| {
+        let log = damage.of.map(|(log, ..)| log);
+        of.is_none() || log.is_none() || log == of
+    };
+    let found = journal.damages.iter().filter(concerns);
+    found.map(|damage| journal_finding(damage, lost)).collect()
+}
+
+fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
+    let costs = |lost: &Damage| lost.path == damage.path && lost.position == damage.position;
+    let (kind, effect) = match (damage.was_acked, damage.of) {
+        _ if damage.place == JournalPlace::Beginning => (
+            "derived",
+            "no record is lost: its copy at the end of the file is used",
+        ),
+        _ if damage.place == JournalPlace::File => (
+            "damage",
+            "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions",
+        ),
+        (false, _) => (
+            "tail",
+            "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \
+             the end of a partition",
+        ),
+        (true, Some(_)) if !lost.iter().any(costs) => (
+            "derived",
+            "no record is lost: the segments have what it held",
+        ),
+        (true, _) => ("damage", "what it held and no segment has is lost here"),
+    };
+    let (start, end) = damage.of.map_or((0, 0), |(_, start, end)| (start, end));
+    let what = match damage.of {
+        Some((log, ..)) => format!("a frame of incarnation {} does not check", log.incarnation),
+        None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
+        None => "a frame does not check".to_owned(),
+    };
+    json!({
+        "kind": kind,
+        "path": damage.path,
+        "position": damage.position,
+        "start": start,
+        "end": end,
+        "what": what,
+        "effect": effect,
+        "next": "",
+    })
+}
+
+/// How much of a journal was read.
+pub(super) fn journal(directory: &Path, journal: &JournalVerified) -> Value {
+    json!({
+        "path": directory,
+        "files": journal.files,
+        "frames": journal.frames,
+        "bytes": journal.bytes,
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a partition says of damaged records: to the log of the broker once for each range, to callers every time.
 use super::Partition;
-use bascule_log::damage::Damage;
+use bascule_log::damage::{Damage, Fault};
 use std::sync::Arc;
 
 impl Partition {
@@ -32,10 +32,15 @@ impl Partition {
             "path": damage.path,
             "position": damage.position,
         });
-        let text = format!(
-            "{damage}; they are refused, all others are served. Restore the file from a backup, or look at it with \
-             `bascule log verify` while the broker is stopped"
-        );
+        let remedy = match damage.fault {
+            Fault::Journal => {
+                "They lay in the journal alone: restore the data directory from a backup that has them, or go on without them"
+            }
+            _ => {
+                "Restore the file from a backup, or look at it with `bascule log verify` while the broker is stopped"
+            }
+        };
+        let text = format!("{damage}; they are refused, all others are served. {remedy}");
         self.report_with("damaged", &text, fields);
     }
 }

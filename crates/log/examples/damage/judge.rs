@@ -1,6 +1,7 @@
 //! What became of a damaged log.
+use crate::apply::Told;
 use crate::prepare::{Template, append};
-use bascule_log::damage::verify;
+use bascule_log::damage::{inspect, verify};
 use bascule_log::{Coordinator, Log, LogReader, OsStorage, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Codec, Header};
 use std::path::Path;
@@ -13,8 +14,9 @@ struct Seen {
     refused: Vec<(u64, u64)>,
 }
 
-/// The verdict: `detected`, `harmless`, `wrong`, `silent` (records are gone and nobody says so), `reused`.
-pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
+/// The verdict: `detected`, `harmless`, `wrong`, `silent` (records are gone and nobody says so), `reused`, `wide` (more is
+/// refused than what was damaged).
+pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static str, String) {
     let found = verify(&OsStorage, directory, template.identity);
     let found = found.map_or(true, |verified| !verified.findings.is_empty());
     let coordinator = Coordinator::stepped(Arc::new(OsStorage));
@@ -35,6 +37,9 @@ pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
     if let Some(fault) = check(template, &first, &log.reader(), &template.values) {
         return fault;
     }
+    if let Some(fault) = too_wide(template, told, &first) {
+        return fault;
+    }
     // Life goes on: new records get new offsets, and the next start finds the same.
     let end = log.reader().log_end();
     let mut values = template.values.clone();
@@ -53,6 +58,9 @@ pub fn judge(template: &Template, directory: &Path) -> (&'static str, String) {
     expected.resize(end as usize, Vec::new());
     expected.extend_from_slice(&fresh[end as usize..]);
     if let Some(fault) = check(template, &second, &log.reader(), &expected) {
+        return fault;
+    }
+    if let Some(fault) = too_wide(template, told, &second) {
         return fault;
     }
     // What the first life served is durable since: the second serves or refuses it.
@@ -114,6 +122,43 @@ fn check(
             template.start, template.durable
         ),
     ))
+}
+
+/// One flipped bit costs the batch that it is in and nothing else: the next one proves itself by the damaged one's length or
+/// checksum, of which at most one was hit. In other files than segments it costs nothing.
+fn too_wide(template: &Template, told: &Told, seen: &Seen) -> Option<(&'static str, String)> {
+    if told.kind != "flip" {
+        return None;
+    }
+    let (from, to) = held_by(template, told);
+    let beyond = |(start, end): &&(u64, u64)| *start < from || *end > to;
+    let wide = seen.refused.iter().find(beyond)?;
+    Some((
+        "wide",
+        format!("{wide:?} is refused, [{from}, {to}) was damaged"),
+    ))
+}
+
+/// The offsets of the batch in which the damage begins; none when it is in no batch.
+fn held_by(template: &Template, told: &Told) -> (u64, u64) {
+    let view = inspect(&OsStorage, &template.now, template.identity, 0, usize::MAX);
+    let view = view.expect("the template is sound");
+    let name = Path::new(&told.path).file_name();
+    let segment = view
+        .segments
+        .iter()
+        .find(|segment| segment.path.file_name() == name);
+    let held = segment.and_then(|segment| {
+        view.batches.iter().find(|batch| {
+            let header = &batch.header;
+            let end = batch.position + header.batch_bytes() as u64;
+            (segment.base_offset..segment.next_offset).contains(&header.base_offset)
+                && (batch.position..end).contains(&told.at.0)
+        })
+    });
+    held.map_or((0, 0), |batch| {
+        (batch.header.base_offset, batch.header.next_offset())
+    })
 }
 
 fn read(reader: &LogReader) -> Seen {

@@ -8,6 +8,7 @@
 //!
 //! Damage is never served, never cut, never a reason to refuse what lies beside it.
 mod inspect;
+mod journal;
 pub(crate) mod quarantine;
 mod repair;
 mod report;
@@ -17,6 +18,7 @@ mod verify;
 mod walk;
 
 pub use inspect::{BatchView, LogView, SegmentView, inspect};
+pub use journal::{Hanging, JournalVerified, verify_journal};
 pub use repair::{Action, RepairOptions, repair};
 pub use report::{Damage, Fault};
 pub use scrub::Scrubbed;

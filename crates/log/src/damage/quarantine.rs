@@ -12,12 +12,13 @@
 //! | 16 | u32 | partition |
 //! | 20 | u32 | number of ranges, n |
 //! | 24 | i64 | when the last whole scrub ended, ns since 1970; 0 = never |
-//! | 32 | n × 40 B | ranges: start u64, end u64, segment (base offset) u64, position u64, fault u32, reserved u32 |
+//! | 32 | n × 40 B | ranges: start u64, end u64, base offset of the segment or number of the journal's file u64, position u64, fault u32, reserved u32 |
 //! | 32 + 40 n | u32 | CRC-32C of everything before |
 use super::{Damage, Fault};
 use crate::coordinator::Rounds;
 use crate::disk;
 use crate::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::journal::ring as journal;
 use crate::segment::{base_offset_of, segment_name};
 use crate::storage::Storage;
 use crate::worker::Door;
@@ -236,7 +237,8 @@ pub(crate) fn to_bytes(identity: Identity, ranges: &Ranges) -> Vec<u8> {
     out.extend_from_slice(&(count as u32).to_le_bytes());
     out.extend_from_slice(&ranges.scrubbed.to_le_bytes());
     for damage in ranges.damages.iter().take(count) {
-        let segment = base_offset_of(&damage.path).unwrap_or(damage.start);
+        let number = base_offset_of(&damage.path).or_else(|| journal::number(&damage.path));
+        let segment = number.unwrap_or(damage.start);
         out.extend_from_slice(&damage.start.to_le_bytes());
         out.extend_from_slice(&damage.end.to_le_bytes());
         out.extend_from_slice(&segment.to_le_bytes());
@@ -270,12 +272,17 @@ pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Op
         damages: Vec::new(),
     };
     for entry in entries.chunks_exact(ENTRY_BYTES) {
+        let (number, fault) = (u64_at(entry, 16)?, Fault::of_number(u32_at(entry, 32)?));
+        let data = directory.parent().and_then(Path::parent);
         ranges.damages.push(Damage {
             start: u64_at(entry, 0)?,
             end: u64_at(entry, 8)?,
-            path: directory.join(segment_name(u64_at(entry, 16)?)),
+            path: match data.filter(|_| fault == Fault::Journal) {
+                Some(data) => data.join("journal").join(journal::name(number)),
+                None => directory.join(segment_name(number)),
+            },
             position: u64_at(entry, 24)?,
-            fault: Fault::of_number(u32_at(entry, 32)?),
+            fault,
         });
     }
     Some(ranges)

@@ -324,7 +324,10 @@ impl Repair<'_> {
             return Ok(());
         }
         let path = self.directory.join(QUARANTINE);
-        let detail = format!("{} damaged ranges", damages.len());
+        let detail = match damages.len() {
+            1 => "1 damaged range".to_owned(),
+            count => format!("{count} damaged ranges"),
+        };
         if self.act("quarantine", &path, detail) {
             let ranges = Ranges {
                 damages,

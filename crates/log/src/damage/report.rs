@@ -20,11 +20,13 @@ pub enum Fault {
     Missing,
     /// The file's own first bytes do not check.
     Preamble,
+    /// A frame of the journal that held what was not in a segment yet does not check.
+    Journal,
 }
 
 impl Fault {
     /// All of them, by the number that stands for each on disk.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Header,
         Self::Payload,
         Self::Misplaced,
@@ -32,6 +34,7 @@ impl Fault {
         Self::Unreadable,
         Self::Missing,
         Self::Preamble,
+        Self::Journal,
     ];
 
     /// One word, stable.
@@ -44,6 +47,7 @@ impl Fault {
             Self::Unreadable => "unreadable",
             Self::Missing => "missing",
             Self::Preamble => "preamble",
+            Self::Journal => "journal",
         }
     }
 
@@ -74,6 +78,7 @@ impl fmt::Display for Fault {
             Self::Unreadable => "the disk does not give the bytes",
             Self::Missing => "the file is missing",
             Self::Preamble => "the beginning of the file does not check",
+            Self::Journal => "a frame of the journal does not check",
         })
     }
 }
@@ -85,7 +90,7 @@ pub struct Damage {
     pub start: u64,
     /// First offset after them; reading can go on here.
     pub end: u64,
-    /// The segment that holds them, or should.
+    /// The segment that holds them, or should, or the file of the journal.
     pub path: PathBuf,
     /// Position in the file where the damage was met, bytes.
     pub position: u64,

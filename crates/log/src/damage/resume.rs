@@ -19,7 +19,7 @@
 //!    Nor does one behind whose end more lies than zeros: it lies where it does not belong.
 //! 4. The next entry of the index itself.
 //! 5. Only where the torn tail may begin in this segment, and nothing else is known: the chain whose last sound batch
-//!    reaches furthest in the file.
+//!    reaches furthest in the file. So it stays when a next segment was begun behind the loss of the tail.
 //!
 //! Where the batch before does not check either, its header may be a copy from elsewhere whose length is true in another
 //! place only: what it covers is searched too. An image in its records proves nothing by reaching furthest within it.
@@ -50,6 +50,8 @@ pub(crate) struct Ending {
     pub position: Option<u64>,
     /// Link of the last batch.
     pub chain: Option<u32>,
+    /// The last batches were lost before: no chain arrives at the end.
+    pub is_lost: bool,
 }
 
 impl Ending {
@@ -62,6 +64,7 @@ impl Ending {
             offset: next.map_or(u64::MAX, |next| next.base_offset),
             position: None,
             chain: chain.filter(|chain| *chain != 0),
+            is_lost: next.is_some_and(|next| next.base_offset > 0) && chain == Some(0),
         }
     }
 
@@ -159,7 +162,7 @@ impl Scanner<'_> {
         let entry = self.next_entry(&search.from, known)?;
         let target = match entry {
             Some(place) => Target::Batch(place),
-            None if known.end.is_unknown() => Target::Furthest,
+            None if known.end.is_unknown() || known.end.is_lost => Target::Furthest,
             None => Target::End(known.end),
         };
         let to = entry.map_or(self.len, |place| place.position);
@@ -438,7 +441,8 @@ impl Scanner<'_> {
     }
 }
 
-fn find_magic(window: &[u8]) -> Option<usize> {
+/// Where the first magic of a batch stands.
+pub(crate) fn find_magic(window: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = window.get(from..) {
         let at = from + rest.iter().position(|byte| *byte == MAGIC[0])?;

@@ -1,9 +1,9 @@
 //! Taking the frames of one log out of the journal: of a log that is cut while no broker runs, and that would else take
 //! over at its next opening what was cut off.
-use super::format::{self, FRAME_BYTES};
-use super::replay::{self, FrameAt, Source};
+use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
+use super::replay::{self, Part};
 use crate::disk;
-use crate::storage::Storage;
+use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,9 @@ pub(crate) fn files_with(
     identity: Identity,
 ) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
-    for source in replay::sources(storage, directory)? {
-        if frames(&source, identity)?.iter().any(|(ours, _)| *ours) {
+    for source in replay::sources(storage, directory, OpenMode::Read)? {
+        let holds = |(of, part): &(Identity, Part)| *of == identity && !part.is_lost();
+        if replay::read_file(&source, 0)?.parts.iter().any(holds) {
             paths.push(source.file.path.clone());
         }
     }
@@ -26,7 +27,8 @@ pub(crate) fn files_with(
 }
 
 /// Replaces the file by one of the same length and sequence number that holds the frames of all other logs. Durable when
-/// it returns; a crash leaves the old or the new file.
+/// it returns; a crash leaves the old or the new file. What is damaged in it is left out, and then the new one does not tell
+/// any more what was acknowledged.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::NewerFormat`].
@@ -35,30 +37,34 @@ pub(crate) fn take_out(
     path: &Path,
     identity: Identity,
 ) -> Result<(), Error> {
-    let source = replay::open(storage, path)?;
-    let (mut bytes, mut link) = format::preamble(source.sequence);
-    for (ours, frame) in frames(&source, identity)? {
-        if ours {
+    let source = replay::open(storage, path, OpenMode::Read)?;
+    let read = replay::read_file(&source, 0)?;
+    let life = if read.damages.is_empty() {
+        source.life()
+    } else {
+        0
+    };
+    let salt = source.preamble.map_or(0, |preamble| preamble.salt);
+    let (preamble, seed) = format::preamble(source.sequence(), life, salt);
+    let (mut bytes, mut link) = (preamble.clone(), seed);
+    for (of, part) in read.parts {
+        if of == identity || part.is_lost() {
             continue;
         }
-        let content = frame.content()?;
+        let content = part.content()?;
         let at = bytes.len();
         bytes.resize(at + FRAME_BYTES, 0);
-        link = format::frame(bytes.get_mut(at..).unwrap_or_default(), &content, link);
+        link = format::frame(
+            bytes.get_mut(at..).unwrap_or_default(),
+            &content,
+            link,
+            seed,
+        );
         bytes.extend_from_slice(&content);
     }
-    bytes.resize(bytes.len().max(source.len as usize), 0);
+    // A file of version 1 may have no room for the copy.
+    let len = (source.len as usize).saturating_sub(PREAMBLE_BYTES);
+    bytes.resize(bytes.len().max(len), 0);
+    bytes.extend_from_slice(&preamble);
     disk::replace(storage, path, &bytes)
-}
-
-/// The frames of a file, and whether they are of the log.
-fn frames(source: &Source, identity: Identity) -> Result<Vec<(bool, FrameAt)>, Error> {
-    let mut found = Vec::new();
-    replay::frames(source, |header, frame| {
-        let ours =
-            header.incarnation == identity.incarnation && header.partition == identity.partition;
-        found.push((ours, frame));
-    })
-    .map_err(|error| Error::io("read", &source.file.path, error))?;
-    Ok(found)
 }

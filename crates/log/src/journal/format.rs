@@ -4,59 +4,115 @@
 //! |---|---|
 //! | 0 | preamble, 64 bytes |
 //! | 64 | frames, back to back; behind the last one zeros, or what an earlier use of the file left |
+//! | length − 64 | copy of the preamble |
 //!
-//! Preamble: magic `BSCJ`, version u32 = 1, sequence number u64 (ascending over all uses of all files), zeros, CRC-32C of
-//! bytes 0–59. Frame, 16 bytes and its content, whole batches of one log one after the other:
+//! Preamble: magic `BSCJ`, version u32 = 2, sequence number u64 (ascending over all uses of all files), life u64 (the first
+//! sequence number of the life that writes it), salt u64, zeros, CRC-32C of bytes 0–59. Frame, 16 bytes and its content,
+//! whole batches of one log one after the other:
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
 //! | 0 | u32 | length of the content, bytes |
 //! | 4 | u32 | kind = 1: batches |
 //! | 8 | u32 | link: bytes 12–15 of the frame before; of the first, the preamble's checksum |
-//! | 12 | u32 | CRC-32C of bytes 0–11 and of the first batch's header (the first 128 bytes of the content) |
+//! | 12 | u32 | CRC-32C of the preamble's bytes 0–59, of bytes 0–11 and of the first batch's header (the first 128 bytes of the content) |
+//!
+//! So a frame proves by itself to which use of the file it belongs. In version 1 its checksum leaves out the preamble, and
+//! there is no copy.
 use crate::fields::{seal, u32_at, u64_at, unseal};
 use bascule_record::{HEADER_BYTES, Header};
+use std::ops::Range;
 
 /// Length of a file's preamble, bytes.
 pub(crate) const PREAMBLE_BYTES: usize = 64;
 /// Length of what stands before the batches, bytes.
 pub(crate) const FRAME_BYTES: usize = 16;
 /// Format written here, and the newest read.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 const MAGIC: [u8; 4] = *b"BSCJ";
 const BATCHES: u32 = 1;
 
-/// The preamble of one use of a file, and the link of its first frame.
-pub(crate) fn preamble(sequence: u64) -> (Vec<u8>, u32) {
+/// What stands at the beginning of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Preamble {
+    /// Of the format.
+    pub version: u32,
+    /// Ascends over all uses of all files.
+    pub sequence: u64,
+    /// The first sequence number of the life that wrote it, in which each log has at most one frame in a round; 0 from a
+    /// version that did not tell.
+    pub life: u64,
+    /// What nobody who writes records knows, and so no frame in a record has in its checksum.
+    pub salt: u64,
+    /// Link of the first frame.
+    pub link: u32,
+}
+
+impl Preamble {
+    /// Whether a frame of this use proves that it is one.
+    pub fn is_in_frames(&self) -> bool {
+        self.version > 1
+    }
+
+    /// Where the checksums of frames begin.
+    pub fn seed(&self) -> u32 {
+        if self.is_in_frames() { self.link } else { 0 }
+    }
+}
+
+/// The preamble of one use of a file, and the link of its first frame, which is the seed of all.
+pub(crate) fn preamble(sequence: u64, life: u64, salt: u64) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(PREAMBLE_BYTES);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&life.to_le_bytes());
+    out.extend_from_slice(&salt.to_le_bytes());
     out.resize(PREAMBLE_BYTES - 4, 0);
     seal(&mut out);
     let link = u32_at(&out, PREAMBLE_BYTES - 4).unwrap_or_default();
     (out, link)
 }
 
-/// (version, sequence number, link) of a preamble; `None` when it does not check.
-pub(crate) fn read_preamble(bytes: &[u8]) -> Option<(u32, u64, u32)> {
+/// A preamble; `None` when it does not check.
+pub(crate) fn read_preamble(bytes: &[u8]) -> Option<Preamble> {
     let bytes = bytes.get(..PREAMBLE_BYTES)?;
     let body = unseal(bytes)?;
     (body.get(..4)? == MAGIC).then_some(())?;
-    Some((
-        u32_at(body, 4)?,
-        u64_at(body, 8)?,
-        u32_at(bytes, PREAMBLE_BYTES - 4)?,
-    ))
+    Some(Preamble {
+        version: u32_at(body, 4)?,
+        sequence: u64_at(body, 8)?,
+        life: u64_at(body, 16)?,
+        salt: u64_at(body, 24)?,
+        link: u32_at(bytes, PREAMBLE_BYTES - 4)?,
+    })
+}
+
+/// The preamble of which one byte was changed. The first frame has to name its link, too.
+pub(crate) fn mended_preamble(bytes: &[u8]) -> Option<Preamble> {
+    let mut mended = bytes.get(..PREAMBLE_BYTES)?.to_vec();
+    let first_link = u32_at(bytes, PREAMBLE_BYTES + 8)?;
+    for at in 0..PREAMBLE_BYTES {
+        let before = *mended.get(at)?;
+        for value in 0..=u8::MAX {
+            *mended.get_mut(at)? = value;
+            let found = read_preamble(&mended).filter(|found| found.link == first_link);
+            if found.is_some() {
+                return found;
+            }
+        }
+        *mended.get_mut(at)? = before;
+    }
+    None
 }
 
 /// Fills in the 16 bytes before `content`; returns the link of the next frame.
-pub(crate) fn frame(out: &mut [u8], content: &[u8], link: u32) -> u32 {
+pub(crate) fn frame(out: &mut [u8], content: &[u8], link: u32, seed: u32) -> u32 {
     let mut head = Vec::with_capacity(FRAME_BYTES);
     head.extend_from_slice(&(content.len() as u32).to_le_bytes());
     head.extend_from_slice(&BATCHES.to_le_bytes());
     head.extend_from_slice(&link.to_le_bytes());
-    let crc = checksum(&head, content);
+    let crc = checksum(&head, content, seed);
     head.extend_from_slice(&crc.to_le_bytes());
     if let Some(out) = out.get_mut(..FRAME_BYTES) {
         out.copy_from_slice(&head);
@@ -64,41 +120,96 @@ pub(crate) fn frame(out: &mut [u8], content: &[u8], link: u32) -> u32 {
     crc
 }
 
-/// Length of the content that a frame announces, when the frame is the one that follows `link`.
-pub(crate) fn announced(head: &[u8], link: u32) -> Option<usize> {
-    let follows = u32_at(head, 4)? == BATCHES && u32_at(head, 8)? == link;
-    let len = u32_at(head, 0)? as usize;
-    (follows && len >= HEADER_BYTES).then_some(len)
+/// The link in a frame's head.
+pub(crate) fn link(head: &[u8]) -> u32 {
+    u32_at(head, 8).unwrap_or_default()
 }
 
-/// What the frame behind this one names as its link.
+/// Length of the content that a frame announces; `None` when it cannot be one.
+pub(crate) fn announced(head: &[u8]) -> Option<usize> {
+    let len = u32_at(head, 0)? as usize;
+    (u32_at(head, 4)? == BATCHES && len >= HEADER_BYTES).then_some(len)
+}
+
+/// The checksum in a frame's head, which the frame behind it names as its link.
 pub(crate) fn next_link(head: &[u8]) -> u32 {
     u32_at(head, 12).unwrap_or_default()
 }
 
-/// The batches' headers, when frame and content are whole; every payload is checked.
-pub(crate) fn check(head: &[u8], content: &[u8]) -> Option<Vec<Header>> {
-    (checksum(head.get(..12)?, content) == next_link(head)).then_some(())?;
-    let mut headers: Vec<Header> = Vec::new();
-    let mut rest = content;
-    while !rest.is_empty() {
-        let header = Header::read(rest.get(..HEADER_BYTES)?).ok()?;
-        let (batch, behind) = rest.split_at_checked(header.batch_bytes())?;
-        let payload = batch.get(HEADER_BYTES..)?;
-        let follows = headers.last().is_none_or(|last| {
+/// The checksum of a frame that follows `link`, as it should be.
+pub(crate) fn computed(head: &[u8], content: &[u8], link: u32, seed: u32) -> u32 {
+    let mut head = head.get(..8).unwrap_or_default().to_vec();
+    head.extend_from_slice(&link.to_le_bytes());
+    checksum(&head, content, seed)
+}
+
+/// Whole batches of a frame that lie one behind the other, each the next one's predecessor.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// Where in the content.
+    pub bytes: Range<usize>,
+    /// Header of the first batch.
+    pub first: Header,
+    /// Header of the last one.
+    pub last: Header,
+}
+
+/// The content of a frame, batch by batch.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    /// Its sound batches; one run, when all are.
+    pub runs: Vec<Run>,
+    /// Header of the first batch, when it checks.
+    pub first: Option<Header>,
+    /// First offset after the last batch whose header checks.
+    pub end: u64,
+    /// Whether every batch is sound.
+    pub is_whole: bool,
+}
+
+/// Looks at every batch. One whose payload does not check is passed over; behind a header that does not, nothing is found.
+pub(crate) fn batches(content: &[u8]) -> Content {
+    let mut found = Content::default();
+    let (mut at, mut before, mut is_open) = (0, None::<Header>, false);
+    while let Some(header) = content
+        .get(at..at + HEADER_BYTES)
+        .and_then(|head| Header::read(head).ok())
+    {
+        let follows = before.is_none_or(|last| {
             last.incarnation == header.incarnation
                 && last.partition == header.partition
                 && last.next_offset() == header.base_offset
                 && last.link() == header.chain
         });
-        (follows && crc32c::crc32c(payload) == header.payload_crc).then_some(())?;
-        headers.push(header);
-        rest = behind;
+        let to = at + header.batch_bytes();
+        let Some(payload) = content.get(at + HEADER_BYTES..to).filter(|_| follows) else {
+            break;
+        };
+        let is_sound = crc32c::crc32c(payload) == header.payload_crc;
+        match found.runs.last_mut().filter(|_| is_open) {
+            Some(run) if is_sound => {
+                run.bytes.end = to;
+                run.last = header;
+            }
+            None if is_sound => found.runs.push(Run {
+                bytes: at..to,
+                first: header,
+                last: header,
+            }),
+            _ => {}
+        }
+        is_open = is_sound;
+        found.first.get_or_insert(header);
+        found.end = header.next_offset();
+        before = Some(header);
+        at = to;
     }
-    Some(headers)
+    let is_one = matches!(found.runs.as_slice(), [run] if run.bytes == (0..content.len()));
+    found.is_whole = is_one;
+    found
 }
 
-fn checksum(head: &[u8], content: &[u8]) -> u32 {
+fn checksum(head: &[u8], content: &[u8], seed: u32) -> u32 {
     let header = content.get(..HEADER_BYTES).unwrap_or(content);
-    crc32c::crc32c_append(crc32c::crc32c(head), header)
+    crc32c::crc32c_append(crc32c::crc32c_append(seed, head), header)
 }

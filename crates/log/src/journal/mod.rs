@@ -6,7 +6,9 @@
 //!
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
 //! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
-//! * [`replay`]: what the journal holds at a start, by partition; a log takes its part when it is opened.
+//! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
+//! * [`replay`]: what the journal holds at a start, by partition.
+//! * [`take_over`]: a log takes its part when it is opened.
 //! * [`forget`]: takes the part of a log out, when the log is cut.
 //!
 //! Invariants. A log's *settled end* (what its segments have durably) never passes what was synced in them, and only it
@@ -17,10 +19,12 @@
 //! the journal what a segment has lost.
 pub(crate) mod forget;
 mod format;
-mod replay;
-mod ring;
+pub(crate) mod replay;
+pub(crate) mod ring;
+mod take_over;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use crate::coordinator::Rounds;
 use crate::disk::{self, SyncFile, is_passing, read_up_to};
@@ -34,14 +38,15 @@ use crate::{Error, Identity};
 use bascule_record::Header;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use replay::Pending;
+use replay::{Looked, Pending};
 use ring::Ring;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-pub(crate) use replay::Replay;
+pub use replay::{JournalDamage, JournalPlace};
+pub(crate) use take_over::Replay;
 
 /// Segments are synced when so many journal bytes hang on them, or when the oldest has waited so long.
 const LAZY_BYTES: u64 = 64 << 20;
@@ -88,10 +93,38 @@ pub(crate) struct Range {
     pub from: u64,
     /// See `from`.
     pub to: u64,
+    /// The batches there, in order, where all of them are at hand; otherwise too few.
+    pub batches: Vec<Bytes>,
     /// The log.
     pub shared: Arc<Shared>,
     /// Its end after these batches.
     pub end: u64,
+}
+
+impl Range {
+    fn bytes(&self) -> usize {
+        (self.to - self.from) as usize
+    }
+
+    /// Whether the other one begins where this one ends.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &next.file) && self.to == next.from
+    }
+
+    /// Copies the batches to `content`, which has their size; false when they cannot be had.
+    fn copy_to(&self, content: &mut [u8]) -> bool {
+        let len = content.len();
+        if self.batches.iter().map(Bytes::len).sum::<usize>() != len {
+            return read_up_to(&*self.file.file, content, self.from).ok() == Some(len);
+        }
+        let mut rest = content;
+        for batch in &self.batches {
+            let (place, behind) = std::mem::take(&mut rest).split_at_mut(batch.len());
+            place.copy_from_slice(batch);
+            rest = behind;
+        }
+        true
+    }
 }
 
 /// A segment whose latest batches are only in the journal.
@@ -142,6 +175,8 @@ pub(crate) struct Journal {
     threads: bool,
     state: Mutex<State>,
     rounds: OnceLock<Weak<Rounds>>,
+    /// What did not check when it was opened.
+    damages: Vec<JournalDamage>,
 }
 
 impl std::fmt::Debug for Journal {
@@ -164,14 +199,21 @@ impl Journal {
         preparer: Door,
         threads: bool,
     ) -> Result<Arc<Self>, Error> {
-        let (pending, sources) = replay::look(files.storage(), &options)?;
+        let Looked {
+            pending,
+            sources,
+            damages,
+            frames: _,
+        } = replay::look(files.storage(), &options, OpenMode::ReadWrite)?;
         if !sources.is_empty() {
             sources.iter().try_for_each(|source| source.file.sync())?;
             disk::sync_directory_and_name(files.storage(), &options.directory)?;
         }
-        let next_sequence = sources.iter().map(|source| source.sequence + 1).max();
+        // Of the moment, which nobody who writes records knows to the nanosecond.
+        let salt = files.storage().wall_clock_ns().cast_unsigned();
+        let next_sequence = sources.iter().map(|source| source.sequence() + 1).max();
         let mut state = State {
-            ring: Ring::new(sources, next_sequence.unwrap_or(1)),
+            ring: Ring::new(sources, next_sequence.unwrap_or(1), salt),
             lazy: LazySegments::default(),
             lazy_bytes: 0,
             lazy_since: None,
@@ -196,6 +238,7 @@ impl Journal {
             threads,
             state: Mutex::new(state),
             rounds: OnceLock::new(),
+            damages,
         }))
     }
 
@@ -215,11 +258,14 @@ impl Journal {
     /// # Errors
     /// [`Error::Io`]: then the directory has to fail.
     pub fn write(self: &Arc<Self>, ranges: &[&Range]) -> Result<Option<u64>, Error> {
+        let Some(frames) = by_log(ranges) else {
+            return Ok(None);
+        };
         let mut state = self.state.lock();
         let State { ring, buffer, .. } = &mut *state;
-        let bytes: u64 = ranges
+        let bytes: u64 = frames
             .iter()
-            .map(|range| range.to - range.from + format::FRAME_BYTES as u64)
+            .map(|ranges| content_bytes(ranges) + format::FRAME_BYTES as u64)
             .sum();
         if !ring.room_for(bytes, self.options.file_bytes) {
             self.prepare(ring);
@@ -229,24 +275,30 @@ impl Journal {
             return Ok(None);
         };
         buffer.clear();
-        let mut link = current.begin(buffer);
-        for range in ranges {
+        current.begin(buffer);
+        let mut link = current.link;
+        for ranges in frames {
             let at = buffer.len();
-            let len = (range.to - range.from) as usize;
+            let len = content_bytes(&ranges) as usize;
             buffer.resize(at + format::FRAME_BYTES + len, 0);
             let (frame, content) = buffer
                 .get_mut(at..)
                 .and_then(|rest| rest.split_at_mut_checked(format::FRAME_BYTES))
                 .unwrap_or_default();
-            if read_up_to(&*range.file.file, content, range.from).ok() != Some(len) {
-                return Ok(None);
+            let mut rest = &mut *content;
+            for range in ranges {
+                let (place, behind) = std::mem::take(&mut rest).split_at_mut(range.bytes());
+                if !range.copy_to(place) {
+                    return Ok(None);
+                }
+                rest = behind;
             }
-            link = format::frame(frame, content, link);
+            link = format::frame(frame, content, link, current.seed);
         }
         let path = &current.file.path;
-        if let Err(source) = current.file.file.write_all_at(buffer, current.position) {
+        if let Err(source) = current.write(buffer, self.options.file_bytes) {
             let error = Error::io("write", path, source);
-            // What is half written is written over by the next round.
+            ring.give_up_current();
             return if is_passing(&error) {
                 Ok(None)
             } else {
@@ -298,7 +350,8 @@ impl Journal {
             .is_some_and(|since| since.elapsed() >= LAZY_TIME);
         let often = !self.threads && state.lazy_rounds >= self.options.lazy_rounds;
         let much = state.lazy_bytes >= LAZY_BYTES || state.ring.is_short();
-        if state.settling || state.lazy.entries.is_empty() || !(late || often || much) {
+        let is_idle = state.lazy.entries.is_empty() && !state.ring.is_short();
+        if state.settling || is_idle || !(late || often || much) {
             return;
         }
         state.settling = true;
@@ -396,7 +449,13 @@ impl Journal {
 
     /// What a log in the directory of this journal has to take over when it is opened; see [`Replay`].
     pub fn replay(&self, identity: Identity) -> Option<Replay> {
-        self.state.lock().pending.take_over(identity)
+        let parts = self.state.lock().pending.take_over(identity)?;
+        Some(Replay::new(parts, &self.damages, identity))
+    }
+
+    /// What of the journal did not check when it was opened, in the order in which it was written.
+    pub fn damages(&self) -> &[JournalDamage] {
+        &self.damages
     }
 
     /// The log has taken over its part, durably. The files of the last life that no other log waits for are used again.
@@ -406,4 +465,28 @@ impl Journal {
         pending.remove(identity);
         ring.release_old(&self.options, self.files.storage(), pending);
     }
+}
+
+fn content_bytes(ranges: &[&Range]) -> u64 {
+    ranges.iter().map(|range| range.bytes() as u64).sum()
+}
+
+/// The ranges of each log together, so that two frames of one log are of two rounds: what a commit adds lies behind what an
+/// earlier one of the round asked for. `None` when a log went on in another segment meanwhile.
+fn by_log<'a>(ranges: &[&'a Range]) -> Option<Vec<Vec<&'a Range>>> {
+    let mut places: HashMap<usize, usize> = HashMap::with_capacity(ranges.len());
+    let mut out: Vec<Vec<&'a Range>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let place = *places
+            .entry(Arc::as_ptr(&range.shared) as usize)
+            .or_insert(out.len());
+        match out.get_mut(place) {
+            None => out.push(vec![*range]),
+            Some(before) if before.last().is_some_and(|last| last.goes_on_in(range)) => {
+                before.push(*range);
+            }
+            Some(_) => return None,
+        }
+    }
+    Some(out)
 }

@@ -1,52 +1,126 @@
-//! What the last life left in the journal, and how a log takes its part over (reliability specification §3.1, step 3).
+//! What the last life left in the journal, by log (reliability specification §3.1, step 3).
 use super::JournalOptions;
-use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
+use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble};
 use super::ring::number;
+use super::walk::{Frame, Walk};
 use crate::checkpoint::Slots;
 use crate::disk::{self, SyncFile, read_up_to};
-use crate::failpoint;
-use crate::maintain::current;
 use crate::scan::Place;
 use crate::storage::{OpenMode, Storage, StorageFile};
-use crate::{Error, Identity, Log};
-use bascule_record::{HEADER_BYTES, Header};
+use crate::{Error, Identity};
+use bascule_record::{Batches, Header};
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A file of the last life.
 pub(crate) struct Source {
-    /// Open for reading and writing.
+    /// Open as was asked for.
     pub file: Arc<SyncFile>,
     /// Its length, bytes.
     pub len: u64,
+    /// Of its last use; `None` when it was never used, or when the beginning and its copy are damaged.
+    pub preamble: Option<Preamble>,
+    /// What of the beginning does not check.
+    pub beginning: Option<JournalPlace>,
+    /// Whether anything of it does not check; known after [`look`].
+    pub is_damaged: bool,
+}
+
+impl Source {
     /// Of its last use; 0 when it has none.
-    pub sequence: u64,
-}
+    pub fn sequence(&self) -> u64 {
+        self.preamble.map_or(0, |preamble| preamble.sequence)
+    }
 
-/// Where the batches of one frame lie.
-#[derive(Clone, Debug)]
-pub(crate) struct FrameAt {
-    file: Arc<SyncFile>,
-    position: u64,
-    len: usize,
-    /// First offset after its batches.
-    end: u64,
-}
-
-impl FrameAt {
-    /// Its batches.
-    pub fn content(&self) -> Result<Bytes, Error> {
-        read(&*self.file.file, self.position, self.len)
-            .map_err(|source| Error::io("read", &self.file.path, source))
+    /// First sequence number of the life that used it last; 0 when it does not tell.
+    pub fn life(&self) -> u64 {
+        self.preamble.map_or(0, |preamble| preamble.life)
     }
 }
 
-/// Frames by log, in the order in which they were written.
+/// What of a journal's file does not check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalPlace {
+    /// A frame, or several side by side of which nothing is left.
+    Frame,
+    /// The beginning, in whose place its copy is used: nothing is lost by it.
+    Beginning,
+    /// The beginning and its copy: none of the frames in the file can be read.
+    File,
+}
+
+/// Something in the journal that does not check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalDamage {
+    /// The file.
+    pub path: PathBuf,
+    /// Position of the frame, bytes.
+    pub position: u64,
+    /// What it is.
+    pub place: JournalPlace,
+    /// The log and the offsets [start, end) that the frame held, as far as its headers can be read.
+    pub of: Option<(Identity, u64, u64)>,
+    /// Whether what it held was acknowledged. If not, nobody can tell: it may have been written when the broker ended.
+    pub was_acked: bool,
+}
+
+/// A part of a frame of one log: batches, one behind the other, or what is lost of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    file: Arc<SyncFile>,
+    /// Where the batches begin, or the frame that lost them.
+    pub position: u64,
+    /// 0: they are lost.
+    len: usize,
+    /// First offset.
+    pub start: u64,
+    /// First offset after them.
+    pub end: u64,
+    /// Everything below was written in earlier rounds.
+    pub frame_start: u64,
+    /// The round of the frame was synced.
+    pub was_acked: bool,
+}
+
+impl Part {
+    /// Its batches; empty when they are lost.
+    pub fn content(&self) -> Result<Bytes, Error> {
+        let content = read(&*self.file.file, self.position, self.len);
+        content.map_err(|source| Error::io("read", &self.file.path, source))
+    }
+
+    /// Its batches, each with its header.
+    pub fn batches(&self) -> Result<impl Iterator<Item = (Header, Bytes)> + use<>, Error> {
+        let batches = Batches::new(self.content()?).map_while(Result::ok);
+        Ok(batches.filter_map(|batch| Some((Header::read(&batch).ok()?, batch))))
+    }
+
+    /// Up to where offsets before `offset`, in this part or before it, were certainly acknowledged.
+    pub fn known_before(&self, offset: u64) -> u64 {
+        if self.was_acked {
+            offset
+        } else {
+            self.frame_start.min(offset)
+        }
+    }
+
+    /// Whether only that they are lost is known.
+    pub fn is_lost(&self) -> bool {
+        self.len == 0
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.file) as usize
+    }
+}
+
+/// Parts by log, in the order in which they were written.
 #[derive(Default)]
 pub(crate) struct Pending {
-    frames: HashMap<Identity, Vec<FrameAt>>,
+    parts: HashMap<Identity, Vec<Part>>,
     /// How many lie in a file, by its address, which they keep alive.
     uses: HashMap<usize, usize>,
 }
@@ -59,74 +133,192 @@ impl Pending {
     }
 
     /// What a log has to take over; `None` when nothing.
-    pub fn take_over(&self, identity: Identity) -> Option<Replay> {
-        self.frames.get(&identity).cloned().map(Replay)
+    pub fn take_over(&self, identity: Identity) -> Option<Vec<Part>> {
+        self.parts.get(&identity).cloned()
     }
 
     /// It has.
     pub fn remove(&mut self, identity: Identity) {
-        for frame in self.frames.remove(&identity).unwrap_or_default() {
-            let uses = self.uses.entry(Arc::as_ptr(&frame.file) as usize);
+        for part in self.parts.remove(&identity).unwrap_or_default() {
+            let uses = self.uses.entry(part.address());
             uses.and_modify(|uses| *uses -= 1);
         }
     }
 
-    fn add(&mut self, identity: Identity, frame: FrameAt) {
-        *self
-            .uses
-            .entry(Arc::as_ptr(&frame.file) as usize)
-            .or_default() += 1;
-        self.frames.entry(identity).or_default().push(frame);
+    fn add(&mut self, identity: Identity, part: Part) {
+        *self.uses.entry(part.address()).or_default() += 1;
+        self.parts.entry(identity).or_default().push(part);
     }
 }
 
-/// Reads each file of the journal up to the first frame that does not follow the one before; of those that do not check
-/// only the batches are missed. Frames of partitions that are not there are passed over:
-/// they were deleted. So are those that the segments have: that they were synced stays true whatever becomes of the
-/// checkpoint that says so.
+/// What the files of a journal hold.
+#[derive(Default)]
+pub(crate) struct Looked {
+    /// What logs have to take over.
+    pub pending: Pending,
+    /// The files, by sequence number.
+    pub sources: Vec<Source>,
+    /// What does not check, in the order in which it was written.
+    pub damages: Vec<JournalDamage>,
+    /// How many frames are whole.
+    pub frames: u64,
+}
+
+/// Reads every file of the journal. Frames of partitions that are not there are passed over: they were deleted. So are
+/// those that the segments have: that they were synced stays true whatever becomes of the checkpoint that says so.
 pub(crate) fn look(
     storage: &dyn Storage,
     options: &JournalOptions,
-) -> Result<(Pending, Vec<Source>), Error> {
-    let sources = sources(storage, &options.directory)?;
+    mode: OpenMode,
+) -> Result<Looked, Error> {
+    let mut sources = sources(storage, &options.directory, mode)?;
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
         .collect();
     let mut settled: HashMap<Identity, u64> = HashMap::new();
-    let mut settled_end = |identity: Identity| {
-        *settled.entry(identity).or_insert_with(|| {
+    let mut is_wanted = |identity: Identity, end: u64| {
+        let durable = settled.entry(identity).or_insert_with(|| {
             let directory = options.partitions.join(identity.incarnation.to_string());
             let slots = Slots::look(storage, &directory, identity);
             let last = slots.and_then(|slots| slots.last);
             last.map_or(0, |last| last.durable)
-        })
+        });
+        present.contains(&identity.incarnation) && end > *durable
     };
-    let mut pending = Pending::default();
-    for source in sources.iter().filter(|source| source.sequence > 0) {
-        frames(source, |header, frame| {
-            let identity = Identity {
-                incarnation: header.incarnation,
-                partition: header.partition,
-            };
-            if present.contains(&header.incarnation) && frame.end > settled_end(identity) {
-                pending.add(identity, frame);
-            }
-        })
-        .map_err(|error| Error::io("read", &source.file.path, error))?;
+    let (mut parts, mut damages, mut frames) = (Vec::new(), Vec::new(), 0);
+    // The newest first: a file tells that all rounds in those before it were synced, within one life.
+    let mut later_life = 0;
+    for source in sources.iter_mut().rev() {
+        let read = read_file(source, later_life)?;
+        later_life = if read.any { source.life() } else { later_life };
+        frames += read.frames;
+        source.is_damaged |= !read.damages.is_empty();
+        let wanted = read.parts.into_iter().rev();
+        parts.extend(wanted.filter(|(identity, part)| is_wanted(*identity, part.end)));
+        damages.extend(read.damages.into_iter().rev());
     }
-    Ok((pending, sources))
+    damages.reverse();
+    let mut pending = Pending::default();
+    for (identity, part) in parts.into_iter().rev() {
+        pending.add(identity, part);
+    }
+    Ok(Looked {
+        pending,
+        sources,
+        damages,
+        frames,
+    })
+}
+
+/// What one file holds.
+#[derive(Default)]
+pub(crate) struct FileRead {
+    /// Parts of all logs, in order.
+    pub parts: Vec<(Identity, Part)>,
+    /// What does not check, in order.
+    pub damages: Vec<JournalDamage>,
+    /// Frames that are whole.
+    pub frames: u64,
+    /// Whether there is any frame.
+    pub any: bool,
+}
+
+/// Reads one file; `later_life`: that of the next file with frames, 0 without one.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn read_file(source: &Source, later_life: u64) -> Result<FileRead, Error> {
+    let failed = |error| Error::io("read", &source.file.path, error);
+    let mut read = FileRead::default();
+    let damage = |position, place, of| JournalDamage {
+        path: source.file.path.clone(),
+        position,
+        place,
+        of,
+        was_acked: false,
+    };
+    if let Some(place) = source.beginning {
+        read.damages.push(damage(0, place, None));
+    }
+    // Log and number of parts and damages of each frame.
+    let mut frames = Vec::new();
+    let mut walk = Walk::new(source);
+    while let Some(frame) = walk.next().map_err(failed)? {
+        let (parts, damages) = (read.parts.len(), read.damages.len());
+        if frame.is_damaged {
+            let place = JournalPlace::Frame;
+            read.damages.push(damage(frame.position, place, frame.of));
+        } else {
+            read.frames += 1;
+        }
+        add_parts(&mut read.parts, source, &frame);
+        let identity = frame.of.map(|(identity, _, _)| identity);
+        frames.push((
+            identity,
+            parts..read.parts.len(),
+            damages..read.damages.len(),
+        ));
+    }
+    read.any = !frames.is_empty();
+    // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
+    // round could have several.
+    let mut was_acked = source.life() != 0 && source.life() == later_life;
+    let mut behind = HashSet::new();
+    for (identity, parts, damages) in frames.into_iter().rev() {
+        was_acked |=
+            source.life() != 0 && identity.is_some_and(|identity| !behind.insert(identity));
+        for (_, part) in read.parts.get_mut(parts).unwrap_or_default() {
+            part.was_acked = was_acked;
+        }
+        for damage in read.damages.get_mut(damages).unwrap_or_default() {
+            damage.was_acked = was_acked;
+        }
+    }
+    Ok(read)
+}
+
+fn add_parts(parts: &mut Vec<(Identity, Part)>, source: &Source, frame: &Frame) {
+    let Some((identity, start, end)) = frame.of else {
+        return;
+    };
+    let is_sure = frame.is_proven && source.life() != 0;
+    let part = |position, len, range: (u64, u64)| Part {
+        file: Arc::clone(&source.file),
+        position,
+        len,
+        start: range.0,
+        end: range.1,
+        frame_start: if is_sure { start } else { 0 },
+        was_acked: false,
+    };
+    let mut known = start;
+    for run in &frame.runs {
+        let (position, len) = (frame.content + run.bytes.start as u64, run.bytes.len());
+        known = run.last.next_offset();
+        parts.push((
+            identity,
+            part(position, len, (run.first.base_offset, known)),
+        ));
+    }
+    if known < end {
+        parts.push((identity, part(frame.position, 0, (known, end))));
+    }
 }
 
 /// The files in the directory, by sequence number.
-pub(crate) fn sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
+pub(crate) fn sources(
+    storage: &dyn Storage,
+    directory: &Path,
+    mode: OpenMode,
+) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
     for path in list_if_there(storage, directory)? {
         if number(&path).is_some() {
-            sources.push(open(storage, &path)?);
+            sources.push(open(storage, &path, mode)?);
         }
     }
-    sources.sort_by_key(|source| source.sequence);
+    sources.sort_by_key(Source::sequence);
     Ok(sources)
 }
 
@@ -142,207 +334,76 @@ fn list_if_there(
     }
 }
 
-pub(crate) fn open(storage: &dyn Storage, path: &Path) -> Result<Source, Error> {
-    let file = SyncFile::open(storage, path, OpenMode::ReadWrite)?;
-    let failed = |source| Error::io("read", path, source);
+pub(crate) fn open(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result<Source, Error> {
+    of_file(&SyncFile::open(storage, path, mode)?)
+}
+
+fn of_file(file: &Arc<SyncFile>) -> Result<Source, Error> {
+    let failed = |source| Error::io("read", &file.path, source);
     let len = file.file.len().map_err(failed)?;
-    let mut bytes = [0; PREAMBLE_BYTES];
+    let mut bytes = [0; PREAMBLE_BYTES + FRAME_BYTES];
     read_up_to(&*file.file, &mut bytes, 0).map_err(failed)?;
-    let sequence = match format::read_preamble(&bytes) {
-        Some((version, _, _)) if version > format::VERSION => {
-            return Err(Error::NewerFormat {
-                path: path.to_path_buf(),
-                found: version,
-                supported: format::VERSION,
-            });
-        }
-        Some((_, sequence, _)) => sequence,
-        None => 0,
-    };
-    Ok(Source {
-        file,
+    let begin = bytes.get(..PREAMBLE_BYTES).unwrap_or_default();
+    let sound = format::read_preamble(begin);
+    let mut preamble = sound.or_else(|| format::mended_preamble(&bytes));
+    if preamble.is_none() {
+        preamble = copy_of_preamble(&*file.file, len).map_err(failed)?;
+    }
+    if let Some(newer) = preamble.filter(|preamble| preamble.version > format::VERSION) {
+        return Err(Error::NewerFormat {
+            path: file.path.clone(),
+            found: newer.version,
+            supported: format::VERSION,
+        });
+    }
+    let mut source = Source {
+        file: Arc::clone(file),
         len,
-        sequence,
-    })
-}
-
-/// Calls `found` for each whole frame, with the header of its first batch.
-pub(crate) fn frames(
-    source: &Source,
-    mut found: impl FnMut(&Header, FrameAt),
-) -> std::io::Result<()> {
-    let file = &*source.file.file;
-    let mut head = [0; PREAMBLE_BYTES];
-    read_up_to(file, &mut head, 0)?;
-    let Some((_, _, mut link)) = format::read_preamble(&head) else {
-        return Ok(());
+        preamble,
+        beginning: None,
+        is_damaged: false,
     };
-    let mut position = PREAMBLE_BYTES as u64;
-    let mut content = Vec::new();
-    loop {
-        let mut head = [0; FRAME_BYTES];
-        if read_up_to(file, &mut head, position)? < FRAME_BYTES {
-            return Ok(());
-        }
-        let Some(len) = format::announced(&head, link) else {
-            return Ok(());
-        };
-        let at = position + FRAME_BYTES as u64;
-        if at + len as u64 > source.len {
-            return Ok(());
-        }
-        content.resize(len, 0);
-        if read_up_to(file, &mut content, at)? < len {
-            return Ok(());
-        }
-        // One that does not check is damaged, or was being written: the next one tells by its link whether it was there too.
-        let headers = format::check(&head, &content).unwrap_or_default();
-        if let (Some(first), Some(last)) = (headers.first(), headers.last()) {
-            let frame = FrameAt {
-                file: Arc::clone(&source.file),
-                position: at,
-                len,
-                end: last.next_offset(),
-            };
-            found(first, frame);
-        }
-        link = format::next_link(&head);
-        position = at + len as u64;
+    if sound.is_none() {
+        let is_used = begin.iter().any(|byte| *byte != 0);
+        source.beginning = beginning(&source, is_used).map_err(failed)?;
     }
+    Ok(source)
 }
 
-/// What one log has to take over.
-pub(crate) struct Replay(Vec<FrameAt>);
-
-impl Replay {
-    /// Whether some batch of it belongs at the place.
-    pub fn continues(&self, place: &Place) -> Result<bool, Error> {
-        let mut found = false;
-        self.each(|header, _| {
-            found |= header.base_offset == place.offset && Some(header.chain) == place.chain;
-            Ok(())
-        })?;
-        Ok(found)
+fn copy_of_preamble(file: &dyn StorageFile, len: u64) -> io::Result<Option<Preamble>> {
+    let mut copy = [0; PREAMBLE_BYTES];
+    if len < 2 * PREAMBLE_BYTES as u64 {
+        return Ok(None);
     }
-
-    /// The number of the last batch that begins at the offset.
-    fn last_at(&self, offset: u64) -> Result<Option<usize>, Error> {
-        let (mut last, mut number) = (None, 0);
-        self.each(|header, _| {
-            if header.base_offset == offset {
-                last = Some(number);
-            }
-            number += 1;
-            Ok(())
-        })?;
-        Ok(last)
-    }
-
-    /// Calls `visit` for each batch, in the order in which they were written.
-    fn each(
-        &self,
-        mut visit: impl FnMut(&Header, Bytes) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        for frame in &self.0 {
-            let mut rest = frame.content()?;
-            while rest.len() >= HEADER_BYTES {
-                let Ok(header) = Header::read(&rest) else {
-                    break;
-                };
-                if rest.len() < header.batch_bytes() {
-                    break;
-                }
-                visit(&header, rest.split_to(header.batch_bytes()))?;
-            }
-        }
-        Ok(())
-    }
+    read_up_to(file, &mut copy, len - PREAMBLE_BYTES as u64)?;
+    Ok(format::read_preamble(&copy))
 }
 
-impl Log {
-    /// Appends those batches that continue the log where recovery ended it, and syncs them; the others are there already,
-    /// or belong to a history that is over. Returns how many were appended.
-    ///
-    /// Behind a lost tail nobody knows the link of the last batch any more: then the newest one at the log end is taken.
-    pub(crate) fn take_over(&mut self, replay: &Replay) -> Result<u64, Error> {
-        let end = self.shared.log_end();
-        let behind_lost = self.chain == 0 && end > 0;
-        let first = if behind_lost {
-            replay.last_at(end)?
-        } else {
-            None
-        };
-        let (mut taken, mut number) = (0, 0);
-        replay.each(|header, batch| {
-            let is_first = first == Some(number);
-            number += 1;
-            if self.continues(header, is_first) {
-                if self.roll_due(header.base_timestamp) {
-                    self.roll(header.base_timestamp)?;
-                }
-                self.write(&batch, header)?;
-                taken += 1;
-                failpoint::pass("journal.replay.half");
-            }
-            Ok(())
-        })?;
-        if taken > 0 {
-            // The syncs of a roll first: what follows must not be told before.
-            self.settle();
-            self.coordinator.check_usable()?;
-            self.target()?.sync()?;
-            if let Some(epochs) = self.epochs.take_unsynced() {
-                epochs.sync()?;
-            }
-            self.committed_to = self.active.end();
-            self.shared.raise_settled_end(self.shared.log_end());
-            let mut checkpoint = self.checkpoint.lock();
-            checkpoint.write(
-                self.coordinator.files().storage(),
-                current(&self.shared, false),
-            )?;
-            checkpoint.let_go();
-        }
-        Ok(taken)
+/// What a beginning that does not check costs; `None`: the file was never used.
+fn beginning(source: &Source, is_used: bool) -> io::Result<Option<JournalPlace>> {
+    if source.preamble.is_some() {
+        return Ok(Some(JournalPlace::Beginning));
     }
-
-    fn continues(&self, header: &Header, whatever_chain: bool) -> bool {
-        header.base_offset == self.shared.log_end()
-            && (whatever_chain || header.chain == self.chain)
-            && header.leader_epoch >= self.epochs.last()
-            && header.incarnation == self.shared.identity.incarnation
-            && header.partition == self.shared.identity.partition
+    if Walk::new(source).finds_any()? {
+        return Ok(Some(JournalPlace::File));
     }
+    Ok(is_used.then_some(JournalPlace::Frame))
 }
 
-/// The batch at `place`, when the file holds it in a frame that is whole.
+/// The batch at `place`, when the file holds it.
 pub(crate) fn find(
     file: &Arc<SyncFile>,
     identity: Identity,
     place: &Place,
-) -> std::io::Result<Option<(Header, Bytes)>> {
-    let source = Source {
-        file: Arc::clone(file),
-        len: file.file.len()?,
-        sequence: 0,
-    };
-    let mut candidates = Vec::new();
-    frames(&source, |first, frame| {
-        let ours =
-            first.incarnation == identity.incarnation && first.partition == identity.partition;
-        if ours && first.base_offset <= place.offset {
-            candidates.push(frame);
-        }
-    })?;
-    for frame in candidates.iter().rev() {
-        let mut rest = read(&*file.file, frame.position, frame.len)?;
-        while let Ok(header) = Header::read(&rest)
-            && rest.len() >= header.batch_bytes()
-        {
-            let batch = rest.split_to(header.batch_bytes());
-            if place.fits(&header, identity) {
-                return Ok(Some((header, batch)));
-            }
+) -> Result<Option<(Header, Bytes)>, Error> {
+    let read = read_file(&of_file(file)?, 0)?;
+    let ours = |(of, part): &&(Identity, Part)| *of == identity && part.start <= place.offset;
+    for (_, part) in read.parts.iter().rev().filter(ours) {
+        let found = part
+            .batches()?
+            .find(|(header, _)| place.fits(header, identity));
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)

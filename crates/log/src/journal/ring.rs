@@ -8,11 +8,15 @@ use crate::ahead::PIECE;
 use crate::disk::{self, SyncFile};
 use crate::failpoint;
 use crate::storage::{OpenMode, Storage};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How long no file is made after one could not be: each try takes for a moment what space there is.
 const PAUSE_NS: i64 = 60_000_000_000;
+
+/// Name of the damaged file that was put aside last.
+const DAMAGED: &str = "damaged";
 
 /// The file that is being filled.
 pub(crate) struct Current {
@@ -22,18 +26,27 @@ pub(crate) struct Current {
     pub position: u64,
     /// What the next frame names as the one before.
     pub link: u32,
-    sequence: u64,
+    /// Where the checksums of its frames begin.
+    pub seed: u32,
+    preamble: Vec<u8>,
 }
 
 impl Current {
-    /// Puts the preamble into the empty buffer when the file has none; returns the link of the next frame.
-    pub fn begin(&self, buffer: &mut Vec<u8>) -> u32 {
-        if self.position > 0 {
-            return self.link;
+    /// Puts the preamble into the empty buffer when the file has none.
+    pub fn begin(&self, buffer: &mut Vec<u8>) {
+        if self.position == 0 {
+            buffer.extend_from_slice(&self.preamble);
         }
-        let (preamble, link) = format::preamble(self.sequence);
-        buffer.extend_from_slice(&preamble);
-        link
+    }
+
+    /// Writes the buffer, with the first one the copy of the preamble too.
+    pub fn write(&self, buffer: &[u8], file_bytes: u64) -> io::Result<()> {
+        let file = &self.file.file;
+        file.write_all_at(buffer, self.position)?;
+        if self.position > 0 {
+            return Ok(());
+        }
+        file.write_all_at(&self.preamble, file_bytes - PREAMBLE_BYTES as u64)
     }
 }
 
@@ -52,12 +65,16 @@ pub(crate) struct Ring {
     /// No file is made before this monotonic time, ns.
     not_before: i64,
     next_sequence: u64,
+    /// The first sequence number of this life.
+    life: u64,
+    /// Of this life.
+    salt: u64,
     next_name: u64,
 }
 
 impl Ring {
     /// A ring that begins with the files of the last life.
-    pub fn new(old: Vec<Source>, next_sequence: u64) -> Self {
+    pub fn new(old: Vec<Source>, next_sequence: u64, salt: u64) -> Self {
         let next_name = old
             .iter()
             .filter_map(|source| number(&source.file.path))
@@ -71,6 +88,8 @@ impl Ring {
             making: false,
             not_before: i64::MIN,
             next_sequence,
+            life: next_sequence,
+            salt,
             next_name: next_name.map_or(0, |name| name + 1),
         }
     }
@@ -78,6 +97,8 @@ impl Ring {
     /// Whether `bytes` of frames fit, if need be into the next file, which is then the current one.
     pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
         let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
+        // The copy of the preamble lies behind them.
+        let bytes = bytes + PREAMBLE_BYTES as u64;
         if self
             .current
             .as_ref()
@@ -92,11 +113,13 @@ impl Ring {
             return false;
         };
         failpoint::pass("journal.file_switch");
+        let (preamble, link) = format::preamble(self.next_sequence, self.life, self.salt);
         let next = Current {
             file,
             position: 0,
-            link: 0,
-            sequence: self.next_sequence,
+            link,
+            seed: link,
+            preamble,
         };
         self.next_sequence += 1;
         if let Some(before) = self.current.replace(next) {
@@ -108,6 +131,12 @@ impl Ring {
     /// The file to write to, after [`Ring::room_for`] said so.
     pub fn current(&mut self) -> Option<&mut Current> {
         self.current.as_mut()
+    }
+
+    /// Nothing more goes into the file: frames behind its end that were written and not acked would be taken for its own.
+    pub fn give_up_current(&mut self) {
+        let given_up = self.current.take().map(|current| current.file);
+        self.full.extend(given_up);
     }
 
     /// Whether the next file should be made now.
@@ -130,7 +159,7 @@ impl Ring {
         }
         self.making = true;
         self.count += 1;
-        let name = format!("{:020}.journal", self.next_name);
+        let name = name(self.next_name);
         self.next_name += 1;
         Some(name)
     }
@@ -167,7 +196,8 @@ impl Ring {
         self.full.extend(files);
     }
 
-    /// Keeps those files of the last life in which something is still to be taken over. Others that do not fit are removed.
+    /// Keeps those files of the last life in which something is still to be taken over. Others that do not fit are removed;
+    /// the last damaged one is put aside, and the next start does not tell it again.
     pub fn release_old(
         &mut self,
         options: &JournalOptions,
@@ -180,7 +210,12 @@ impl Ring {
             .partition(is_needed);
         self.old = needed;
         for source in free {
-            if source.len == options.file_bytes && self.count < options.files {
+            let fits = source.len == options.file_bytes;
+            if source.is_damaged {
+                // One that cannot be is looked at again at the next start, and told again.
+                let aside = options.directory.join(DAMAGED);
+                let _ = storage.rename(&source.file.path, &aside);
+            } else if fits && self.count < options.files {
                 self.count += 1;
                 self.ready.push(source.file);
             } else {
@@ -228,6 +263,11 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
             Err(error)
         }
     }
+}
+
+/// The name of a file of the journal.
+pub(crate) fn name(number: u64) -> String {
+    format!("{number:020}.journal")
 }
 
 /// The number in a journal file's name; `None` when it is none.

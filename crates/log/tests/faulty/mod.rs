@@ -1,6 +1,6 @@
 //! The operating system's storage with one fault: from the n-th call that can fail so on, for as many as are told.
 #![allow(dead_code)] // each test program uses its part
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile};
+use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -193,7 +193,11 @@ impl Storage for Faulty {
     }
 }
 
-impl StorageFile for FaultyFile {
+impl FileOver for FaultyFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.storage.pass(Kind::Read, &self.path)?;
         self.file.read_at(buffer, position)
@@ -207,10 +211,6 @@ impl StorageFile for FaultyFile {
             return Err(error);
         }
         self.file.write_all_at(bytes, position)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -1,5 +1,5 @@
 //! The operating system's storage, with a list of what it was asked for and a clock that stands still.
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -72,9 +72,9 @@ impl StorageOver for Recording {
     }
 }
 
-impl StorageFile for RecordingFile {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, position)
+impl FileOver for RecordingFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
     }
 
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
@@ -85,10 +85,6 @@ impl StorageFile for RecordingFile {
         );
         self.storage.note(&call, &self.path);
         self.file.write_all_at(bytes, position)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

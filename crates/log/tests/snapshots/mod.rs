@@ -1,6 +1,6 @@
 //! A log's directory as a crash at each step would leave it.
 use crate::support::copy;
-use bascule_log::{OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,10 +52,11 @@ impl Snapshots {
     }
 }
 
-impl StorageFile for Watched {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.1.read_at(buffer, position)
+impl FileOver for Watched {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.1
     }
+
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.0.take();
         let half = bytes.len() / 2;
@@ -63,18 +64,10 @@ impl StorageFile for Watched {
         self.0.take();
         self.1.write_all_at(&bytes[half..], position + half as u64)
     }
-    fn len(&self) -> io::Result<u64> {
-        self.1.len()
-    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.take();
         self.1.set_len(len)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.1.sync_data()
-    }
-    fn sync_all(&self) -> io::Result<()> {
-        self.1.sync_all()
     }
 }
 

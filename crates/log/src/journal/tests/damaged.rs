@@ -1,0 +1,413 @@
+//! Damage in the journal: what one flipped byte costs, and that it is told.
+use super::*;
+use crate::JournalPlace;
+use crate::damage::{Damage, Fault};
+use std::ops::Range;
+
+/// Records of each log; all but the first of each are in the journal alone.
+const RECORDS: u64 = 6;
+
+/// A home with two logs whose segments have lost what is in the journal.
+struct Home {
+    root: tempfile::TempDir,
+    /// The journal's file, and what it held.
+    file: PathBuf,
+    whole: Vec<u8>,
+    /// Bytes written to it.
+    written: usize,
+}
+
+impl Home {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let (first, logs) = journaled_behind_a_copy(home.path(), 2, RECORDS);
+        let written = first.statistics().journal_bytes as usize;
+        drop((logs, first));
+        let file = home
+            .path()
+            .join("journal")
+            .join(super::super::ring::name(0));
+        let whole = fs::read(&file).unwrap();
+        Self {
+            root: home,
+            file,
+            whole,
+            written,
+        }
+    }
+
+    /// As it was, but for the bytes that `harm` changes.
+    fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
+        restore(&self.root.path().join("copy"), self.root.path());
+        let mut bytes = self.whole.clone();
+        harm(&mut bytes);
+        fs::remove_dir_all(self.file.parent().unwrap()).unwrap();
+        fs::create_dir(self.file.parent().unwrap()).unwrap();
+        fs::write(&self.file, bytes).unwrap();
+        coordinator(self.root.path())
+    }
+
+    /// As it was, but for those bytes, which are changed or zeros.
+    fn without(&self, range: Range<usize>, zeros: bool) -> Arc<Coordinator> {
+        self.harmed(|bytes| destroy(&mut bytes[range.clone()], zeros))
+    }
+
+    fn frames(&self, numbers: Range<usize>) -> Range<usize> {
+        self.frame(numbers.start).start..self.frame(numbers.end - 1).end
+    }
+
+    /// Opens both logs, of which that range of offsets is lost and refused, and nothing else.
+    fn expect_lost(&self, coordinator: Arc<Coordinator>, lost: &Range<u64>) {
+        for (served, damages) in self.open(coordinator) {
+            let kept = (0..RECORDS).filter(|offset| !lost.contains(offset));
+            assert_eq!(served, kept.collect::<Vec<_>>(), "{lost:?}");
+            let refused = damages.iter().map(|damage| damage.start..damage.end);
+            let all: Vec<u64> = refused.flatten().collect();
+            assert_eq!(all, lost.clone().collect::<Vec<_>>());
+        }
+    }
+
+    fn frame(&self, number: usize) -> Range<usize> {
+        let len = (self.written - 64) / (2 * (RECORDS as usize - 1));
+        64 + number * len..64 + (number + 1) * len
+    }
+
+    /// What each log serves, and what it is refused, also after another start.
+    fn open(&self, coordinator: Arc<Coordinator>) -> [(Vec<u64>, Vec<Damage>); 2] {
+        let look = |coordinator: &Arc<Coordinator>| {
+            [1, 2].map(|i| {
+                let (log, _) = open(self.root.path(), i, coordinator);
+                assert!(log.reader().log_end() <= RECORDS);
+                served(&log)
+            })
+        };
+        let found = look(&coordinator);
+        drop(coordinator);
+        let again = look(&super::coordinator(self.root.path()));
+        let ranges = |found: &[(Vec<u64>, Vec<Damage>); 2]| {
+            found.clone().map(|(served, damages)| {
+                let ends = damages.iter().map(|damage| (damage.start, damage.end));
+                (served, ends.collect::<Vec<_>>())
+            })
+        };
+        assert_eq!(
+            ranges(&found),
+            ranges(&again),
+            "another start finds the same"
+        );
+        found
+    }
+}
+
+fn destroy(bytes: &mut [u8], zeros: bool) {
+    for byte in bytes {
+        *byte = if zeros { 0 } else { *byte ^ 0x55 };
+    }
+}
+
+/// The values of all records that are served, and the ranges that are refused, which readers pass over.
+fn served(log: &Log) -> (Vec<u64>, Vec<Damage>) {
+    let (mut values, mut damages, mut from) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let mut cursor = log.reader().cursor(from);
+        loop {
+            match cursor.next(u64::MAX, 1 << 20, ReadMode::Blocking) {
+                Ok(None) => {
+                    let told = log.shared.quarantine.list(0);
+                    let of = |damages: &[Damage]| {
+                        damages.iter().map(|d| (d.start, d.end)).collect::<Vec<_>>()
+                    };
+                    assert_eq!(of(&told), of(&damages), "what is refused is told");
+                    return (values, told);
+                }
+                Ok(Some(bytes)) => {
+                    for bytes in Batches::new(bytes) {
+                        let batch = Batch::read(&bytes.unwrap()).unwrap();
+                        assert_eq!(
+                            batch.value(0).unwrap(),
+                            batch.header().base_offset.to_le_bytes()
+                        );
+                        values.push(batch.header().base_offset);
+                    }
+                }
+                Err(crate::ReadError::Damaged(damage)) => {
+                    from = damage.end;
+                    damages.push(*damage);
+                    break;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
+    let home = Home::new();
+    let mut costly = 0;
+    for at in (0..home.written).step_by(23) {
+        let coordinator = home.harmed(|bytes| bytes[at] ^= 0x55);
+        let told = coordinator.journal_damages();
+        assert_eq!(told.len(), 1, "byte {at}: {told:?}");
+        assert!(
+            (0..=at as u64).contains(&told[0].position),
+            "byte {at}: {told:?}"
+        );
+        let found = home.open(coordinator);
+        let gone: usize = found
+            .iter()
+            .map(|(served, _)| RECORDS as usize - served.len())
+            .sum();
+        assert!(gone <= 1, "byte {at}: {found:?}");
+        let refused: Vec<&Damage> = found.iter().flat_map(|(_, damages)| damages).collect();
+        // Of the last round nobody can tell whether it was being written at the end. That it begins is told by its logs.
+        let last = home.frame(2 * (RECORDS as usize - 2)).start;
+        assert!(refused.len() == gone || at >= last, "byte {at}: {found:?}");
+        let told_by_two = at >= 64 && at < last - home.frame(0).len();
+        assert!(told[0].was_acked || !told_by_two, "byte {at}: {told:?}");
+        for damage in refused {
+            assert_eq!(
+                (damage.end - damage.start, damage.fault),
+                (1, Fault::Journal)
+            );
+            assert_eq!(
+                (&damage.path, damage.position),
+                (&told[0].path, told[0].position)
+            );
+            costly += 1;
+        }
+    }
+    assert!(costly > 5, "{costly}");
+}
+
+#[test]
+fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
+    let home = Home::new();
+    for number in 2..=5 {
+        let coordinator = home.harmed(|bytes| bytes[home.frame(number)].fill(0));
+        let lost = (number / 2 + 1) as u64;
+        let found = home.open(coordinator);
+        let (served, damages) = &found[number % 2];
+        let expected: Vec<u64> = (0..RECORDS).filter(|offset| *offset != lost).collect();
+        assert_eq!(*served, expected);
+        assert_eq!((damages[0].start, damages[0].end), (lost, lost + 1));
+        assert_eq!(found[1 - number % 2], ((0..RECORDS).collect(), vec![]));
+    }
+}
+
+#[test]
+fn offsets_that_were_acknowledged_and_lost_are_not_used_again() {
+    let home = Home::new();
+    let last = 2 * (RECORDS as usize - 1) - 1;
+    // Of the second log everything but its last frame, and that of the first log behind it.
+    let coordinator = home.harmed(|bytes| {
+        for number in (1..last).step_by(2) {
+            let end = home.frame(number).end;
+            bytes[end - 1] ^= 1;
+        }
+    });
+    let mut logs = [1, 2].map(|i| open(home.root.path(), i, &coordinator).0);
+    assert_eq!(
+        logs.each_ref().map(|log| log.reader().log_end()),
+        [RECORDS; 2]
+    );
+    assert_eq!(round(&mut logs, RECORDS, &coordinator), 2);
+    for log in &logs {
+        log.set_high_watermark(RECORDS + 1);
+    }
+    let (values, damages) = served(&logs[1]);
+    assert_eq!(values, [0, RECORDS - 1, RECORDS]);
+    assert_eq!(
+        (damages[0].start, damages.last().unwrap().end),
+        (1, RECORDS - 1)
+    );
+}
+
+#[test]
+fn what_was_being_written_at_the_end_is_no_damage() {
+    let home = Home::new();
+    let last = 2 * (RECORDS as usize - 1) - 1;
+    // The last round in any state that a power cut may leave: no ack was given for it.
+    for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
+        let coordinator = home.harmed(|bytes| {
+            for (number, kept) in [(last - 1, first), (last, second)] {
+                if kept == 0 {
+                    bytes[home.frame(number)].fill(0);
+                }
+            }
+        });
+        for (i, (served, damages)) in home.open(coordinator).into_iter().enumerate() {
+            let kept = [first, second][i];
+            assert_eq!(served, (0..RECORDS - 1 + kept).collect::<Vec<_>>());
+            assert_eq!(damages, vec![]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_used_again_ends_before_what_its_earlier_use_left() {
+    let home = tempfile::tempdir().unwrap();
+    let first = coordinator(home.path());
+    let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
+    for value in 0..300 {
+        round(&mut logs, value, &first);
+        if value % 7 == 0 {
+            let damages = coordinator(home.path()).journal_damages();
+            assert_eq!(damages, vec![], "round {value}");
+        }
+    }
+    assert!(first.statistics().journal_bytes > 6 * FILE_BYTES);
+}
+
+#[test]
+fn a_hole_in_all_logs_costs_what_lay_in_it_and_is_told() {
+    let home = Home::new();
+    // Of five rounds all holes but those that the last round is in.
+    for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 4), (0, 3), (1, 4), (0, 4)] {
+        for zeros in [false, true] {
+            let coordinator = home.without(home.frames(2 * from..2 * to), zeros);
+            let told = coordinator.journal_damages();
+            let position = home.frame(2 * from).start as u64;
+            assert_eq!(told.len(), 1, "{told:?}");
+            // That only one round lies behind it tells the logs, and not the place itself.
+            assert_eq!((told[0].position, told[0].was_acked), (position, to < 4));
+            home.expect_lost(coordinator, &(from as u64 + 1..to as u64 + 1));
+        }
+    }
+}
+
+#[test]
+fn the_first_frame_is_lost_alone() {
+    let home = Home::new();
+    for zeros in [false, true] {
+        let coordinator = home.without(home.frame(0), zeros);
+        assert_eq!(coordinator.journal_damages().len(), 1);
+        let [first, second] = home.open(coordinator);
+        assert_eq!(first.0, [0, 2, 3, 4, 5]);
+        assert_eq!((first.1[0].start, first.1[0].end), (1, 2));
+        assert_eq!(second, ((0..RECORDS).collect(), vec![]));
+    }
+}
+
+#[test]
+fn a_lost_beginning_is_known_from_its_copy() {
+    let home = Home::new();
+    for zeros in [false, true] {
+        let coordinator = home.without(0..64, zeros);
+        let told = coordinator.journal_damages();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].position, told[0].place),
+            (0, JournalPlace::Beginning)
+        );
+        home.expect_lost(coordinator, &(0..0));
+        let first_round = home.frame(1).end;
+        for to in [first_round, 512.max(first_round), home.frame(3).end] {
+            let coordinator = home.without(0..to, zeros);
+            let places = coordinator
+                .journal_damages()
+                .into_iter()
+                .map(|damage| damage.place);
+            assert_eq!(
+                places.collect::<Vec<_>>(),
+                [JournalPlace::Beginning, JournalPlace::Frame]
+            );
+            let rounds = (to - 64).div_ceil(home.frame(0).len()).div_ceil(2) as u64;
+            let found = home.open(coordinator);
+            assert!(
+                found
+                    .iter()
+                    .all(|(served, _)| served.last() == Some(&(RECORDS - 1)))
+            );
+            let least = (RECORDS - rounds) as usize;
+            assert!(
+                found.iter().all(|(served, _)| served.len() >= least),
+                "{found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_whose_beginning_and_copy_are_lost_is_told_and_kept_and_not_used_again() {
+    let home = Home::new();
+    for zeros in [false, true] {
+        let harmed = |bytes: &mut [u8]| {
+            let copy = bytes.len() - 64;
+            destroy(&mut bytes[..64], zeros);
+            destroy(&mut bytes[copy..], zeros);
+        };
+        let coordinator = home.harmed(harmed);
+        let told = coordinator.journal_damages();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].position, told[0].place), (0, JournalPlace::File));
+        assert!(!home.file.exists());
+        let aside = fs::read(home.file.with_file_name("damaged")).unwrap();
+        assert_eq!(aside[64..home.written], home.whole[64..home.written]);
+        drop(coordinator);
+        let again = super::coordinator(home.root.path());
+        assert_eq!(again.journal_damages(), vec![]);
+    }
+}
+
+#[test]
+fn a_file_that_was_never_used_is_no_damage() {
+    let home = Home::new();
+    let coordinator = home.harmed(|bytes| bytes.fill(0));
+    assert_eq!(coordinator.journal_damages(), vec![]);
+    assert!(home.file.exists());
+}
+
+#[test]
+fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
+    let home = Home::new();
+    // The first two rounds in a new use, sealed for it; behind them, and a hole, the frames of the one before.
+    for zeros in [false, true] {
+        let coordinator = home.harmed(|bytes| {
+            let (preamble, seed) = format::preamble(2, 2, 3);
+            let copy = bytes.len() - 64;
+            bytes[..64].copy_from_slice(&preamble);
+            bytes[copy..].copy_from_slice(&preamble);
+            let mut link = seed;
+            for number in 0..4 {
+                let (head, content) = bytes[home.frame(number)].split_at_mut(format::FRAME_BYTES);
+                link = format::frame(head, content, link, seed);
+            }
+            destroy(&mut bytes[home.frame(4)], zeros);
+        });
+        assert_eq!(coordinator.journal_damages(), vec![]);
+        for (served, damages) in home.open(coordinator) {
+            assert_eq!((served, damages), (vec![0, 1, 2], vec![]));
+        }
+    }
+}
+
+#[test]
+fn a_file_of_version_1_is_taken_over() {
+    let home = Home::new();
+    let as_first_version = |bytes: &mut [u8]| {
+        let mut preamble = bytes[..60].to_vec();
+        preamble[4] = 1;
+        preamble[24..32].fill(0);
+        crate::fields::seal(&mut preamble);
+        let copy = bytes.len() - 64;
+        bytes[copy..].fill(0);
+        bytes[..64].copy_from_slice(&preamble);
+        let mut link = format::read_preamble(&preamble).unwrap().link;
+        for number in 0..2 * (RECORDS as usize - 1) {
+            let (head, content) = bytes[home.frame(number)].split_at_mut(format::FRAME_BYTES);
+            link = format::frame(head, content, link, 0);
+        }
+    };
+    let coordinator = home.harmed(as_first_version);
+    assert_eq!(coordinator.journal_damages(), vec![]);
+    home.expect_lost(coordinator, &(0..0));
+    let coordinator = home.harmed(|bytes| {
+        as_first_version(bytes);
+        bytes[home.frame(3)].fill(0);
+    });
+    assert_eq!(coordinator.journal_damages().len(), 1);
+    let [first, second] = home.open(coordinator);
+    assert_eq!(first, ((0..RECORDS).collect(), vec![]));
+    assert_eq!(second.0, [0, 1, 3, 4, 5]);
+}

@@ -1,0 +1,122 @@
+"""Damage in the journal of a broker that lost its power: `bascule log verify` finds it, and the broker tells it."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import bascule
+import pytest
+from bascule.errors import CorruptionError
+from bascule.testing import TestBroker, broker
+
+from .test_cli_log import flip, partition, publish_until_journaled, run
+
+SETTINGS: Final[Mapping[str, object]] = {"limits.journal_from_dirty_files": 1}
+BEHIND: Final = 6
+
+
+def fill(running: TestBroker, data: Path) -> tuple[int, Path]:
+    """Publish into the journal. How many records there were before, and the partitions as they were then."""
+    with bascule.connect(running.url) as client:
+        before = publish_until_journaled(client)
+        copy = data.with_name("copy")
+        shutil.copytree(data / "partitions", copy)
+        for number in range(BEHIND):
+            client.publish("orders", b"in the journal: %d" % number)
+    return before, copy
+
+
+def lose(data: Path, copy: Path, number: int) -> Path:
+    """What a power cut may leave, and a flipped bit in the frame of one record. The journal's file."""
+    shutil.rmtree(data / "partitions")
+    shutil.copytree(copy, data / "partitions")
+    for path in (data / "journal").iterdir():
+        at = path.read_bytes().find(b"in the journal: %d" % number)
+        if at >= 0:
+            flip(path, at)
+            return path
+    pytest.fail("the record is not in the journal")
+
+
+def test_a_file_of_which_nothing_can_be_read_is_damage_and_one_that_lost_its_beginning_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with broker(durability="disk", directory=tmp_path, settings=SETTINGS) as running:
+        before, copy = fill(running, data)
+        running.kill()
+        whole = {path: path.read_bytes() for path in (data / "journal").iterdir()}
+        file = lose(data, copy, 2)
+        file.write_bytes(whole[file])
+        overwrite(file, 0)
+        assert only_finding(capsys, data) == (0, "derived", 0, str(file))
+        overwrite(file, file.stat().st_size - 64)
+        assert only_finding(capsys, data) == (1, "damage", 0, str(file))
+
+        running.start()
+        assert "nothing of the file can be read" in running.log
+        assert not file.exists()
+        assert file.with_name("damaged").stat().st_size > 0
+        with bascule.connect(running.url) as client:
+            assert client.publish("orders", b"after").offset >= before
+
+
+def only_finding(capsys: pytest.CaptureFixture[str], data: Path) -> tuple[int, str, int, str]:
+    """Exit code of verify, and kind, position and file of what it finds."""
+    code, found = run(capsys, "verify", data)
+    (row,) = found["findings"]
+    return code, row["kind"], row["position"], row["path"]
+
+
+def overwrite(path: Path, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(bytes(64))
+
+
+def served(client: bascule.Client) -> tuple[list[int], list[tuple[int, int]]]:
+    """The offsets that a reader gets that goes on behind damage, and the ranges that it is refused."""
+    offsets: list[int] = []
+    refused: list[tuple[int, int]] = []
+    while True:
+        start = max([0, *(offset + 1 for offset in offsets), *(end for _, end in refused)])
+        try:
+            offsets += (record.offset for record in client.subscribe("orders", start=start, stop="latest").records())
+        except CorruptionError as damage:
+            refused.append((int(damage.details["start"]), int(damage.details["end"])))
+        else:
+            return offsets, refused
+
+
+def test_what_a_damaged_journal_lost_is_found_and_told_and_its_offsets_are_not_used_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with broker(durability="disk", directory=tmp_path, settings=SETTINGS) as running:
+        before, copy = fill(running, data)
+        running.kill()
+        file = lose(data, copy, 2)
+        gone = before + 2
+
+        code, found = run(capsys, "verify", data)
+        assert (code, found["damaged"], found["journal_frames"] >= BEHIND - 1) == (1, True, True)
+        of_log = [row for row in found["findings"] if row["what"] == "a frame of the journal does not check"]
+        (lost,) = [row for row in of_log if row["start"] == gone]
+        assert (lost["kind"], lost["end"], lost["path"]) == ("damage", gone + 1, str(file))
+        code, alone = run(capsys, "verify", partition(data))
+        assert (code, alone["journal"]) == (1, str(data / "journal"))
+        shutil.copytree(data / "partitions", tmp_path / "elsewhere" / "partitions")
+        code, elsewhere = run(capsys, "verify", partition(tmp_path / "elsewhere"))
+        assert (code, elsewhere["journal"]) == (0, None)
+
+        running.start()
+        with bascule.connect(running.url) as client:
+            offsets, refused = served(client)
+            assert offsets == [offset for offset in range(before + BEHIND) if offset != gone]
+            assert refused == [(gone, gone + 1)]
+            assert client.publish("orders", b"after").offset == before + BEHIND
+            (shown,) = client.describe_stream("orders").partitions[0].damaged
+            assert (shown.start, shown.end, shown.fault, shown.path) == (gone, gone + 1, "journal", str(file))
+            assert client.describe_broker().statistics["journal_damages"] == 1
+        assert f"the journal does not check at position {shown.position} of {file}" in running.log
