@@ -197,6 +197,16 @@ def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> li
         NativeError: `invalid_argument`.
     """
 
+def name_flaw(name: str) -> str | None:
+    """What is wrong with the name of a stream, a subject or a queue group, as a sentence that begins with it; `None` when it
+    shows what it is. Of more than 1,024 bytes only the length is told.
+    """
+
+def id_flaw(name: str) -> str | None:
+    """The same of the id of a group, consumer or cursor; refused are what is too long, control and format characters, and what
+    is no character.
+    """
+
 def log_verify(path: str) -> bytes:
     """Read and check a data directory, or one log of it, that no broker uses; changes nothing. Blocks. JSON, see seam.md.
 

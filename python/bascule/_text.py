@@ -1,6 +1,11 @@
-"""Text that others wrote, for people to read."""
+"""Text for people to read: what others wrote, and counts."""
 
-__all__ = ["visible", "without_credentials"]
+__all__ = ["counted", "visible", "without_credentials"]
+
+
+def counted(count: int, one: str) -> str:
+    """A count with its noun: 1 record, 2,000 records."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def visible(text: str) -> str:

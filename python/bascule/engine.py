@@ -20,9 +20,11 @@ from bascule._native import (
     Subscription,
     __version__,
     access_allows,
+    id_flaw,
     log_inspect,
     log_repair,
     log_verify,
+    name_flaw,
 )
 from bascule._native import Engine as _NativeEngine
 from bascule.errors import from_native
@@ -37,7 +39,9 @@ __all__ = [
     "Subscription",
     "__version__",
     "decide_access",
+    "id_flaw",
     "inspect_log",
+    "name_flaw",
     "native_errors",
     "repair_log",
     "verify_log",

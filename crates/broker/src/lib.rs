@@ -7,7 +7,7 @@
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
 //! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
-//! * [`access`]: what clients may do.
+//! * [`access`]: what clients may do. [`names`]: what names may not have.
 pub mod access;
 mod admission;
 pub mod encryption;
@@ -18,6 +18,7 @@ pub mod flight;
 pub mod fuzz;
 pub mod liftbridge;
 pub mod metadata;
+pub mod names;
 pub mod nats;
 pub mod offline;
 pub mod partition;

@@ -2,10 +2,17 @@
 mod client;
 mod engine;
 mod failure;
+mod names;
 mod offline;
 mod outgoing;
 
+use mimalloc::MiMalloc;
 use pyo3::prelude::*;
+
+/// What one thread allocates, another mostly frees: the system's allocator makes them wait for each other. Version 2 takes no
+/// lock to allocate, which a fork of a Python process could leave held in the child.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -20,6 +27,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;
     module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;
+    module.add_function(wrap_pyfunction!(names::name_flaw, module)?)?;
+    module.add_function(wrap_pyfunction!(names::id_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_verify, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_inspect, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_repair, module)?)?;

@@ -44,6 +44,7 @@ ENVIRONMENT_KEY: Final = "LIFTBRIDGE_ENCRYPTION_KEY"
 ENVIRONMENT_KEY_ID: Final = "liftbridge"
 """Id of that master key."""
 
+MAX_TOKENS_BYTES: Final = 255
 NATS_SCHEMES: Final = ("nats", "tls")
 SECRETS: Final = frozenset({"nats.password"})
 """Settings whose value is never shown."""
@@ -61,7 +62,20 @@ def check_nats_url(value: str) -> str:
     return value
 
 
+def check_tokens(value: str) -> str:
+    """The same, when it can stand in NATS subjects."""
+    if any(not re.fullmatch(r"[^\s*>\x00-\x1f\x7f]+", token) for token in value.split(".")) or (
+        len(value.encode()) > MAX_TOKENS_BYTES
+    ):
+        raise ValueError(
+            "it stands in NATS subjects: write tokens joined by dots, without white space, * and >, of at most "
+            f"{MAX_TOKENS_BYTES} bytes"
+        )
+    return value
+
+
 NatsUrl = Annotated[str, AfterValidator(check_nats_url)]
+Tokens = Annotated[str, AfterValidator(check_tokens)]
 Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]
 ByteCount = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0)]
 
@@ -292,10 +306,12 @@ class BrokerSettings(_Section):
     """Identity and addresses."""
 
     cluster_id: str = Field(default="bascule-default", min_length=1, max_length=255, description="name of the cluster")
-    broker_id: str | None = Field(
-        default=None, max_length=255, description="id of this broker; unset = made once and kept"
+    broker_id: Tokens | None = Field(
+        default=None, description="id of this broker, without white space, * and >; unset = made once and kept"
     )
-    namespace: str = Field(default="liftbridge-default", min_length=1, description="prefix of internal NATS subjects")
+    namespace: Tokens = Field(
+        default="liftbridge-default", description="prefix of internal NATS subjects, without white space, * and >"
+    )
     host: str = Field(default="127.0.0.1", min_length=1, description="bind address")
     port: int = Field(default=9292, ge=0, le=65535, description="bind port; 0 = a free one")
     advertised_host: str | None = Field(default=None, description="host shown to clients; unset = the bind address")

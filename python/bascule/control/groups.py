@@ -91,6 +91,15 @@ class Groups:
             task.cancel()
         await asyncio.gather(*self._expiring, return_exceptions=True)
 
+    def exists(self, group: str) -> bool:
+        """Whether there is a group of this id."""
+        return group in self._controller.state.groups
+
+    def has_member(self, group: str, consumer: str) -> bool:
+        """Whether `consumer` is a member of `group`."""
+        found = self._controller.state.groups.get(group)
+        return found is not None and found.member(consumer) is not None
+
     async def join(self, group: str, consumer: str, streams: tuple[str, ...], timeout_s: float) -> Joined:
         """Make `consumer` a member of `group`, which is created when there is none. Returns when subscriptions of a
         former group of this id are over, or when the time is.

@@ -22,6 +22,7 @@ from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
     FIXED_SETTINGS,
     MAX_PARTITIONS,
+    MAX_SUBJECT_BYTES,
     SETTING_BOUNDS,
     Activity,
     Broker,
@@ -36,9 +37,6 @@ from bascule.metadata.model import (
 )
 from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid, wrong_setting
 from bascule.metadata.results import RefusedCode
-
-MAX_SUBJECT_BYTES = 1024
-"""A nats-server drops whoever sends it a control line of more than 4096 bytes; subject and queue group share one."""
 
 
 def create(state: State, index: int, command: CreateStream) -> State:
@@ -233,8 +231,12 @@ def _partition(index: int, number: int, placement: Placement) -> Partition:
 def _check_creation(state: State, command: CreateStream) -> None:
     check_name("namespace", command.namespace)
     check_name("stream name", command.name)
-    if len(command.subject.encode()) > MAX_SUBJECT_BYTES or len(command.queue_group.encode()) > MAX_NAME_BYTES:
-        raise invalid(f"subject or queue group of stream {command.name} is too long")
+    for what, name, most in (
+        ("subject", command.subject, MAX_SUBJECT_BYTES),
+        ("queue group", command.queue_group, MAX_NAME_BYTES),
+    ):
+        if len(name.encode()) > most:
+            raise invalid(f"{what} of stream {command.name} is {len(name.encode())} bytes long, more than {most}")
     _check_settings(command.settings)
     if len(command.placements) > MAX_PARTITIONS:
         raise invalid(f"{len(command.placements)} partitions are more than {MAX_PARTITIONS}")

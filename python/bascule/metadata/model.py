@@ -17,6 +17,9 @@ DEFAULT_NAMESPACE = "default"
 MAX_PARTITIONS = 1000
 """Most partitions of one stream at its creation; also keeps the entry below the bound of the log."""
 
+MAX_SUBJECT_BYTES = 1024
+"""A nats-server drops whoever sends it a control line of more than 4096 bytes; subject and queue group share one."""
+
 MAX_MEMBERS = 4096
 """Most members of one group."""
 

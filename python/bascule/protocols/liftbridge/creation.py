@@ -6,14 +6,15 @@ from typing import Any, get_args
 from bascule.control import StreamRequest
 from bascule.control.decide import ALL_BROKERS
 from bascule.control.specs import OWN_STREAMS
-from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.engine import name_flaw
+from bascule.metadata import DEFAULT_NAMESPACE, MAX_SUBJECT_BYTES, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsCopy
-from bascule.metadata.refusal import wrong_setting
+from bascule.metadata.refusal import MAX_NAME_BYTES, wrong_setting
 from bascule.protocols.status import Status, StatusError
 
-MAX_NAME_BYTES = 255
+SHOWN = 80
 
-_FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s\x00-\x1f\x7f-\x9f]")
+_FORBIDDEN_IN_NAME = re.compile(r"[/\\*>\s]")
 _FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -25,14 +26,22 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
     """
     if not asked.name:
         raise StatusError(Status.INVALID_ARGUMENT, "Name cannot be empty")
+    # Before anything that looks at every character.
+    _check_length("Stream name", asked.name, MAX_NAME_BYTES)
+    _check_length("Subject", asked.subject, MAX_SUBJECT_BYTES)
+    _check_length("Queue group", asked.group, MAX_NAME_BYTES)
     if not is_subject(asked.subject):
         raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid")
     if asked.name in OWN_STREAMS:
         raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
     _check_name(asked.name)
+    if flaw := name_flaw(asked.subject):
+        raise StatusError(Status.INVALID_ARGUMENT, f"Subject {flaw}")
     if _FORBIDDEN_IN_SUBJECT.search(asked.group):
-        text = f"Queue group {asked.group[:80]!r} is invalid: white space and control characters are not allowed"
+        text = f"Queue group {asked.group[:SHOWN]!r} is invalid: white space and control characters are not allowed"
         raise StatusError(Status.INVALID_ARGUMENT, text)
+    if flaw := name_flaw(asked.group):
+        raise StatusError(Status.INVALID_ARGUMENT, f"Queue group {flaw}")
     if asked.partitions < 0:
         raise StatusError(Status.INVALID_ARGUMENT, f"Invalid partitions {asked.partitions}, must not be negative")
     return StreamRequest(
@@ -52,17 +61,23 @@ def is_subject(subject: str) -> bool:
     return not _FORBIDDEN_IN_SUBJECT.search(subject) and all(tokens) and ">" not in tokens[:-1]
 
 
+def _check_length(what: str, name: str, most: int) -> None:
+    if (size := len(name.encode())) > most:
+        text = f"{what} {name[:SHOWN]!r}… is {size} bytes long, more than {most}: give a shorter one"
+        raise StatusError(Status.INVALID_ARGUMENT, text)
+
+
 def _check_name(name: str) -> None:
     """Names appear in subjects, paths and logs, so some characters are refused."""
+    if flaw := name_flaw(name):
+        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {flaw}")
     reason = ""
-    if len(name.encode()) > MAX_NAME_BYTES:
-        reason = f"it is longer than {MAX_NAME_BYTES} bytes"
-    elif name in (".", ".."):
+    if name in (".", ".."):
         reason = "it must not be . or .."
     elif found := _FORBIDDEN_IN_NAME.search(name):
-        reason = f"it contains {found.group()!r}; white space, control characters and / \\ * > are not allowed"
+        reason = f"it contains {found.group()!r}; white space and / \\ * > are not allowed"
     if reason:
-        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {name[:80]!r} is invalid: {reason}")
+        raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {name[:SHOWN]!r} is invalid: {reason}")
 
 
 def _replication_factor(asked: int) -> int:

@@ -4,6 +4,7 @@ from bascule._liftbridge_pb import message
 from bascule.control import RefusalCode
 from bascule.control.controller import RefusedError
 from bascule.control.groups import Groups, NotServedError, NotWatchedError
+from bascule.engine import id_flaw
 from bascule.errors import BrokerError
 from bascule.metadata import MAX_MEMBER_STREAMS
 from bascule.protocols.liftbridge.messages import parse, serialize
@@ -43,6 +44,7 @@ class GroupMethods:
         """JoinConsumerGroup."""
         asked = parse(_JoinRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        self._check_names(asked.groupId, asked.consumerId)
         streams = tuple(asked.streams)
         if not streams:
             raise StatusError(Status.INVALID_ARGUMENT, "No streams provided")
@@ -66,6 +68,13 @@ class GroupMethods:
             coordinatorTimeout=round(timeouts.coordinator_s * NANOS),
         )
         return serialize(response)
+
+    def _check_names(self, group: str, consumer: str) -> None:
+        """Of a group that begins to exist, and of a member that does."""
+        if not self._groups.exists(group) and (flaw := id_flaw(group)):
+            raise StatusError(Status.INVALID_ARGUMENT, f"groupId {flaw}")
+        if not self._groups.has_member(group, consumer) and (flaw := id_flaw(consumer)):
+            raise StatusError(Status.INVALID_ARGUMENT, f"consumerId {flaw}")
 
     async def leave(self, request: AdminRequest) -> bytes:
         """LeaveConsumerGroup."""
