@@ -24,13 +24,13 @@ LIMIT_S: Final = 90.0
 class Running:
     """A broker that runs: its address, its log, and how long it took until it answered a call."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path, began: float) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path, began: float, credentials: Any = None) -> None:
         self.process: Final = process
         self._log: Final = log
         until(lambda: bool(self.events("ready")) or process.poll() is not None, LIMIT_S)
         assert process.poll() is None, self.log
         self.address = str(self.events("ready")[0]["address"])
-        with Api(self.address) as api:
+        with Api(self.address, credentials) as api:
             api.call("FetchMetadata", timeout=LIMIT_S)
         self.seconds: Final = time.monotonic() - began
 
@@ -47,13 +47,17 @@ class Running:
 
 @contextmanager
 def liftbridge(
-    directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None
+    directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None, credentials: Any = None
 ) -> Generator[Running]:
-    """Run one while the context lasts; it must stop in order. Listens on a free port unless the text says otherwise."""
+    """Run one while the context lasts; it must stop in order. Listens on a free port unless the text says otherwise.
+
+    Its data lie in `data`, unless the text says where. `credentials` are of a client that may FetchMetadata.
+    """
     file = directory / "liftbridge.yaml"
     file.write_text(text)
-    command = [sys.executable, "-m", "bascule.cli.liftbridge", "-c", str(file), "-d", str(directory / "data"), *flags]
-    with _running(directory, command, variables or {}) as broker:
+    data = () if "data.dir" in text else ("-d", str(directory / "data"))
+    command = [sys.executable, "-m", "bascule.cli.liftbridge", "-c", str(file), *data, *flags]
+    with _running(directory, command, variables or {}, credentials) as broker:
         yield broker
 
 
@@ -67,7 +71,9 @@ def ours(directory: Path, variables: Mapping[str, str]) -> Generator[Running]:
 
 
 @contextmanager
-def _running(directory: Path, command: list[str], variables: Mapping[str, str]) -> Generator[Running]:
+def _running(
+    directory: Path, command: list[str], variables: Mapping[str, str], credentials: Any = None
+) -> Generator[Running]:
     log = directory / "log"
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("LIFTBRIDGE_", "BASCULE_"))
@@ -78,7 +84,7 @@ def _running(directory: Path, command: list[str], variables: Mapping[str, str]) 
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**environment, **variables}
         )
     try:
-        yield Running(process, log, began)
+        yield Running(process, log, began, credentials)
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
     finally:

@@ -54,6 +54,14 @@ def test_each_operation_yields_its_event_in_order(telling: TestBroker) -> None:
     assert found[8].deleteStreamOp.stream == "s"
 
 
+def test_a_member_that_was_expelled_is_told_apart_from_one_that_left() -> None:
+    with broker(settings={**ON, "groups.consumer_timeout_ms": 500}) as running, Api(running.address) as api:
+        api.create("s")
+        api.call("JoinConsumerGroup", groupId="g", consumerId="silent", streams=["s"])
+        left = events(api, 4)[3].leaveConsumerGroupOp
+    assert (left.groupId, left.consumerId, left.expired) == ("g", "silent", True)
+
+
 def test_clients_cannot_create_or_delete_it(telling: TestBroker) -> None:
     reserved = failed("INVALID_ARGUMENT", "Stream is reserved")
     with Api(telling.address) as api:

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable, Iterator
 
+import bascule
 import grpc
 import pytest
 from bascule._liftbridge_pb import methods
 from bascule.protocols.liftbridge.authorization import RIGHTS
 
 from tests.certificates import DAY, Authority
-from tests.conformance.api import ALL, NONE, PERMISSION_DENIED, Api, Failed, failed, until
+from tests.conformance.api import ALL, EARLIEST, NONE, PERMISSION_DENIED, Api, Failed, failed, until
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
 from tests.conformance.rights import CALLS, CURSORS, action, check_creation, rules_for
 
@@ -140,6 +141,44 @@ def test_a_right_that_is_taken_away_ends_what_is_open(mutual: Mutual, root: Api,
             [], f"PERMISSION_DENIED The client is not authorized to call Subscribe on resource {stream}"
         )  # fmt: skip
         assert writer.publish(stream, b"goes on") == 1
+
+
+def test_who_may_only_read_a_stream_ends_no_reader_of_a_group(mutual: Mutual, root: Api, stream: str) -> None:
+    root.create(stream)
+    group = f"g-{stream}"
+    needed = ("FetchConsumerGroupAssignments", group)
+    reader, member = (rule(client, "Subscribe", stream) for client in ("reader", "member"))
+    mutual.allow(reader, member, rule("member", *needed))
+    with mutual.api("reader") as intruder, mutual.api("member") as api:
+        reading = api.subscribe(stream, timeout=120, consumer={"groupId": group, "consumerId": "me", "groupEpoch": 1})
+        taken = {"groupId": group, "consumerId": "other", "groupEpoch": 2**64 - 1}
+        for reverse in (False, True):
+            with pytest.raises(Failed, check=denied(*needed)):
+                intruder.subscribe(stream, consumer=taken, startPosition=EARLIEST, reverse=reverse)
+        root.publish(stream, b"x")
+        assert reading.next().value == b"x", "the member goes on reading"
+        assert intruder.read(stream)[0].value == b"x", "reading for oneself takes nothing from anybody"
+        mutual.allow(reader, member)
+        with pytest.raises(Failed, check=denied(*needed)):
+            reading.next()
+
+
+def test_the_rights_of_the_page_are_enough_for_a_consumer_of_a_group(mutual: Mutual, root: Api, stream: str) -> None:
+    root.create(stream)
+    root.publish(stream, b"x")
+    group = f"g-{stream}"
+    calls = ["JoinConsumerGroup", "LeaveConsumerGroup", "FetchConsumerGroupAssignments"]
+    mutual.allow(
+        rule("member", calls, group),
+        rule("member", ["Subscribe", "SetCursor", "FetchCursor"], stream),
+        rule("member", "Publish", CURSORS),
+        rule("member", "FetchMetadata", "*"),
+    )
+    assert mutual.running is not None
+    with bascule.connect(mutual.running.url, tls=mutual.tls("member")) as client:
+        with client.consumer(group, stream) as consumer:
+            assert next(consumer.records()).value == b"x"
+        assert client.fetch_cursor(f"__group:{group}", stream) == 0
 
 
 def test_rights_change_under_load_and_no_publish_is_lost_or_stored_against_them(

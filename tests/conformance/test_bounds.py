@@ -14,7 +14,7 @@ from bascule.testing import TestBroker, broker
 from nats.aio.client import Client as NatsClient
 
 from tests.conformance import envelopes
-from tests.conformance.api import ALL, BAD_REQUEST, Api, Failed, failed, values
+from tests.conformance.api import ALL, BAD_REQUEST, INTERNAL, Api, Failed, failed, values
 
 TOO_LARGE = 3
 MOST_HEADERS = 1024
@@ -216,7 +216,8 @@ def test_min_isr_of_two_lets_nobody_publish_on_one_broker(api: Api, stream: str)
     with pytest.raises(Failed, check=failed("FAILED_PRECONDITION", text)):
         api.publish(stream, b"x")
     (answer,) = api.publish_async([{"stream": stream, "ackPolicy": ALL, "correlationId": "c"}])
-    assert (answer.correlationId, answer.asyncError.message) == ("c", text)
+    refused = answer.asyncError
+    assert (answer.correlationId, refused.code, refused.message) == ("c", INTERNAL, text)
     assert api.partition(stream).newestOffset == -1
     api.create(f"{stream}-1", minIsr=message("NullableInt32")(value=1))
     assert api.publish(f"{stream}-1", b"x") == 0

@@ -4,6 +4,7 @@ import json
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -45,6 +46,25 @@ def test_the_last_one_set_is_found_and_an_unknown_one_is_minus_1(api: Api, strea
     put(api, stream, "c", -3, partition=1)
     assert [fetch(api, stream, "c"), fetch(api, stream, "d"), fetch(api, stream, "c", 1)] == [4, 7, -3]
     assert fetch(api, stream, "e") == -1
+
+
+def test_a_cursor_whose_id_nobody_meant_does_not_begin_and_one_that_is_there_stays(api: Api, stream: str) -> None:
+    old, new = "c\u200b", "a\u200b"
+    key = f"{old},{stream},0".encode()
+    stored = b"\x0a%c%b\x1a%c%b\x20\x07" % (len(stream), stream.encode(), len(old.encode()), old.encode())
+    api.publish("__cursors", stored, key=key, partition=zlib.crc32(key) % 3)
+    assert fetch(api, stream, old) == 7
+    put(api, stream, old, 8)
+    assert fetch(api, stream, old) == 8
+    with pytest.raises(Failed) as refused:
+        put(api, stream, new, 1)
+    assert str(refused.value) == (
+        r'INVALID_ARGUMENT cursorId "a\u{200b}" has U+200B, which cannot be seen: leave it out'
+    )
+    assert fetch(api, stream, new) == -1
+    for taken in ("\u00e1 a,b", "a\u0301", "orders\u00a0x"):
+        put(api, stream, taken, 1)
+        assert fetch(api, stream, taken) == 1
 
 
 @pytest.mark.parametrize("method", ["SetCursor", "FetchCursor"])

@@ -62,7 +62,9 @@ def test_the_worked_example_over_the_wire(api: Api, stream: str) -> None:
     assert first.epoch == 0
     assert (first.consumerTimeout, first.coordinatorTimeout) == (600_000_000_000, 500_000_000_000)
     (here,) = api.call("FetchMetadata").brokers
-    assert first.coordinator == here.id == group_of(api, "g").coordinator
+    shown = group_of(api, "g")
+    assert first.coordinator == here.id == shown.coordinator
+    assert (shown.groupId, shown.error, shown.epoch) == ("g", 0, 0)
     assert assigned(api, "g", "a", 0) == {orders: [0, 1, 2, 3]}
     second = join(api, "g", "b", orders, logs)
     assert second.epoch > first.epoch
@@ -272,6 +274,20 @@ def test_one_member_of_a_group_reads_a_partition_and_the_higher_epoch_wins(api: 
         return True
 
     until(admits_lower)
+
+
+def test_a_group_whose_id_nobody_meant_has_no_members(api: Api, stream: str) -> None:
+    api.create(stream)
+    flaw = failed("INVALID_ARGUMENT", r'groupId "g\u{200b}" has U+200B, which cannot be seen: leave it out')
+    with pytest.raises(Failed, check=flaw):
+        join(api, "g\u200b", "c", stream)
+    with pytest.raises(Failed, check=flaw):
+        api.subscribe(stream, consumer=member("g\u200b", "c", 0))
+    for taken in ("größe a", "g\u200d", "orders\u00a0x", "a\u0301"):
+        join(api, taken, taken, stream)
+        api.subscribe(stream, consumer=member(taken, taken, 0)).cancel()
+        api.call("LeaveConsumerGroup", groupId=taken, consumerId=taken)
+        join(api, taken, taken, stream)
 
 
 def test_a_member_needs_an_id_and_a_failed_subscribe_ends_nobody(api: Api, stream: str) -> None:

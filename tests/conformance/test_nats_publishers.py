@@ -15,9 +15,9 @@ from bascule.testing import TestBroker
 from nats.aio.client import Client as NatsClient
 
 from tests.conformance import envelopes
-from tests.conformance.api import Api
+from tests.conformance.api import OFFSET, Api
 
-LEADER, ALL, NONE = 0, 1, 2
+LEADER, ALL, NONE, UNHEARD_OF = range(4)
 
 
 @pytest.fixture
@@ -57,6 +57,9 @@ async def test_plain_messages_are_stored_as_they_are_with_their_subject(
     assert all(record.key is None for record in found)
     assert found[100].headers["reply"] == b"answers.here"
     assert found[100].subject == f"{stream}.asks"
+    with Api(running.address) as api:
+        delivered = api.subscribe(stream, startOffset=99, startPosition=OFFSET).take(2)
+    assert [item.replySubject for item in delivered] == ["", "answers.here"]
 
 
 @pytest.mark.parametrize("checksum", [False, True])
@@ -103,10 +106,10 @@ async def test_policy_none_is_stored_and_not_acknowledged(
 ) -> None:
     create(running, stream, stream)
     inbox = await publisher.subscribe(f"acks.{stream}")
-    for policy in (NONE, LEADER):
+    for policy in (NONE, UNHEARD_OF, LEADER):
         await publisher.publish(stream, envelopes.publish(value=b"v", ackInbox=f"acks.{stream}", ackPolicy=policy))
     ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
-    assert (ack.offset, ack.ackPolicy) == (1, LEADER), "the only ack is the second message's"
+    assert (ack.offset, ack.ackPolicy) == (2, LEADER), "the only ack is the last message's"
 
 
 async def test_what_is_read_only_drops_messages_from_nats_without_a_word(
@@ -179,11 +182,12 @@ async def test_publishing_through_the_broker_is_visible_to_nats(
     await publisher.flush()
     async with running.connect_async() as client:
         receipt = await client.publish(stream, b"seen", key=b"k")
-        copy = await listening.next_msg(timeout=60)
-        payload: Any = envelopes.message("Message").FromString(copy.data[copy.data[5] :])
-        assert (payload.key, payload.value) == (b"k", b"seen")
+        await client.publish(stream, b"seen next")
+        copies = [await listening.next_msg(timeout=60) for _ in range(2)]
+        payloads: list[Any] = [envelopes.message("Message").FromString(copy.data[copy.data[5] :]) for copy in copies]
+        assert [(item.key, item.value) for item in payloads] == [(b"k", b"seen"), (b"", b"seen next")], "each once"
         partition = await client.get_partition(stream)
-    assert (receipt.offset, partition.high_watermark) == (0, 1), "its own copy is not stored again"
+    assert (receipt.offset, partition.high_watermark) == (0, 2), "its own copies are not stored again"
 
 
 async def test_publish_to_subject_is_pure_nats(running: TestBroker, stream: str) -> None:

@@ -65,6 +65,29 @@ def test_unary_checks_have_their_codes_and_texts(api: Api, stream: str) -> None:
         api.publish(stream, b"x" * ((1 << 20) + 1))
 
 
+@pytest.mark.parametrize("inbox", ["a b", "a.*", "a\r\nPUB b 1\r\nx", ".a", "a" * 2001])
+def test_an_ack_inbox_that_is_no_subject_is_refused(api: Api, stream: str, inbox: str) -> None:
+    api.create(stream)
+    calls: dict[str, dict[str, Any]] = {"Publish": {"stream": stream}, "PublishToSubject": {"subject": stream}}
+    for method, fields in calls.items():
+        with pytest.raises(Failed, match=r"INVALID_ARGUMENT ackInbox .* is no subject to publish on"):
+            api.call(method, ackPolicy=ALL, ackInbox=inbox, **fields)
+    assert api.publish(stream, b"first", ackInbox="a" * 2000) == 0
+
+
+@pytest.mark.parametrize("policy", [3, -1])
+def test_an_ack_policy_of_no_meaning_is_refused(api: Api, stream: str, policy: int) -> None:
+    api.create(stream)
+    refused = failed("INVALID_ARGUMENT", f"Unknown AckPolicy {policy}")
+    with pytest.raises(Failed, check=refused):
+        api.publish(stream, b"x", ackPolicy=policy)
+    with pytest.raises(Failed, check=refused):
+        api.call("PublishToSubject", subject=stream, value=b"x", ackPolicy=policy)
+    (answer,) = api.publish_async([{"stream": stream, "ackPolicy": policy, "correlationId": "c"}])
+    assert (answer.asyncError.code, answer.asyncError.message) == (BAD_REQUEST, f"Unknown AckPolicy {policy}")
+    assert api.publish(stream, b"first") == 0
+
+
 def test_asynchronous_answers_follow_their_messages(api: Api, stream: str) -> None:
     api.create(stream, partitions=2)
     requests: list[dict[str, Any]] = [
@@ -98,10 +121,12 @@ def test_publish_to_subject_returns_the_first_ack(api: Api, stream: str) -> None
         key=b"k",
         headers={"h": b"1"},
         correlationId="c",
+        ackInbox=f"inbox.{stream}",
         ackPolicy=ALL,
     )
-    assert (answer.ack.stream, answer.ack.offset, answer.ack.correlationId) == (stream, 0, "c")
-    assert answer.ack.msgSubject == f"sub.{stream}.a"
+    ack = answer.ack
+    assert (ack.stream, ack.offset, ack.correlationId, ack.ackInbox) == (stream, 0, "c", f"inbox.{stream}")
+    assert (ack.msgSubject, ack.ackPolicy) == (f"sub.{stream}.a", ALL)
     (found,) = api.read(stream)
     assert (found.key, found.value, found.headers["h"], found.subject) == (b"k", b"v", b"1", f"sub.{stream}.a")
     with pytest.raises(Failed) as refusal:
@@ -109,6 +134,14 @@ def test_publish_to_subject_returns_the_first_ack(api: Api, stream: str) -> None
     assert refusal.value.code.name == "DEADLINE_EXCEEDED"
     empty = api.call("PublishToSubject", subject=f"nobody.{stream}", ackPolicy=NONE)
     assert empty == message("PublishToSubjectResponse")()
+
+
+def test_calls_that_name_no_ack_inbox_get_one_of_their_own(api: Api, stream: str) -> None:
+    api.create(stream)
+    calls: dict[str, dict[str, Any]] = {"Publish": {"stream": stream}, "PublishToSubject": {"subject": stream}}
+    inboxes = {api.call(method, ackPolicy=ALL, **fields).ack.ackInbox for method, fields in calls.items()}
+    assert len(inboxes) == len(calls)
+    assert all(inbox.startswith("liftbridge-default.ack.") for inbox in inboxes)
 
 
 def test_an_error_ack_of_publish_to_subject_is_returned_as_it_is(api: Api, stream: str) -> None:

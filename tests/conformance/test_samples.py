@@ -8,6 +8,7 @@ them.
 # pyright: reportUnknownMemberType=false
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from typing import Any, Final
 import nats
 import pytest
 from bascule._liftbridge_pb import message
+from bascule.cli.liftbridge_keys import KEYS
 
 from tests.conformance.api import ALL, Api, Failed, failed, until, values
 from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by
@@ -128,11 +130,50 @@ def test_min_insync_replicas_hold_for_streams_that_say_nothing(tmp_path: Path) -
         api.call("SetCursor", stream="own", cursorId="c", offset=0)
 
 
-def test_partitions_pause_after_the_time_that_the_file_says(tmp_path: Path) -> None:
-    with liftbridge(tmp_path, f"{ALONE}streams.auto.pause.time: 1s\n") as broker, Api(broker.address) as api:
+def paused(api: Api, stream: str) -> bool:
+    return bool(api.stream(stream).partitions[0].paused)
+
+
+def test_partitions_pause_after_the_time_that_the_file_says_unless_somebody_reads(tmp_path: Path) -> None:
+    text = f"{ALONE}streams.auto.pause: {{time: 1s, disable.if.subscribers: true}}\n"
+    with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
+        api.create("read")
+        reading = api.subscribe("read", resume=True)
+        api.create("idle")
+        until(lambda: paused(api, "idle"), LIMIT_S)
+        assert not paused(api, "read"), "it has been idle for longer"
+        assert api.publish("idle", b"x") == 0
+        reading.cancel()
+        until(lambda: paused(api, "read"), LIMIT_S)
+
+
+def test_data_lie_where_the_file_says_and_subjects_begin_as_it_says(tmp_path: Path) -> None:
+    text = (
+        f"{ALONE}data.dir: {tmp_path / 'elsewhere'}\nclustering.namespace: depot\nactivity.stream.enabled: true\n"
+        "cursors.stream: {partitions: 2, auto.pause.time: 1s}\n"
+    )
+    with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
+        assert (tmp_path / "elsewhere" / "bascule.json").exists()
+        assert api.stream("__activity").subject == "depot.activity"
+        assert api.stream("__cursors").subject == "depot.cursors"
+        until(lambda: paused(api, "__cursors"), LIMIT_S)
+        assert not paused(api, "__activity"), "the time is that of cursors"
+        api.call("SetCursor", stream="s", cursorId="c", offset=3)
+        assert api.call("FetchCursor", stream="s", cursorId="c").offset == 3
+
+
+def test_a_batch_has_no_more_messages_than_the_file_says(tmp_path: Path) -> None:
+    port = free_port()
+    text = f"{LISTEN}nats: {{embedded: true, servers: ['nats://127.0.0.1:{port}']}}\nbatch.max.messages: 5\n"
+    with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
         api.create("s")
-        until(lambda: api.stream("s").partitions[0].paused, LIMIT_S)
-        assert api.publish("s", b"x") == 0
+        asyncio.run(publish(f"nats://127.0.0.1:{port}", "s", *[b"x"] * 2000))
+        until(lambda: api.partition("s").highWatermark == 1999, LIMIT_S)
+    (log,) = (tmp_path / "data" / "partitions").iterdir()
+    inspect = [sys.executable, "-m", "bascule.cli", "log", "inspect", str(log), "--batches", "--limit", "9999"]
+    shown = subprocess.run([*inspect, "--output", "json"], check=True, capture_output=True, timeout=LIMIT_S)
+    sizes = [batch["records"] for batch in json.loads(shown.stdout)["logs"][0]["batches"]]
+    assert (sum(sizes), max(sizes)) == (2000, 5)
 
 
 def test_group_timeouts_are_told_to_members(tmp_path: Path) -> None:
@@ -156,9 +197,10 @@ def test_an_embedded_server_takes_plain_publishers_where_nats_servers_says(
         assert values(api.read("s")) == [b"plain"]
 
 
-async def publish(url: str, subject: str, value: bytes, **options: Any) -> None:
+async def publish(url: str, subject: str, *values: bytes, **options: Any) -> None:
     client = await nats.connect(url, **options)
-    await client.publish(subject, value)
+    for value in values:
+        await client.publish(subject, value)
     await client.flush()
     await client.close()
 
@@ -194,13 +236,25 @@ def test_what_cannot_be_is_refused_with_the_reason_and_2(tmp_path: Path, text: s
     assert said in words
 
 
+WITHOUT_EFFECT = """
+metadata.cache.max.age: 2m
+logging: {recovery: true, raft: true, nats: true}
+batch.max.time: 10ms
+streams.compact.max.goroutines: 10
+clustering:
+  raft: {snapshot: {retain: 2, threshold: 8192}, cache.size: 512, bootstrap.seed: true, max.quorum.size: 3}
+  replica: {max: {lag.time: 15s, leader.timeout: 15s, idle.wait: 10s}, fetch.timeout: 3s}
+activity.stream.publish.ack.policy: leader
+cursors.stream.replication.factor: -1
+telemetry: {enabled: true, interval.seconds: 86400}
+"""
+
+
 def test_keys_without_effect_are_told_once_each(tmp_path: Path) -> None:
-    raft = "clustering.raft: {snapshot.retain: 2, cache.size: 512}"
-    text = f"{ALONE}{raft}\nbatch.max.time: 10ms\ntelemetry.enabled: true\n"
-    with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
+    with liftbridge(tmp_path, f"{ALONE}{WITHOUT_EFFECT}") as broker, Api(broker.address) as api:
         api.create("s")
         assert api.publish("s", b"x", ackPolicy=ALL) == 0
     notes = [line for line in broker.log.splitlines() if line.startswith("liftbridge: ")]
-    assert [note.split()[1] for note in notes] == [
-        "clustering.raft.snapshot.retain", "clustering.raft.cache.size", "batch.max.time",
-    ]  # fmt: skip
+    told = {note.split()[1]: note.split(" has no effect: ")[1] for note in notes}
+    assert len(told) == len(notes)
+    assert told == {name: key.idle for name, key in KEYS.items() if key.idle}

@@ -76,7 +76,7 @@ def test_negative_counts_are_refused_by_name(api: Api, stream: str) -> None:
         assert "-1" in refusal.value.text
 
 
-def test_metadata_shows_partitions_replicas_and_the_broker(api: Api, stream: str) -> None:
+def test_metadata_shows_partitions_replicas_and_the_broker(running: TestBroker, api: Api, stream: str) -> None:
     before = time.time_ns()
     api.create(stream, subject=f"{stream}.*", partitions=3, replicationFactor=-1)
     shown = api.stream(stream)
@@ -88,6 +88,12 @@ def test_metadata_shows_partitions_replicas_and_the_broker(api: Api, stream: str
         assert (partition.id, partition.leader) == (number, here.id)
         assert list(partition.replicas) == list(partition.isr) == [here.id]
         assert (partition.highWatermark, partition.newestOffset) == (-1, -1)
+        assert partition.logStartOffset.value == 0
+    assert f"{here.host}:{here.port}" == running.address
+    assert shown.error == 0
+    api.call("PauseStream", name=stream, partitions=[1])
+    paused = api.stream(stream).partitions
+    assert [paused[number].HasField("logStartOffset") for number in range(3)] == [True, False, True]
     assert here.partitionCount >= 3
     assert here.leaderCount == here.partitionCount
 
@@ -97,6 +103,7 @@ def test_asked_streams_come_in_order_with_duplicates_and_unknown_ones(api: Api, 
     answer = api.call("FetchMetadata", streams=[stream, "nothing", stream], groups=["no group"])
     assert [(item.name, item.error) for item in answer.streamMetadata] == [(stream, 0), ("nothing", 1), (stream, 0)]
     assert [(item.groupId, item.error) for item in answer.groupMetadata] == [("no group", 1)]
+    assert [broker.id for broker in answer.brokers] == [api.stream(stream).partitions[0].leader]
     assert not api.call("FetchMetadata").groupMetadata
 
 

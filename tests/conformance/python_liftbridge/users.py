@@ -1,4 +1,4 @@
-"""What users of python-liftbridge 0.0.7 do: `users.py SCENARIO ADDRESS STREAM`, with the ways of an old protobuf.
+"""What users of python-liftbridge 0.0.7 do: `users.py SCENARIO ADDRESS STREAM [CA]`, with the ways of an old protobuf.
 
 The client hands the handshake of a subscription on to its user, as an empty message with offset 0.
 """
@@ -53,7 +53,7 @@ def publishes(lift: Any, name: str) -> None:
     lift.create_stream(client.Stream(subject=f"on.{name}", name=name))
     lift.publish(client.Message("none", stream=name, key="k"))
     lift.publish(client.Message("leader", stream=name, correlation_id="c").ack_policy_leader())
-    lift.publish(client.Message("all", stream=name).ack_policy_all())
+    lift.publish(client.Message("all", stream=name, ack_inbox=f"acks.{name}").ack_policy_all())
     lift.publish(client.Message("none again", stream=name).ack_policy_none())
     found = read(lift, client.Stream(name, name).start_at_earliest_received(), 4)
     assert [item.value for item in found] == [b"none", b"leader", b"all", b"none again"]
@@ -62,6 +62,7 @@ def publishes(lift: Any, name: str) -> None:
     assert all(item.timestamp > 0 for item in found)
     for call in (
         lambda: lift.publish(client.Message("x", stream="nothing")),
+        lambda: lift.publish(client.Message("x", stream=name, partition=7)),
         lambda: next(lift.subscribe(client.Stream("nothing", "nothing"))),
     ):
         try:
@@ -93,6 +94,9 @@ def begins_anywhere(lift: Any, name: str) -> None:
     assert offsets(stream().start_at_offset(0), 5) == [0, 1, 2, 3, 4]
     assert offsets(stream().start_at_latest_received(), 1) == [4]
     assert offsets(stream().start_at_time_delta(timedelta(hours=1)), 5) == [0, 1, 2, 3, 4]
+    # where a position counts that is set afterwards, what was given at the beginning is sent and ignored
+    for given in (client.Stream(name, name, start_offset=3), client.Stream(name, name, start_timestamp=1)):
+        assert offsets(given.start_at_earliest_received(), 5) == [0, 1, 2, 3, 4]
     new = lift.subscribe(stream())
     assert next(new).value == b"", "the handshake: from here on everything is new"
     lift.publish(client.Message("new", stream=name))
@@ -127,8 +131,8 @@ SCENARIOS: dict[str, Callable[[Any, str], None]] = {
 
 def main() -> None:
     """Play one scenario."""
-    scenario, address, stream = sys.argv[1:]
-    SCENARIOS[scenario](client.Lift(ip_address=address, timeout=60), stream)
+    scenario, address, stream, *ca = sys.argv[1:]
+    SCENARIOS[scenario](client.Lift(ip_address=address, timeout=60, tls_cert=ca[0] if ca else None), stream)
 
 
 if __name__ == "__main__":

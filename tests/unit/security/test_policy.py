@@ -6,6 +6,8 @@ import pytest
 from bascule.errors import UsageError
 from bascule.security import ACTIONS, AccessTable, read_policy
 
+from tests.policies import EXACT_MODEL
+
 ROLES = """
 [request_definition]
 r = sub, obj, act
@@ -21,16 +23,6 @@ e = some(where (p.eft == allow)) && !some(where (p.eft == deny))
 
 [matchers]
 m = g(r.sub, p.sub) && keyMatch(r.obj, p.obj) && keyMatch(r.act, p.act)
-"""
-EXACT = """
-[request_definition]
-r = sub, obj, act
-[policy_definition]
-p = sub, obj, act
-[policy_effect]
-e = some(where (p.eft == allow))
-[matchers]
-m = r.sub == p.sub && r.obj == p.obj && r.act == p.act
 """
 
 
@@ -50,7 +42,7 @@ def refused(directory: Path, text: str, model: str | None = None, suffix: str = 
     return str(caught.value)
 
 
-@pytest.mark.parametrize("model", [None, EXACT])
+@pytest.mark.parametrize("model", [None, EXACT_MODEL])
 def test_the_policy_that_liftbridge_takes(tmp_path: Path, model: str | None) -> None:
     table = policy(
         tmp_path,
@@ -138,17 +130,17 @@ def test_a_policy_in_yaml_that_says_nothing_clear_is_refused(tmp_path: Path, tex
         ('p, a, "s, Publish', None, "no CSV"),
         ("p, a, s, Publish, maybe", ROLES, 'not "maybe"'),
         ("g, a", ROLES, "a client and a role"),
-        ("", EXACT.replace("[matchers]", "[matcher]"), "[matcher] is not supported"),
-        ("", EXACT.partition("[matchers]")[0], "no section [matchers]"),
-        ("", EXACT.replace("r = sub, obj, act", "r = sub, dom, obj, act"), "not 4 fields"),
-        ("", EXACT.replace("some(", "any("), "the effect is none of"),
-        ("", EXACT.replace("r.sub == p.sub", "r.sub == 'root'"), "is not supported"),
-        ("", EXACT.replace("r.sub == p.sub", "g(r.sub, p.sub)"), "needs a [role_definition]"),
-        ("", EXACT.replace("r.sub == p.sub &&", ""), "exactly once"),
-        ("", EXACT.replace("r.obj == p.obj", "r.obj == p.act"), "a policy line does not have"),
-        ("", EXACT.replace("r.obj == p.obj", "r.sub == p.obj"), "twice"),
-        ("", EXACT.replace("r.obj == p.obj", "regexMatch(r.obj, p.obj)"), "regexMatch"),
-        ("", EXACT.replace("p.act", "p.act || r.sub == p.obj"), "is not supported"),
+        ("", EXACT_MODEL.replace("[matchers]", "[matcher]"), "[matcher] is not supported"),
+        ("", EXACT_MODEL.partition("[matchers]")[0], "no section [matchers]"),
+        ("", EXACT_MODEL.replace("r = sub, obj, act", "r = sub, dom, obj, act"), "not 4 fields"),
+        ("", EXACT_MODEL.replace("some(", "any("), "the effect is none of"),
+        ("", EXACT_MODEL.replace("r.sub == p.sub", "r.sub == 'root'"), "is not supported"),
+        ("", EXACT_MODEL.replace("r.sub == p.sub", "g(r.sub, p.sub)"), "needs a [role_definition]"),
+        ("", EXACT_MODEL.replace("r.sub == p.sub &&", ""), "exactly once"),
+        ("", EXACT_MODEL.replace("r.obj == p.obj", "r.obj == p.act"), "a policy line does not have"),
+        ("", EXACT_MODEL.replace("r.obj == p.obj", "r.sub == p.obj"), "twice"),
+        ("", EXACT_MODEL.replace("r.obj == p.obj", "regexMatch(r.obj, p.obj)"), "regexMatch"),
+        ("", EXACT_MODEL.replace("p.act", "p.act || r.sub == p.obj"), "is not supported"),
         ("", ROLES.replace("g = _, _", "g = _, _, _"), "g = _, _"),
     ],
 )

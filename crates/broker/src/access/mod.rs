@@ -47,13 +47,12 @@ pub struct Access {
     table: ArcSwapOption<AccessTable>,
 }
 
-/// A right that a call which lasts goes on needing.
+/// The rights that a call which lasts goes on needing.
 #[derive(Debug)]
 pub(crate) struct Permit {
     peer: Peer,
-    action: Action,
-    resource: Arc<str>,
-    /// What allowed it.
+    needed: Box<[(Action, Box<str>)]>,
+    /// What allowed them.
     table: Option<Arc<AccessTable>>,
 }
 
@@ -99,22 +98,19 @@ impl Access {
         self.check(peer, Action::PublishToSubject, inbox)
     }
 
-    /// The same, for a call that lasts: ask [`Permit::renew`] before each step.
+    /// The same, for a call that lasts and may need several rights: ask [`Permit::renew`] before each step.
     ///
     /// # Errors
-    /// [`Denied`].
-    pub(crate) fn permit(
-        &self,
-        peer: &Peer,
-        action: Action,
-        resource: &str,
-    ) -> Result<Permit, Denied> {
+    /// [`Denied`]: the first of them that is.
+    pub(crate) fn permit(&self, peer: &Peer, needed: &[(Action, &str)]) -> Result<Permit, Denied> {
         let table = self.table.load_full();
-        decide(table.as_deref(), peer, action, resource)?;
+        for &(action, resource) in needed {
+            decide(table.as_deref(), peer, action, resource)?;
+        }
+        let owned = |&(action, resource): &(Action, &str)| (action, resource.into());
         Ok(Permit {
             peer: peer.clone(),
-            action,
-            resource: resource.into(),
+            needed: needed.iter().map(owned).collect(),
             table,
         })
     }
@@ -126,7 +122,7 @@ impl Access {
 }
 
 impl Permit {
-    /// Whether it still holds. Costs a comparison as long as the table is the same.
+    /// Whether they still hold. Costs a comparison as long as the table is the same.
     ///
     /// # Errors
     /// [`Denied`], when a newer table does not allow it.
@@ -135,7 +131,9 @@ impl Permit {
         if same(table.as_ref(), self.table.as_ref()) {
             return Ok(());
         }
-        decide(table.as_deref(), &self.peer, self.action, &self.resource)?;
+        for (action, resource) in &*self.needed {
+            decide(table.as_deref(), &self.peer, *action, resource)?;
+        }
         self.table = arc_swap::Guard::into_inner(table);
         Ok(())
     }

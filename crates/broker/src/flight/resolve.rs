@@ -42,7 +42,7 @@ pub fn permit(
     (namespace, stream): (&str, &str),
 ) -> Result<Permit, Status> {
     let resource = stream_resource(namespace, stream);
-    let permit = shared.access.permit(peer, action, &resource);
+    let permit = shared.access.permit(peer, &[(action, &*resource)]);
     permit.map_err(|refusal| denied(&refusal))
 }
 

@@ -7,8 +7,8 @@ use http_body_util::BodyExt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
-use tonic::Status;
 use tonic::body::Body;
+use tonic::{Code, Status};
 
 /// Longest deadline that is told apart from none; keeps instants from overflowing.
 const LONGEST: Duration = Duration::from_hours(400 * 24);
@@ -81,12 +81,13 @@ pub(super) fn parse_timeout(value: &[u8]) -> Option<Duration> {
 /// The one message of a unary request, at most `max` bytes.
 ///
 /// # Errors
-/// The status of the frame error; INTERNAL when there is not exactly one message or the body broke off.
+/// The status of the frame error; INTERNAL when there is not exactly one message; `RESOURCE_EXHAUSTED` and
+/// `DEADLINE_EXCEEDED` of what bounds the body; CANCELLED when it broke off.
 pub(super) async fn unary_message(mut body: Body, max: usize) -> Result<Bytes, Status> {
     let mut frames = FrameReader::new(max);
     let mut message = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|status| Status::cancelled(status.message()))?;
+        let frame = frame.map_err(broken_off)?;
         let Ok(mut chunk) = frame.into_data() else {
             break;
         };
@@ -101,6 +102,14 @@ pub(super) async fn unary_message(mut body: Body, max: usize) -> Result<Bytes, S
     frames.end()?;
     message
         .ok_or_else(|| Status::internal("grpc: a unary call carries exactly one message, got none"))
+}
+
+/// Why a body is not whole: a bound of ours keeps its status, everything else is the caller going away.
+fn broken_off(status: Status) -> Status {
+    match status.code() {
+        Code::ResourceExhausted | Code::DeadlineExceeded => status,
+        _ => Status::cancelled(status.message()),
+    }
 }
 
 /// How often idle streams look whether the broker still serves and whether the view changed their partition.

@@ -190,15 +190,14 @@ impl Intake {
         let Some((first, _)) = messages.first() else {
             return;
         };
+        // What may be refused decides for all: a policy of no meaning, or none where concurrency control wants acks.
         let policies = messages.iter().map(|(view, _)| view.ack_policy);
-        // Without acks a stream may refuse (concurrency control): one such message decides for all.
-        let policy = policies.fold(first.ack_policy, |policy, other| {
-            if other == AckPolicy::None as i32 {
-                other
-            } else {
-                policy
-            }
-        });
+        let policy = policies
+            .filter(|policy| {
+                *policy != AckPolicy::Leader as i32 && *policy != AckPolicy::All as i32
+            })
+            .max_by_key(|policy| AckPolicy::try_from(*policy).is_err())
+            .unwrap_or(first.ack_policy);
         match self
             .routes
             .find(&first.stream, first.partition)

@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use super::resume::{NotResumed, resume};
 use super::route::{AckContext, Destination, Route, split};
+use super::to_subject::check_subject;
 use crate::access::Action;
 use crate::partition::{Append, AppendError, Committed, Payload, RejectReason};
 use crate::shared::SharedRef;
@@ -115,6 +116,7 @@ async fn open_destination(
             let inbox = String::from_utf8_lossy(&view.ack_inbox);
             let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);
             allowed.map_err(|denied| denied.status())?;
+            check_subject("ackInbox", &inbox)?;
             check_ack_inbox(shared, &inbox)?;
         }
         match route.check(view.ack_policy) {

@@ -29,6 +29,9 @@ pub(super) enum Refusal {
     /// Concurrency control needs an ack.
     #[error("stream with concurrency control must have AckPolicy set")]
     PolicyMissing,
+    /// An ack policy of no meaning.
+    #[error("Unknown AckPolicy {0}")]
+    PolicyUnknown(i32),
     /// Paused: to be resumed before this is said to anybody.
     #[error("failed to resume stream: partition {0} is paused again and again")]
     Paused(i32),
@@ -76,6 +79,7 @@ impl Refusal {
         match self {
             Self::StreamMissing
             | Self::PolicyMissing
+            | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
             | Self::Rejected(RejectReason::TooLarge) => Code::InvalidArgument,
             Self::Denied(_) => Code::PermissionDenied,
@@ -98,9 +102,10 @@ impl Refusal {
             }
             Self::Denied(_) => AsyncCode::PermissionDenied,
             Self::Readonly(_) => AsyncCode::Readonly,
-            Self::PolicyMissing | Self::TooManyHeaders | Self::Rejected(RejectReason::TooLarge) => {
-                AsyncCode::BadRequest
-            }
+            Self::PolicyMissing
+            | Self::PolicyUnknown(_)
+            | Self::TooManyHeaders
+            | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,
             Self::NotOpen(_)

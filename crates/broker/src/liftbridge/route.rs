@@ -103,6 +103,9 @@ impl Route {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
+        if AckPolicy::try_from(ack_policy).is_err() {
+            return Err(Refusal::PolicyUnknown(ack_policy));
+        }
         if self.concurrency_control && ack_policy == AckPolicy::None as i32 {
             return Err(Refusal::PolicyMissing);
         }

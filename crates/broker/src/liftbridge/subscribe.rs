@@ -8,6 +8,7 @@ use super::resume::resume;
 use super::reverse::ReverseSubscription;
 use super::subscription::Subscription;
 use crate::access::Action;
+use crate::names;
 use crate::partition::Partition;
 use crate::shared::{Shared, SharedRef};
 use crate::status::trailers;
@@ -41,10 +42,8 @@ pub(super) async fn subscribe(
     let request = SubscribeRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
     // Before anything has an effect, and before anything is told of the stream.
-    let permit = shared
-        .access
-        .permit(&call.peer, Action::Subscribe, &request.stream)
-        .map_err(|denied| denied.status())?;
+    let permit = shared.access.permit(&call.peer, &needed(&request));
+    let permit = permit.map_err(|denied| denied.status())?;
     // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
     find(shared, &request)?;
     let slot = Slot::take(shared)?;
@@ -78,6 +77,16 @@ pub(super) async fn subscribe(
         Source::Up(subscription.with_membership(membership))
     };
     Ok(reply::with_body(StreamBody::new(frames(source))))
+}
+
+/// The rights that it takes. Who subscribes for a group ends the subscription of the member before, so that takes what
+/// every member of the group needs to learn what to read.
+fn needed(request: &SubscribeRequest) -> Vec<(Action, &str)> {
+    let mut needed = vec![(Action::Subscribe, request.stream.as_str())];
+    if let Some(member) = group(request) {
+        needed.push((Action::FetchConsumerGroupAssignments, &member.group_id));
+    }
+    needed
 }
 
 /// The member of a group that subscribes, if it does so for one.
@@ -127,11 +136,15 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
             "Consumer id cannot be empty when group id is provided",
         ));
     }
+    let view = shared.view.load();
     if let Some(consumer) = group {
         check_id("groupId", &consumer.group_id)?;
         check_id("consumerId", &consumer.consumer_id)?;
+        if !view.groups.contains_key(&consumer.group_id) {
+            names::check_id(&consumer.group_id)
+                .map_err(|flaw| Status::invalid_argument(format!("groupId {flaw}")))?;
+        }
     }
-    let view = shared.view.load();
     let stream = view
         .stream(DEFAULT_NAMESPACE, &request.stream)
         .ok_or_else(no_such_partition)?;

@@ -1,5 +1,6 @@
 //! `PublishToSubject` (§3.9): an envelope to exactly one NATS subject; nothing else is checked.
 use super::call::{Call, SHOWN, check_ack_inbox, new_inbox, unary_message};
+use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use crate::access::Action;
 use crate::shared::SharedRef;
@@ -29,6 +30,9 @@ pub(super) async fn publish_to_subject(
     let mut request = PublishToSubjectRequest::decode(message)
         .map_err(|error| Status::internal(format!("grpc: error unmarshalling request: {error}")))?;
     check_subject("subject", &request.subject)?;
+    if AckPolicy::try_from(request.ack_policy).is_err() {
+        return Err(Refusal::PolicyUnknown(request.ack_policy).status());
+    }
     if request.ack_inbox.is_empty() {
         request.ack_inbox = new_inbox(&shared.namespace);
     } else {
@@ -66,7 +70,7 @@ pub(super) async fn publish_to_subject(
 }
 
 /// A retry cannot help here, and the broker's connection must not carry what nats-server would drop it for.
-fn check_subject(field: &str, subject: &str) -> Result<(), Status> {
+pub(super) fn check_subject(field: &str, subject: &str) -> Result<(), Status> {
     if is_publish_subject(subject) {
         return Ok(());
     }

@@ -14,8 +14,11 @@
 //! ```
 use std::time::{Duration, Instant};
 
-/// At least so long between two probes while nobody listens; bounds what probing costs.
+/// At least so long between two probes while nobody listens; bounds what probing costs. Twice as long after each answer, up
+/// to [`MOST_PAUSE`], by which the first copies for a new listener may then be late.
 const PAUSE: Duration = Duration::from_millis(5);
+/// See [`PAUSE`].
+const MOST_PAUSE: Duration = Duration::from_millis(40);
 /// Without an answer for so long somebody listens. Too short only costs copies that nobody wanted.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// While somebody listens, one copy in at least so many is a probe …
@@ -47,6 +50,8 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Interest {
     state: State,
+    /// How long not to ask after the next "nobody".
+    pause: Duration,
     next_token: u64,
 }
 
@@ -71,6 +76,7 @@ impl Interest {
     pub(super) fn new() -> Self {
         Self {
             state: State::Nobody { probe_from: None },
+            pause: PAUSE,
             next_token: 1,
         }
     }
@@ -91,6 +97,7 @@ impl Interest {
             }
             State::Probing { until, .. } if now < *until => Step::Wait(*until),
             State::Probing { token, .. } => {
+                self.pause = PAUSE;
                 self.state = State::Heard {
                     token: *token,
                     probed: now,
@@ -116,9 +123,10 @@ impl Interest {
 
     /// The server said that nobody received the probe with this token.
     pub(super) fn on_nobody(&mut self, now: Instant, token: u64) -> Answer {
-        let probe_from = Some(now + PAUSE);
+        let probe_from = Some(now + self.pause);
         match self.state {
             State::Probing { token: asked, .. } if asked == token => {
+                self.pause = (2 * self.pause).min(MOST_PAUSE);
                 self.state = State::Nobody { probe_from };
                 Answer::Skip
             }
@@ -151,6 +159,31 @@ mod tests {
         assert_eq!(interest.on_nobody(start + MS, 1), Answer::Skip);
         assert_eq!(interest.step(start + MS, 5), Step::Wait(start + MS + PAUSE));
         assert_eq!(interest.step(start + MS + PAUSE, 5), Step::Probe(2));
+    }
+
+    #[test]
+    fn nobody_is_asked_less_and_less_often_until_somebody_listens() {
+        let (mut interest, mut now) = (Interest::new(), Instant::now());
+        let ask = |interest: &mut Interest, now: &mut Instant| {
+            let Step::Probe(token) = interest.step(*now, 1) else {
+                panic!("no probe");
+            };
+            interest.on_nobody(*now, token);
+            let Step::Wait(until) = interest.step(*now, 1) else {
+                panic!("no pause");
+            };
+            until.duration_since(std::mem::replace(now, until))
+        };
+        let pauses: Vec<_> = (0..5).map(|_| ask(&mut interest, &mut now)).collect();
+        assert_eq!(pauses, [5 * MS, 10 * MS, 20 * MS, 40 * MS, 40 * MS]);
+        let Step::Probe(token) = interest.step(now, 1) else {
+            panic!("no probe");
+        };
+        now += PATIENCE;
+        assert_eq!(interest.step(now, 1), Step::Publish(None));
+        interest.on_nobody(now, token);
+        now += PAUSE;
+        assert_eq!(ask(&mut interest, &mut now), 5 * MS);
     }
 
     #[test]

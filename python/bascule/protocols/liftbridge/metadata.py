@@ -133,3 +133,5 @@ def _show_partition(shown: Any, partition: Partition, status: PartitionStatus | 
     shown.pauseTimestamps.latestTimestamp = partition.last_paused_ns
     shown.readonlyTimestamps.firstTimestamp = partition.first_readonly_ns
     shown.readonlyTimestamps.latestTimestamp = partition.last_readonly_ns
+    if status:
+        shown.logStartOffset.value = status.log_start

@@ -4,6 +4,7 @@ use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
 use crate::liftbridge::resume::resume;
+use crate::names;
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
 use crate::shared::{Shared, SharedRef};
 use crate::view::DEFAULT_NAMESPACE;
@@ -42,6 +43,13 @@ pub(in crate::liftbridge) async fn set_cursor(
     permit(shared, &call, Action::Publish, STREAM)?;
     let key = key(&request.cursor_id, &request.stream, request.partition);
     let partition = call.within(led(shared, &call, &key)).await??;
+    if let Err(flaw) = names::check_id(&request.cursor_id) {
+        let found = call.within(shared.cursors.find(&partition, &key)).await?;
+        // One that is there stays within reach.
+        if found.map_err(Status::internal)?.is_none() {
+            return Err(Status::invalid_argument(format!("cursorId {flaw}")));
+        }
+    }
     let present = incarnation(shared, &request.stream, request.partition);
     if request.incarnation != 0 && request.incarnation != present {
         return Err(Status::not_found(ANOTHER_HISTORY));

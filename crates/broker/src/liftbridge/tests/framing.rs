@@ -168,6 +168,12 @@ fn refusals_read_as_the_specification_says() {
             "stream with concurrency control must have AckPolicy set",
         ),
         (
+            Refusal::PolicyUnknown(-1),
+            Code::InvalidArgument,
+            1,
+            "Unknown AckPolicy -1",
+        ),
+        (
             rejected(RejectReason::TooLarge),
             Code::InvalidArgument,
             1,

@@ -196,3 +196,24 @@ async fn a_batch_that_is_not_whole_is_charged_like_a_message_that_is_not() {
     let admission = &harness.engine.shared().admission;
     assert_eq!(admission.request_bytes(), 0, "all is given back");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_policy_of_no_meaning_or_none_too_many_decides_for_a_batch() {
+    let harness = Harness::new();
+    harness.create("orders", 1, &json!({"concurrency_control": true}));
+    let mut client = harness.connect().await;
+    let missing = "stream with concurrency control must have AckPolicy set";
+    for (policies, text) in [
+        ([0, 9, 2], "Unknown AckPolicy 9"),
+        ([2, 1, 9], "Unknown AckPolicy 9"),
+        ([0, 1, 2], missing),
+        ([2, 0, 0], missing),
+    ] {
+        let mut requests = batch(0, 0, &["a", "b", "c"]);
+        for (request, policy) in requests.iter_mut().zip(policies) {
+            request.ack_policy = policy;
+        }
+        let refused = client.publish_async(requests).await.unwrap();
+        assert_eq!(said(&refused), [text; 3], "{policies:?}");
+    }
+}

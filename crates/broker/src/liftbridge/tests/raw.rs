@@ -1,5 +1,6 @@
 //! The service called without a transport: bodies that no generated client would send, and deadlines.
 use super::harness::{Harness, PATIENCE, to};
+use crate::liftbridge::call::unary_message;
 use crate::liftbridge::frames::{FrameReader, frame};
 use crate::liftbridge::{health, service};
 use bascule_wire::liftbridge::messages::{PublishResponse, SubscribeRequest};
@@ -256,4 +257,48 @@ async fn watching_health_tells_each_change() {
     assert_eq!(next().await, [8, 2]);
     harness.engine.set_serving(true);
     assert_eq!(next().await, [8, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_beyond_the_bound_on_arriving_ones_is_refused_by_that_name_in_every_method() {
+    let harness = Harness::with_limits(&json!({"request_bytes": 64 << 10}));
+    let mut client = harness.connect().await;
+    let large = || to("orders", &"x".repeat(512 << 10));
+    let text = "limits.request_bytes (65536) bytes of requests are arriving: send again later, send smaller messages, \
+                or raise it";
+    for method in [
+        "Publish",
+        "PublishAsync",
+        "PublishToSubject",
+        "Subscribe",
+        "SetCursor",
+        "FetchCursor",
+        "FetchMetadata",
+    ] {
+        let method = format!("proto.API/{method}");
+        let answer: Result<PublishResponse, _> = client.unary(&method, large(), None).await;
+        let refused = answer.unwrap_err();
+        assert_eq!(
+            (refused.code(), refused.message()),
+            (Code::ResourceExhausted, text),
+            "{method}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_cancelled_and_one_that_is_refused_says_why() {
+    for (given, expected) in [
+        (Status::unknown("h2"), Code::Cancelled),
+        (Status::internal("h2"), Code::Cancelled),
+        (Status::resource_exhausted("full"), Code::ResourceExhausted),
+        (Status::deadline_exceeded("slow"), Code::DeadlineExceeded),
+    ] {
+        let text = given.message().to_owned();
+        let begun = Ok(http_body::Frame::data(Bytes::from_static(&[0, 0])));
+        let frames = tokio_stream::iter([begun, Err(given)]);
+        let body = Body::new(http_body_util::StreamBody::new(frames));
+        let refused = unary_message(body, 100).await.unwrap_err();
+        assert_eq!((refused.code(), refused.message()), (expected, &*text));
+    }
 }

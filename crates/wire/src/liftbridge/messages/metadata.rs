@@ -1,4 +1,5 @@
 //! Brokers, streams, partitions and groups, as `FetchMetadata` shows them.
+use super::NullableInt64;
 use std::collections::BTreeMap;
 
 /// Which streams and groups to show.
@@ -169,4 +170,7 @@ pub struct PartitionMetadata {
     /// When writes were refused or allowed.
     #[prost(message, optional, tag = "11")]
     pub readonly_timestamps: Option<PartitionEventTimestamps>,
+    /// Ours: the first offset that can be read; missing when the partition is not open on the broker that answers.
+    #[prost(message, optional, tag = "100")]
+    pub log_start_offset: Option<NullableInt64>,
 }
