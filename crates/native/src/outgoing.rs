@@ -3,7 +3,7 @@ use crate::failure::native_error;
 use parking_lot::Mutex;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyInt, PyIterator, PyList, PyString};
 
 /// Most records of one batch.
 const MOST_RECORDS: usize = 100_000;
@@ -63,8 +63,16 @@ impl Outgoing {
         Ok(batch.bytes())
     }
 
-    fn places(&self, py: Python<'_>) -> Vec<(i64, i64)> {
-        py.detach(|| self.0.lock().places().to_vec())
+    fn places<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let places = py.detach(|| self.0.lock().places().to_vec());
+        // Records that were stored together have one time: one object of it does for all.
+        let mut last: Option<(i64, Bound<'py, PyInt>)> = None;
+        let pairs = places.into_iter().map(|(offset, time)| {
+            let known = last.take().filter(|(known, _)| *known == time);
+            let (_, object) = last.insert(known.unwrap_or_else(|| (time, PyInt::new(py, time))));
+            (offset, Bound::clone(object))
+        });
+        PyList::new(py, pairs.collect::<Vec<_>>())
     }
 }
 

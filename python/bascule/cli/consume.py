@@ -5,8 +5,8 @@
 import select
 import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
@@ -20,7 +20,7 @@ from bascule.cli.pace import Pace
 from bascule.cli.positions import parse_start, parse_stop
 from bascule.cli.records import RecordFormat, RecordWriter, record_writer
 from bascule.client import Client, Record, Subscription
-from bascule.errors import StateError, UsageError
+from bascule.errors import UsageError
 
 __all__ = ["consume"]
 
@@ -92,7 +92,6 @@ def consume(
     with ExitStack() as stack:
         client = stack.enter_context(connection.open())
         numbers = _numbers(client, stream, partition, every=all_partitions)
-        stack.enter_context(_saying_what_is_paused(client, stream, numbers))
         wish: dict[str, Any] = {
             "start": begin,
             "stop": end,
@@ -197,24 +196,6 @@ def _check_reader() -> None:
     output.register(STANDARD_OUTPUT, 0)
     if any(found & select.POLLERR for _, found in output.poll(0)):
         raise BrokenPipeError
-
-
-@contextmanager
-def _saying_what_is_paused(client: Client, stream: str, numbers: Sequence[int]) -> Generator[None]:
-    """Nobody leads what is paused: say that instead, and how to go on."""
-    try:
-        yield
-    except StateError as failure:
-        if failure.code != "not_leader":
-            raise
-        paused = [
-            item.number for item in client.get_stream(stream).partitions if item.paused and item.number in numbers
-        ]
-        if not paused:
-            raise
-        shown = f'partition {paused[0]} of stream "{stream}" is paused: resume it first, bascule stream resume {stream}'
-        details = {"stream": stream, "partition": paused[0]}
-        raise StateError("failed_precondition", shown, details) from failure
 
 
 def _numbers(client: Client, stream: str, chosen: Sequence[int] | None, *, every: bool) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bascule._text import counted
 from bascule.cli.connection import Connection, connected
 from bascule.cli.group_positions import Move, move, planned
 from bascule.cli.options import DryRun, Output, Partitions, Yes
@@ -173,7 +174,8 @@ def reset(
         active = client.describe_groups([group])
         if active and not force:
             count = len(active[0].members)
-            text = f'consumer group "{group}" has {count} members, which store positions of their own: stop them first'
+            members = counted(count, "member")
+            text = f'consumer group "{group}" has {members}, which store positions of their own: stop them first'
             raise StateError("failed_precondition", text, {"group": group, "members": count})
         streams = stream or sorted({entry.stream for entry in _positions(client, group)})
         if not streams:
@@ -181,7 +183,7 @@ def reset(
             raise StateError("not_found", text, {"group": group})
         moves = planned(client, group, streams, partition or (), target)
         if not dry_run:
-            ask(f"Move {len(moves)} positions of group {group}?", name=group, connection=connection, yes=yes)
+            ask(f"Move {counted(len(moves), 'position')} of group {group}?", name=group, connection=connection, yes=yes)
             for step in moves:
                 move(client, step)
     _tell_forgotten(moves)

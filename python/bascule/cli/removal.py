@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bascule._text import counted
 from bascule.cli.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Yes
@@ -63,6 +64,7 @@ def purge(
         stream = client.get_stream(name)
         records = client.purge_stream(name, dry_run=True)
         if not dry_run:
-            ask(f"Remove all {records:,} records of stream {name}?", name=name, connection=connection, yes=yes)
+            question = f"Remove all records of stream {name}, {counted(records, 'record')}?"
+            ask(question, name=name, connection=connection, yes=yes)
             records = client.purge_stream(name)
     render(StreamChange("purge", name, stream.subject, len(stream.partitions), records, dry_run), output)

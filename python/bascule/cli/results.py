@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from bascule import engine
-from bascule.client import Client, Record, Stream
-from bascule.errors import AccessError, StateError, UsageError
+from bascule.client import Record, Stream
 
 __all__ = [
     "BenchResult",
@@ -47,28 +46,22 @@ class StreamRow:
     subject: str
     partitions: int
     records: int | None
-    """Committed records that are there; `None` = not known, because of a partition that is paused, or of a right."""
+    """Committed records that are there; `None` = not known, because of a partition that is paused or open elsewhere."""
     state: str
     """`open`, or how many partitions are paused or read-only."""
     created: str
 
     @classmethod
-    def of(cls, client: Client, stream: Stream) -> Self:
-        """A row of a stream; asks the broker where its partitions begin."""
+    def of(cls, stream: Stream) -> Self:
+        """A row of a stream."""
         created = stream.created.isoformat(timespec="seconds")
-        return cls(
-            stream.name, stream.subject, len(stream.partitions), _records(client, stream.name), _state(stream), created
-        )
+        partitions = stream.partitions
+        return cls(stream.name, stream.subject, len(partitions), _records(stream), _state(stream), created)
 
 
-def _records(client: Client, name: str) -> int | None:
-    try:
-        partitions = client.describe_stream(name).partitions
-    except (AccessError, StateError, UsageError):  # no right, deleted meanwhile, or another kind of broker
-        return None
-    ends = [(item.log_start, item.high_watermark) for item in partitions]
-    known = [end - start for start, end in ends if start is not None and end is not None]
-    return sum(known) if len(known) == len(ends) else None
+def _records(stream: Stream) -> int | None:
+    counts = [item.high_watermark - item.log_start for item in stream.partitions if item.log_start is not None]
+    return sum(counts) if len(counts) == len(stream.partitions) else None
 
 
 def _state(stream: Stream) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bascule._text import counted
 from bascule.cli.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.editing import edit, pause, readonly, resume
@@ -81,7 +82,7 @@ def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> Non
         bascule stream list --output json
     """
     with connection.open() as client:
-        render([StreamRow.of(client, stream) for stream in client.list_streams()], output)
+        render([StreamRow.of(stream) for stream in client.list_streams()], output)
 
 
 @app.command()
@@ -119,9 +120,9 @@ def delete(
         bascule stream delete orders --yes
     """
     with connection.open() as client:
-        row = StreamRow.of(client, client.get_stream(name))
+        row = StreamRow.of(client.get_stream(name))
         if not dry_run:
-            held = "its records" if row.records is None else f"{row.records:,} records"
+            held = "its records" if row.records is None else counted(row.records, "record")
             ask(f"Delete stream {name} with {held}?", name=name, connection=connection, yes=yes)
             client.delete_stream(name)
     render(StreamChange("delete", name, row.subject, row.partitions, row.records, dry_run), output)

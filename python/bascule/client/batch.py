@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from bascule import engine
+from bascule._text import counted
 from bascule.client.types import Record
 from bascule.errors import UsageError
 
@@ -43,8 +44,8 @@ class Batch:
         )
 
     def __repr__(self) -> str:
-        offsets = self.offsets
-        return f"<Batch of {self.stream}/{self.partition}: {len(self)} records, offsets {offsets[0]} to {offsets[-1]}>"
+        records, offsets = counted(len(self), "record"), self.offsets
+        return f"<Batch of {self.stream}/{self.partition}: {records}, offsets {offsets[0]} to {offsets[-1]}>"
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         return self._native.__arrow_c_array__(requested_schema)

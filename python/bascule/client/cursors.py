@@ -18,7 +18,8 @@ _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or m
 
 def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0) -> None:
     """Store the offset of the last record processed; `None` = none. `incarnation`: of the partition it was read in; 0 =
-    the present one.
+    the present one. Those of one client for one place are stored one after the other, so that one that is sent again,
+    because its answer was lost, is never stored over a later one.
 
     Raises:
         UsageError: code `invalid_argument`: an id, the partition or the offset.
@@ -28,7 +29,7 @@ def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None
         UnavailableError: no broker answered in time.
     """
     request = requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation)
-    with _explaining():
+    with _explaining(), link.turns.taken(place, deadline):
         link.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
 
 

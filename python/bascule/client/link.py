@@ -16,6 +16,7 @@ from bascule import engine
 from bascule._liftbridge_pb import message
 from bascule.client.deadline import Deadline
 from bascule.client.routes import Place, Routes
+from bascule.client.turns import Turns
 from bascule.client.unreached import explained
 from bascule.errors import BrokerError, UsageError
 
@@ -66,6 +67,8 @@ class Link:
         self._routes = Routes()
         self._turn = 0
         self._ended: Final = threading.Event()
+        self.turns: Final = Turns()
+        """For what must not overtake each other."""
         self.reconnects = 0
 
     @property

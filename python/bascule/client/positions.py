@@ -21,7 +21,8 @@ class Positions(Calls):
     def set_cursor(
         self, cursor: str, stream: str, offset: int | None, *, partition: int = 0, timeout: float | None = None
     ) -> None:
-        """Store a position; returns when it is committed. The last one stored counts. Safe to repeat.
+        """Store a position; returns when it is committed. The last one stored counts. Safe to repeat: one whose answer
+        is lost is sent again, and what this client stores for the same place later waits until it is settled.
 
         Args:
             cursor: its id, 1 to 1,024 bytes of UTF-8; each id has a position of its own in each partition. Ids that

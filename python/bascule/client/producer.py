@@ -10,6 +10,8 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from bascule import engine
+from bascule._text import counted
+from bascule.client.parts import receipts
 from bascule.client.types import Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 
@@ -176,7 +178,8 @@ class Producer:
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             if not self._drained(end):
-                text = f"{self._records} records were not acknowledged within {timeout:g} s, and are still on their way"
+                records = counted(self._records, "record")
+                text = f"not acknowledged within {timeout:g} s and still on the way: {records}"
                 raise UnavailableError("deadline_exceeded", text, {"in_flight": self._records})
             self._raise_failure()
 
@@ -312,4 +315,4 @@ class Producer:
             else:
                 future.set_exception(failure)
         if self._on_ack is not None and failure is None and places:
-            self._on_ack([Receipt._make(place) for place in places])
+            self._on_ack(receipts(places))

@@ -9,16 +9,19 @@ from bascule import engine
 from bascule.client import requests
 from bascule.client.calls import Calls
 from bascule.client.link import Link
+from bascule.client.parts import publish_in_parts
 from bascule.client.producer import OnAck, Producer
 from bascule.client.routes import PartitionPlace
 from bascule.client.sessions import Sessions
 from bascule.client.types import Ack, Receipt
-from bascule.errors import BrokerError, UsageError
+from bascule.errors import UsageError
 
 __all__ = ["Publishing"]
 
 MOST_RECORDS: Final = 50_000
-"""Records of one call into the native core; longer batches go in parts."""
+"""Records of one call into the native core."""
+PART_RECORDS: Final = 8_192
+"""Records of one part of a longer list."""
 
 
 class Publishing(Calls):
@@ -98,27 +101,27 @@ class Publishing(Calls):
 
         Raises:
             BrokerError: as `publish`, of the first record that failed; `details` has its `index`, and how many of the
-                batch are known to be stored (`acknowledged`). Records behind it may be stored too.
+                list are known to be stored (`acknowledged`). Up to 8,192 records behind it may be stored too.
+            TypeError: no bytes. Of a list of up to 32,768 records nothing was sent then.
         """
         _same_length("keys", keys, values)
         _same_length("headers", headers, values)
         place = PartitionPlace(stream, requests.check_partition(partition))
         deadline = self._deadline(timeout)
-        receipts: list[Receipt] = []
         requests.ack_policy(ack)
-        for begin in range(0, len(values), MOST_RECORDS):
-            part = slice(begin, begin + MOST_RECORDS)
+
+        def framed(part: slice) -> engine.Outgoing:
             batch = self._batch(place, ack)
             with engine.native_errors():
                 batch.fill(keys and keys[part], values[part], headers and headers[part])
-            try:
-                self._sessions.publish(place, batch, ack, deadline)
-            except BrokerError as failure:
-                failure.details["index"] = begin + failure.details.get("index", 0)
-                failure.details["acknowledged"] = len(receipts) + failure.details.get("acknowledged", 0)
-                raise
-            receipts += map(Receipt._make, batch.places())
-        return receipts
+            return batch
+
+        def publish(batch: engine.Outgoing) -> None:
+            self._sessions.publish(place, batch, ack, deadline)
+
+        begins = range(0, len(values), PART_RECORDS)
+        parts = map(framed, (slice(begin, begin + PART_RECORDS) for begin in begins))
+        return publish_in_parts(parts, publish)
 
     def producer(
         self,

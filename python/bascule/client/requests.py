@@ -450,6 +450,7 @@ def _partition(found: Any) -> Partition:
         received_times=_times(found.messagesReceivedTimestamps),
         pause_times=_times(found.pauseTimestamps),
         readonly_times=_times(found.readonlyTimestamps),
+        log_start=found.logStartOffset.value if found.HasField("logStartOffset") else None,
     )
 
 

@@ -6,6 +6,7 @@ lost connection keeps the same end.
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,8 +18,8 @@ from bascule.client.link import Link
 from bascule.client.naming import naming
 from bascule.client.reading import Reading, is_empty_range, subscribe
 from bascule.client.routes import CursorPlace, PartitionPlace
-from bascule.client.types import Record, Start, Stop
-from bascule.errors import BrokerError, UsageError
+from bascule.client.types import Record, Start, Stop, Stream
+from bascule.errors import BrokerError, StateError, UsageError
 
 __all__ = ["Subscription"]
 
@@ -31,6 +32,7 @@ _EMPTY: Final = (
     "Failed to create stream reader: segment not found",
 )
 """How the broker says that a range holds nothing."""
+_PAUSED: Final = "commit log was closed"
 
 
 class Subscription:
@@ -206,11 +208,7 @@ class Subscription:
         place = PartitionPlace(reading.stream, reading.partition)
         self._look_up_cursor(deadline)
         if self._stop == "latest":
-            request = requests.partition_metadata(reading.stream, reading.partition)
-            answer = self._link.run(
-                deadline, lambda native, left: native.call("FetchPartitionMetadata", request, left), place
-            )
-            self._stop = requests.read_partition(answer).high_watermark
+            self._stop = requests.read_partition(self._link.run(deadline, self._ask_end, place)).high_watermark
         if is_empty_range(self._start, self._stop, reverse=reading.reverse):
             self._finish()
             return
@@ -221,13 +219,44 @@ class Subscription:
             if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
                 self._finish()
                 return
-            raise
+            is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
+            raise (self._paused() if is_paused else failure) from failure.__cause__
         with self._lock:
             if not self._closed:
                 self._native = native
                 return
         native.close()
         raise UsageError("closed", "the subscription is closed")
+
+    def _ask_end(self, native: engine.Client, left_ms: int) -> bytes:
+        """The partition's metadata. A paused one has no end to be asked for: it is resumed first, when it may be."""
+        request = requests.partition_metadata(self.reading.stream, self.reading.partition)
+        try:
+            with engine.native_errors():
+                return native.call("FetchPartitionMetadata", request, left_ms)
+        except StateError as failure:
+            if failure.code != "not_leader":
+                raise
+            if not self.reading.resume:
+                self._refuse_paused(native, left_ms)
+                raise
+        native.subscribe(subscribe(self.reading, "latest", None)).close()
+        return native.call("FetchPartitionMetadata", request, left_ms)
+
+    def _refuse_paused(self, native: engine.Client, left_ms: int) -> None:
+        """Nobody leads what is paused, however often it is asked: say that at once, and how to go on."""
+        request = requests.metadata([self.reading.stream])
+        found: list[Stream] = []
+        with suppress(BrokerError), engine.native_errors():  # who may not ask is told what the other call said
+            found = requests.read_streams(native.call("FetchMetadata", request, left_ms))
+        partitions = [item for stream in found for item in stream.partitions]
+        if any(item.paused for item in partitions if item.number == self.reading.partition):
+            raise self._paused()
+
+    def _paused(self) -> StateError:
+        stream, number = self.reading.stream, self.reading.partition
+        text = f'partition {number} of stream "{stream}" is paused: subscribe with resume, or bascule stream resume '
+        return StateError("failed_precondition", text + stream, {"stream": stream, "partition": number})
 
     def _look_up_cursor(self, deadline: Deadline) -> None:
         reading = self.reading

@@ -115,6 +115,9 @@ class Partition:
     """When it was paused or resumed."""
     readonly_times: EventTimes = _NEVER
     """When it was made read-only or writable."""
+    log_start: int | None = None
+    """First offset that can be read; `None` when it is not open on the broker that answered (paused, or elsewhere), and
+    where the broker is one of Liftbridge's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import nats
 import pytest
 import yaml
 from bascule.cli import main
+from bascule.client.link import Link
 from bascule.testing import TestBroker, broker
 
 from tests.integration.cli.conftest import Run
@@ -165,6 +166,23 @@ def test_every_form_is_one(
             assert len(list(csv.DictReader(io.StringIO(text)))) >= 1
         case _:
             assert stream in text
+
+
+def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (stream, f"{stream}-2"):
+        cli("stream", "create", name, "--partitions", "2")
+    cli("produce", stream, "a", "b", "c")
+    cli("stream", "trim", stream, "0", "--before", "2", "--yes")
+    calls: list[object] = []
+    run = Link.run
+
+    def counted(*given: Any, **options: Any) -> Any:
+        calls.append(given)
+        return run(*given, **options)
+
+    monkeypatch.setattr(Link, "run", counted)
+    rows = {row["name"]: row["records"] for row in cli("stream", "list")}
+    assert (len(calls), rows[stream], rows[f"{stream}-2"]) == (2, 1, 0), "one to connect, one for all streams"
 
 
 def test_damage_is_shown_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

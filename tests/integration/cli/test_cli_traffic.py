@@ -125,8 +125,21 @@ def test_a_paused_partition_is_said_and_can_be_resumed(cli: Run, stream: str) ->
     cli("stream", "create", stream)
     cli("produce", stream, "a")
     cli("stream", "pause", stream)
-    cli("consume", stream, "--start", "0", "-n", "1", code=6)
+    assert "is paused: " in cli("consume", stream, "--start", "0", "-n", "1", code=6)
     assert values(cli("consume", stream, "--start", "0", "-n", "1", "--resume")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"), [(["--start", "earliest"], ["a"]), ([], []), (["--partition", "1", "--start", "latest"], [])]
+)
+def test_a_paused_partition_is_resumed_and_read_to_its_end(
+    cli: Run, stream: str, options: list[str], found: list[str]
+) -> None:
+    cli("stream", "create", stream, "--partitions", "2")
+    cli("produce", stream, "a")
+    for _ in range(2):
+        cli("stream", "pause", stream)
+        assert values(cli("consume", stream, "--resume", "--stop", "latest", *options)) == found
 
 
 def test_a_bad_line_is_named_and_those_before_it_are_published(cli: Run, stream: str, tmp_path: Path) -> None:

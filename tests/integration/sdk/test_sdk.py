@@ -65,6 +65,13 @@ def test_many_records_keep_their_order(client: Client, stream: str) -> None:
     assert [value for batch in batches for value in batch.values] == values
 
 
+def test_of_a_list_with_something_that_is_no_bytes_nothing_is_sent(client: Client, stream: str) -> None:
+    client.create_stream(stream)
+    with pytest.raises(TypeError):
+        client.publish_many(stream, [*[b""] * 30_000, "text"])  # pyright: ignore[reportArgumentType]
+    assert client.publish(stream, b"first").offset == 0
+
+
 def test_every_ack_policy(client: Client, stream: str) -> None:
     client.create_stream(stream)
     assert client.publish(stream, b"0", ack="leader").offset == 0

@@ -61,7 +61,7 @@ def test_tls_and_authorization_are_taken_over(tmp_path: Path) -> None:
 
 @given(name=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20))
 def test_any_text_survives(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    round_trip(tmp_path_factory.mktemp("import"), yaml.safe_dump({"clustering.namespace": name}))
+    round_trip(tmp_path_factory.mktemp("import"), yaml.safe_dump({"nats.user": name}))
 
 
 def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Streams, brokers, cursors and groups over a fake native core."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,9 @@ import pytest
 from bascule import StreamOptions, group_cursor
 from bascule._liftbridge_pb import message
 from bascule.client import EventTimes, Group
-from bascule.errors import BrokerError, OutcomeUnknownError, StateError, UsageError
+from bascule.client.deadline import Deadline
+from bascule.client.routes import CursorPlace
+from bascule.errors import BrokerError, OutcomeUnknownError, StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
 
@@ -116,6 +119,39 @@ def test_a_lost_answer_is_asked_for_again_where_twice_is_once() -> None:
     native.answers = [failure("outcome_unknown")]
     with pytest.raises(OutcomeUnknownError):
         client.delete_stream("s")
+
+
+def test_a_position_that_is_sent_again_is_not_stored_over_a_later_one() -> None:
+    later: list[threading.Thread] = []
+
+    class Losing(FakeNative):
+        def call(self, method: str, request: bytes, timeout_ms: int) -> bytes:
+            if not later:
+                later.append(threading.Thread(target=client.set_cursor, args=("c", "s", 9)))
+                later[0].start()
+                client.set_cursor("c", "s", 2, partition=1)
+                later[0].join(0.2)  # it is not to end before this one does
+            return super().call(method, request, timeout_ms)
+
+    native = Losing()
+    client = client_of(native, timeout=20)
+    native.answers = [b"", failure("outcome_unknown"), failure("unavailable")]
+    client.set_cursor("c", "s", 4)
+    later[0].join(20)
+    stored = [message("SetCursorRequest").FromString(body) for _, body in native.requests]
+    assert [(item.partition, item.offset) for item in stored] == [(1, 2), (0, 4), (0, 4), (0, 4), (0, 9)]
+
+
+def test_a_position_that_has_to_wait_too_long_is_not_stored() -> None:
+    native = FakeNative()
+    client = client_of(native)
+    with client._link.turns.taken(CursorPlace("c", "s", 0), Deadline(1)):  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(UnavailableError, match=r"nothing was done within 0\.01 s"):
+            client.set_cursor("c", "s", 4, timeout=0.01)
+        client.set_cursor("d", "s", 4)
+    client.set_cursor("c", "s", 5)
+    stored = [message("SetCursorRequest").FromString(body) for _, body in native.requests]
+    assert [(item.cursorId, item.offset) for item in stored] == [("d", 4), ("c", 5)]
 
 
 def test_cursors_hold_an_offset_or_nothing() -> None:

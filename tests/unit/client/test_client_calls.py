@@ -118,15 +118,24 @@ def test_a_busy_broker_that_stored_nothing_gets_the_batch_again() -> None:
     assert [receipt.offset for receipt in client_of(native).publish_many("s", [b"v"] * 3)] == [0, 1, 2]
 
 
-def test_long_batches_go_in_parts_and_errors_count_from_the_whole() -> None:
+def test_long_batches_go_in_parts_in_order_and_errors_count_from_the_whole() -> None:
     native = FakeNative()
     client = client_of(native)
-    assert len(client.publish_many("s", [b""] * 120_000)) == 120_000
-    assert [len(part) for part in native.published] == [50_000, 50_000, 20_000]
+    values = [b"%d" % number for number in range(50_000)]
+    assert [receipt.offset for receipt in client.publish_many("s", values)] == list(range(50_000))
+    assert [len(part) for part in native.published] == [8192] * 6 + [848]
+    assert [value for part in native.published for value in part] == values
+    sequences = [producer[2] for producer in native.producers if producer]
+    assert sequences == list(range(0, 50_000, 8192)), "one producer, and each part follows the one before"
+
+
+def test_nothing_behind_a_part_that_failed_is_sent() -> None:
+    native = FakeNative()
     native.acks = [None, failure("too_large", "too big", '{"index": 7, "acknowledged": 7}')]
     with pytest.raises(UsageError) as raised:
-        client.publish_many("s", [b""] * 60_000)
-    assert raised.value.details == {"index": 50_007, "acknowledged": 50_007}
+        client_of(native).publish_many("s", [b""] * 50_000)
+    assert raised.value.details == {"index": 8199, "acknowledged": 8199}
+    assert len(native.producers) == 2
 
 
 def test_an_empty_batch_is_nothing_to_do() -> None:

@@ -145,7 +145,9 @@ def test_what_a_callback_raises_comes_out_of_the_next_call() -> None:
 def test_a_flush_that_takes_too_long_says_what_is_left_and_keeps_it() -> None:
     native = FakeNative()
     producer, gate = held(native)
-    with pytest.raises(UnavailableError, match=r"1 records were not acknowledged within 0\.01 s") as raised:
+    with pytest.raises(
+        UnavailableError, match=r"not acknowledged within 0\.01 s and still on the way: 1 record$"
+    ) as raised:
         producer.flush(0.01)
     assert raised.value.code == "deadline_exceeded"
     gate.opened.set()

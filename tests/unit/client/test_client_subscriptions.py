@@ -107,6 +107,41 @@ def test_stop_latest_is_fixed_when_it_opens() -> None:
     assert subscription.reconnects == 1
 
 
+def test_stop_latest_of_a_paused_partition_is_asked_for_once_it_is_resumed() -> None:
+    native = FakeNative()
+    native.answers = [failure("not_leader"), high_watermark(3)]
+    resuming = FakeSubscription([])
+    native.subscriptions = [resuming, FakeSubscription([FakeBatch(0, 3)])]
+    assert sum(map(len, client_of(native).subscribe("s", stop="latest", resume=True))) == 3
+    first, second = sent(native)
+    assert (first.resume, first.startPosition, first.stopPosition) == (True, 3, 0)
+    assert (second.resume, second.startPosition, second.stopOffset) == (True, 2, 2)
+    assert resuming.closed
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_is_paused_is_said_at_once_and_a_new_leader_is_waited_for(paused: bool) -> None:
+    shown = message("FetchMetadataResponse")()
+    shown.streamMetadata.add(name="s").partitions[0].paused = paused
+    native = FakeNative()
+    native.answers = [failure("not_leader"), shown.SerializeToString()]
+    if paused:
+        with pytest.raises(StateError, match=r'0 of stream "s" is paused: .* bascule stream resume s$') as told:
+            list(client_of(native).subscribe("s", stop="latest"))
+        assert (told.value.code, native.answers) == ("failed_precondition", [])
+        return
+    native.answers += [shown.SerializeToString(), high_watermark(3)]
+    native.subscriptions = [FakeSubscription([FakeBatch(0, 3)])]
+    assert sum(map(len, client_of(native).subscribe("s", stop="latest"))) == 3
+
+
+def test_a_paused_partition_is_named_where_the_broker_does_not() -> None:
+    native = FakeNative()
+    native.subscriptions = [failure("failed_precondition", "commit log was closed")]
+    with pytest.raises(StateError, match=r'^partition 2 of stream "s" is paused: subscribe with resume, or'):
+        list(client_of(native).subscribe("s", partition=2))
+
+
 def test_stop_latest_of_an_empty_partition_ends_at_once() -> None:
     native = FakeNative()
     native.answers = [high_watermark(0)]

@@ -1,0 +1,125 @@
+"""Every command that prints a result prints the same in every form, and every one that changes something can be asked
+what it would do."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import bascule
+import pytest
+import yaml
+from bascule.cli import main
+from bascule.testing import TestBroker, broker
+
+from tests.integration.cli.conftest import Run
+from tests.integration.cli.groups import join
+from tests.unit.cli.commands import COMMANDS
+
+SILENT = {("serve",), ("completion",), ("config", "import")}
+"""They print no result: a log, a script, a file."""
+DRY = {
+    ("stream", "create"): ["another"],
+    ("stream", "edit"): ["{s}", "--codec", "lz4"],
+    ("stream", "pause"): ["{s}"],
+    ("stream", "resume"): ["{s}"],
+    ("stream", "readonly"): ["{s}"],
+    ("stream", "delete"): ["{s}"],
+    ("stream", "trim"): ["{s}", "0", "--before", "1"],
+    ("stream", "purge"): ["{s}"],
+    ("produce",): ["{s}", "one", "two"],
+    ("cursor", "set"): ["{s}-c", "{s}", "2"],
+    ("cursor", "forget"): ["{s}-c", "{s}"],
+    ("group", "reset"): ["{s}-idle", "--to", "latest"],
+    ("context", "add"): ["other", "liftbridge://127.0.0.1:2"],
+    ("context", "use"): ["here"],
+    ("context", "remove"): ["here"],
+}
+"""With `--dry-run`."""
+LOOK = {
+    ("stream", "list"): [],
+    ("stream", "show"): ["{s}"],
+    ("consume",): ["{s}", "--start", "earliest", "--stop", "latest"],
+    ("cursor", "get"): ["{s}-c", "{s}"],
+    ("cursor", "list"): ["{s}-c"],
+    ("group", "list"): [],
+    ("group", "show"): ["{s}-g"],
+    ("group", "members"): ["{s}-g"],
+    ("context", "list"): [],
+    ("context", "show"): ["here"],
+    ("config", "show"): [],
+    ("config", "check"): ["{here}/broker.yaml"],
+    ("version",): [],
+}
+MOVING = {("stream", "list"), ("group", "list"), ("log", "verify")}
+"""Their answers hold what others do meanwhile, or how long it took."""
+OFFLINE = {("log", "verify"): [], ("log", "inspect"): [], ("log", "repair"): ["--dry-run"]}
+"""On the directory of a broker that has ended."""
+
+
+def check(capsys: pytest.CaptureFixture[str], command: list[str], *, moving: bool = False) -> None:
+    """Every form is one. What is more than a list is whole as JSON and YAML, and the rows of its table elsewhere."""
+
+    def printed(form: str) -> str:
+        assert main([*command, "--output", form]) == 0, (command, capsys.readouterr().err)
+        return capsys.readouterr().out
+
+    document = json.loads(printed("json"))
+    from_yaml = yaml.safe_load(printed("yaml"))
+    lines = [json.loads(line) for line in printed("ndjson").splitlines()]
+    cells = list(csv.DictReader(io.StringIO(printed("csv"))))
+    assert document, command
+    assert lines, command
+    assert printed("table").strip(), command
+    assert set(cells[0]) == set(lines[0]), command
+    if not moving:
+        assert from_yaml == document, command
+        assert len(cells) == len(lines), command
+
+
+@pytest.fixture
+def place(cli: Run, here: TestBroker, stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A stream with records, a cursor, a group with a member, one without, a context and a configuration."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broker.yaml").write_text("broker.port: 1\n")
+    cli("stream", "create", stream)
+    cli("produce", stream, *"abc")
+    cli("cursor", "set", f"{stream}-c", stream, "1")
+    cli("context", "add", "here", here.url)
+    with bascule.connect(here.url) as client:
+        join(client, f"{stream}-g", "member", stream)
+        client.set_cursor(bascule.group_cursor(f"{stream}-idle"), stream, 0)
+    return {"s": stream, "here": str(tmp_path)}
+
+
+def test_every_command_is_tried_here() -> None:
+    tried = {*DRY, *LOOK, *OFFLINE, *SILENT, ("bench",)}
+    assert tried == {tuple(command) for command in COMMANDS}
+
+
+def test_every_form_of_every_command_that_looks(place: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    for command, arguments in LOOK.items():
+        words = [*command, *(word.format_map(place) for word in arguments)]
+        check(capsys, words, moving=command in MOVING)
+
+
+def test_every_form_of_every_dry_run_and_nothing_is_changed(
+    place: dict[str, str], cli: Run, here: TestBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = cli("stream", "show", place["s"])
+    with bascule.connect(here.url) as client:
+        for command, arguments in DRY.items():
+            words = [*command, *(word.format_map(place) for word in arguments), "--dry-run"]
+            check(capsys, words)
+        assert client.fetch_cursor(f"{place['s']}-c", place["s"]) == 1
+        assert client.fetch_cursor(bascule.group_cursor(f"{place['s']}-idle"), place["s"]) == 0
+    assert cli("stream", "show", place["s"]) == before
+    assert [row["name"] for row in cli("context", "list")] == ["here"]
+
+
+def test_every_form_of_what_is_said_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
+        client.create_stream("s")
+        client.publish_many("s", [b"x"] * 10)
+    for command, more in OFFLINE.items():
+        check(capsys, [*command, str(tmp_path / "data"), *more], moving=command in MOVING)
