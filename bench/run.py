@@ -20,6 +20,7 @@ from processes import Broker, NatsServer
 from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
+from start import start
 from storage import compaction, dirty, memory, slow_sync, verify
 
 
@@ -208,6 +209,7 @@ def arrow(bench: Bench) -> None:
 
 PARTS = {
     "disk": disk,
+    "start": start,
     "liftbridge": liftbridge,
     "secured": secured,
     "sdk": sdk,

@@ -127,19 +127,43 @@ pub async fn publish_async(arguments: &Arguments) -> Result<serde_json::Value, F
     Ok(with_latencies(clock.report(acked), micros))
 }
 
+/// Requests made once and sent again and again: one record for each partition in turn, so that they are all dirty at once.
+struct Requests {
+    partitions: u64,
+    bytes: Bytes,
+    /// Where each request begins, and the end.
+    begins: Vec<usize>,
+}
+
+impl Requests {
+    fn new(arguments: &Arguments) -> Self {
+        let (partitions, value) = (arguments.partitions(), arguments.value());
+        let (mut bytes, mut begins) = (Vec::new(), vec![0]);
+        for number in 0..partitions + CHUNK {
+            bytes.extend(request_frame(arguments, number % partitions, &value));
+            begins.push(bytes.len());
+        }
+        Self {
+            partitions,
+            bytes: bytes.into(),
+            begins,
+        }
+    }
+
+    /// `count` <= [`CHUNK`] of them, when so many went before.
+    fn chunk(&self, before: u64, count: u64) -> Bytes {
+        let first = (before % self.partitions) as usize;
+        let (begin, end) = (self.begins[first], self.begins[first + count as usize]);
+        self.bytes.slice(begin..end)
+    }
+}
+
 fn requests(arguments: &Arguments, window: Arc<Window>) -> Body {
-    let partitions = arguments.partitions();
-    let value = arguments.value();
-    // One record for each partition in turn: so they are all dirty at once.
-    let frames: Arc<Vec<Vec<u8>>> = Arc::new(
-        (0..partitions)
-            .map(|partition| request_frame(arguments, partition, &value))
-            .collect(),
-    );
+    let requests = Arc::new(Requests::new(arguments));
     let in_flight = arguments.number("in_flight", 512);
     let end = Instant::now() + arguments.duration();
     Body::new(StreamBody::new(unfold((), move |()| {
-        let (window, frames) = (window.clone(), frames.clone());
+        let (window, requests) = (window.clone(), requests.clone());
         async move {
             loop {
                 if Instant::now() > end {
@@ -150,20 +174,11 @@ fn requests(arguments: &Arguments, window: Arc<Window>) -> Body {
                 let room = in_flight.saturating_sub(outstanding).min(CHUNK);
                 if room > 0 {
                     let before = window.sent.fetch_add(room, Ordering::Relaxed);
-                    let sent = before + room;
                     if let Ok(mut chunks) = window.chunks.lock() {
-                        chunks.push_back((sent, Instant::now()));
+                        chunks.push_back((before + room, Instant::now()));
                     }
-                    let next = (before % partitions) as usize;
-                    let chunk: Vec<u8> = frames
-                        .iter()
-                        .cycle()
-                        .skip(next)
-                        .take(room as usize)
-                        .flatten()
-                        .copied()
-                        .collect();
-                    return Some((Ok::<_, Status>(Frame::data(Bytes::from(chunk))), ()));
+                    let chunk = requests.chunk(before, room);
+                    return Some((Ok::<_, Status>(Frame::data(chunk)), ()));
                 }
                 window.room.notified().await;
             }
