@@ -1,6 +1,11 @@
-"""Finding the code in our pages."""
+"""Finding the code in our pages, and running their command lines."""
 
+import os
 import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +27,12 @@ def snippets(path: Path, language: str = "") -> list[Snippet]:
     text = path.read_text()
     found = [
         Snippet(
-            path.relative_to(ROOT).as_posix(), text.count("\n", 0, match.start()) + 1, match.group(1), match.group(2)
+            path.relative_to(ROOT).as_posix(),
+            text.count("\n", 0, match.start()) + 1,
+            match[2],
+            textwrap.dedent(match[3]),
         )
-        for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for match in re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE)
     ]
     return [snippet for snippet in found if language in {"", snippet.language}]
 
@@ -33,3 +41,19 @@ def commands(snippet: Snippet) -> list[str]:
     """The command lines of a shell block, without comments."""
     joined = snippet.text.replace("\\\n", " ")
     return [line.split("  #")[0].strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def shell(line: str, cwd: Path, variables: Mapping[str, str]) -> str:
+    """What a command line of a page prints, with the programs of this environment; it must succeed."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", line],
+        cwd=cwd,
+        env={**os.environ, **variables, "PATH": programs},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=150,
+    )
+    assert ended.returncode == 0, f"{line}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout

@@ -12,6 +12,12 @@ from bascule.testing import TestBroker, broker
 from tests.docs.snippets import ROOT, Snippet, commands, snippets
 
 README = ROOT / "README.md"
+SPARK = ROOT / "docs" / "how-to" / "spark.md"
+COPIED = """
+import pyarrow.parquet
+query.awaitTermination()
+print("copied", len(pyarrow.parquet.read_table("orders.parquet")))
+"""
 WRITTEN_ADDRESS = "127.0.0.1:9292"
 
 
@@ -28,7 +34,7 @@ def run(command: list[str], running: TestBroker, cwd: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=150,
+        timeout=240,
         cwd=cwd,
         env={**os.environ, "BASCULE_URL": running.url, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
@@ -59,9 +65,16 @@ def test_the_five_minute_start(started: TestBroker, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_stream_is_a_spark_table(started: TestBroker, tmp_path: Path) -> None:
+def test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark(started: TestBroker, tmp_path: Path) -> None:
     with started.connect() as client:
         client.create_stream("orders", "orders.>", exist_ok=True)
         client.publish("orders", b"from the readme")
     (table,) = [snippet for snippet in snippets(README, "python") if "bascule.spark" in snippet.text]
-    assert "from the readme" in python(table, started, tmp_path)
+    page = [snippet.text for snippet in snippets(SPARK, "python")]
+    assert len(page) == 4
+    columns = "print('columns', len(orders.columns))"
+    text = "\n".join([table.text, *page[:2], columns, page[2], columns, page[3], COPIED])
+    printed = python(table._replace(text=text), started, tmp_path)
+    assert "from the readme" in printed
+    found = [line for line in printed.splitlines() if line.startswith(("columns", "copied"))]
+    assert found == ["columns 6", "columns 2", "copied 1"]

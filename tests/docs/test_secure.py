@@ -1,18 +1,26 @@
-"""The page on security: its settings load, its policy says what the page says, its table is complete."""
+"""The page on security: its settings load and hold, its policy says what the page says, its table is complete."""
 
+import os
 import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from bascule import config
+from bascule.cli import main
 from bascule.client.address import addresses, protection
 from bascule.security import ACTIONS, AccessTable, read_policy
+from bascule.testing import TestBroker, broker
 
-from tests.docs.snippets import ROOT, snippets
+from tests.certificates import Authority
+from tests.conformance.api import until
+from tests.docs.snippets import ROOT, commands, shell, snippets
 
 PAGE = ROOT / "docs" / "how-to" / "secure.md"
 YAML = [snippet.text for snippet in snippets(PAGE, "yaml")]
+USED = "the policy is in use"
 POLICY = next(text for text in YAML if text.startswith("# policy.yaml"))
 
 
@@ -24,7 +32,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> AccessTable:
 
 
 def test_the_settings_are_settings() -> None:
-    documents: list[dict[str, Any]] = [yaml.safe_load(text) for text in YAML if text != POLICY]
+    loaded: list[dict[str, Any]] = [yaml.safe_load(text) for text in YAML]
+    documents = [document for document in loaded if "rules" not in document]
     assert len(documents) == 5
     known = config.known_keys()
     for document in documents:
@@ -68,3 +77,62 @@ def test_the_urls_are_urls() -> None:
     for url in urls:
         assert addresses(url) == ["broker.example:9292"]
         assert protection(url) is not None
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the page names, in a directory of their own."""
+    authority = Authority(tmp_path)
+    for name in ("broker", "billing"):
+        authority.issue(name)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _settings(files: Path, *numbers: int) -> dict[str, Any]:
+    """Those of some of the page's blocks."""
+    documents = [yaml.safe_load(_moved(YAML[number], files)) for number in numbers]
+    return {
+        f"{section}.{name}": value for it in documents for section, names in it.items() for name, value in names.items()
+    }
+
+
+def _reach(files: Path, running: TestBroker, which: int) -> list[str]:
+    """Run the command and the program of a section; the options that name the broker."""
+    command = [line for snippet in snippets(PAGE, "sh") for line in commands(snippet)][which]
+    words = shlex.split(_moved(command, files).replace("broker.example:9292", running.address))
+    assert main(words[1:]) == 0
+    connected: dict[str, Any] = {}
+    program = snippets(PAGE, "python")[which].text
+    exec(_moved(program, files).replace("broker.example:9292", running.address), connected)
+    assert connected["client"].list_streams() == []
+    connected["client"].close()
+    return words[3:]
+
+
+def test_its_command_and_program_reach_a_broker_that_speaks_tls(files: Path) -> None:
+    with broker(settings=_settings(files, 0)) as running:
+        _reach(files, running, 0)
+
+
+def test_its_command_and_program_show_a_certificate_and_the_policy_is_read_again(files: Path) -> None:
+    with broker(settings=_settings(files, 1, 2)) as running:
+        options = _reach(files, running, 1)
+        assert main(["stream", "create", "s", *options]) == 4, "denied"
+        (files / "policy.yaml").write_text(POLICY.replace("clients: operator", "clients: billing"))
+        (files / "bascule.pid").write_text(str(running.pid))
+        (hang_up,) = [line for snippet in snippets(PAGE, "console") for line in commands(snippet)]
+        before = running.log.count(USED)
+        shell(hang_up.replace("/run/", f"{files}{os.sep}"), files, {})
+        until(lambda: running.log.count(USED) > before)
+        assert main(["stream", "create", "s", *options]) == 0
+
+
+def _moved(text: str, directory: Path) -> str:
+    """With the files of this test in place of those of the page."""
+    return (
+        text.replace("/etc/bascule/tls/clients-ca", f"{directory}/ca")
+        .replace("/etc/bascule/tls", str(directory))
+        .replace("/etc/bascule", str(directory))
+    )

@@ -1,0 +1,153 @@
+"""The how-to pages whose commands and programs need a broker or a data directory: from the first line to the last."""
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bascule
+import pytest
+import yaml
+from bascule import config
+from bascule.cli import main
+from bascule.testing import TestBroker, broker
+
+from tests.docs.snippets import ROOT, commands, shell, snippets
+from tests.integration.cli.groups import join
+
+HOW_TO = ROOT / "docs" / "how-to"
+WRITTEN = "127.0.0.1:9292"
+SHELL = set("|>")
+
+
+def lines(page: str) -> Iterator[str]:
+    for snippet in snippets(HOW_TO / page, "sh"):
+        yield from commands(snippet)
+
+
+def run(line: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """A command line: in this process, unless it needs a shell."""
+    if SHELL & set(line):
+        return shell(line, directory, {})
+    program, *words = shlex.split(line)
+    assert program == "bascule"
+    assert main(words) == 0, (line, capsys.readouterr().err)
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of its own, and no settings of ours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.delenv("BASCULE_URL", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def running() -> Iterator[TestBroker]:
+    """A broker with streams, records, a cursor, a group with a position, and a member that has left."""
+    with broker(settings={"cursors.partitions": 1}) as started, bascule.connect(started.url) as client:
+        client.create_stream("orders", options=bascule.StreamOptions(partitions=2))
+        for name, options in (("copy", bascule.StreamOptions(partitions=2)), ("events", None)):
+            client.create_stream(name, options=options)
+        client.publish_many("orders", [b"%d" % number for number in range(2000)])
+        client.publish_many("orders", [b"elsewhere"], partition=1)
+        client.set_cursor(bascule.group_cursor("billing"), "orders", 1)
+        join(client, "other", "member", "orders")
+        yield started
+
+
+def test_work_from_the_command_line(running: TestBroker, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "events.log").write_text("first\nsecond\n")
+    printed: dict[str, str] = {}
+    for line in lines("command-line.md"):
+        # what does not exist here: the brokers and the time that somebody waits
+        asked = line.replace(WRITTEN, running.address).replace("10.0.0.5:9292,10.0.0.6:9292", running.address)
+        asked = asked.replace("--idle 5s", "--idle 200ms")
+        if "| jq" in asked and not shutil.which("jq"):
+            asked = asked.split(" | ")[0]
+        printed[line] = run(asked, here, capsys)
+    assert len(printed) == len(list(lines("command-line.md")))
+    assert "2000" in printed["bascule stream show orders"]
+    backwards = next(text for line, text in printed.items() if "--reverse" in line)
+    assert [yaml.safe_load(row)["value"] for row in backwards.splitlines()] == ["1999", "1998", "1997"]
+    with bascule.connect(running.url) as client:
+        copied = [len(list(client.subscribe("copy", partition=number, stop="latest").records())) for number in (0, 1)]
+        assert copied == [2000, 1]
+        (first, second) = client.subscribe("events", stop="latest").records()
+        assert (first.value, first.headers["source"], second.value) == (b"first", b"log", b"second")
+        assert client.fetch_cursor("billing", "orders") == 4711
+
+
+def test_remove_records(
+    running: TestBroker, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASCULE_URL", running.url)
+    plan, trim, purge = lines("remove.md")
+    with bascule.connect(running.url) as client:
+        run(plan, here, capsys)
+        assert client.describe_stream("orders").partitions[0].log_start == 0
+        run(trim, here, capsys)
+        assert client.describe_stream("orders").partitions[0].log_start == 1000
+        run(purge, here, capsys)
+        assert client.publish("orders", b"anew").offset == 0
+
+
+def test_check_and_mend_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verify, plan, mend, cut = lines("repair.md")
+    (program,) = snippets(HOW_TO / "repair.md", "python")
+    with broker(directory=here) as running:
+        with bascule.connect(running.url) as client:
+            client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=4096))
+            for count in (118, 122, 200, 200):
+                client.publish_many("orders", [b"a value of forty bytes, more or less, %d" % count] * count)
+        (log,) = (here / "data" / "partitions").iterdir()
+        segment = sorted(log.glob("*.seg"))[1]
+        content = bytearray(segment.read_bytes())
+        content[64 + 200] ^= 1
+        segment.write_bytes(content)
+        # 1. a program goes on behind the damage
+        with bascule.connect(running.url) as client:
+            known: dict[str, Any] = {"bascule": bascule, "client": client, "read": list, "position": "earliest"}
+            exec(program.text, known)
+            assert known["position"] == 240
+            assert sum(map(len, client.subscribe("orders", start=240, stop="latest"))) == 400
+    (here / "data").rename(here / "bascule-data")
+    # 2. it is found, and mended from a backup
+    assert main(shlex.split(verify)[1:]) == 1
+    assert "118" in capsys.readouterr().out
+    shutil.copytree(here / "bascule-data", here / "backup" / "bascule-data")
+    content[64 + 200] ^= 1
+    (here / "backup" / "bascule-data" / "partitions" / log.name / segment.name).write_bytes(content)
+    for line in (plan, verify):
+        assert main(shlex.split(line)[1:]) == 1, "the damage is still there: a dry run changes nothing"
+    capsys.readouterr()
+    run(mend, here, capsys)
+    run(verify, here, capsys)
+    # 3. the log may end before it instead
+    run(cut.replace("65536", log.name), here, capsys)
+    (here / "bascule-data").rename(here / "data")
+    with broker(directory=here) as running, bascule.connect(running.url) as client:
+        assert client.publish("orders", b"anew").offset == 118
+
+
+def test_encrypt_streams_at_rest(here: Path) -> None:
+    page = HOW_TO / "encrypt.md"
+    for line in lines("encrypt.md"):
+        shell(line.replace("/etc/bascule/keys", str(here)), here, {})
+    shutil.copy(here / "2026-11", here / "2027-02")
+    first, second = (
+        yaml.safe_load(snippet.text.replace("/etc/bascule/keys", str(here))) for snippet in snippets(page, "yaml")
+    )
+    settings = config.load(None, first, {})
+    assert (list(settings.encryption.keys), settings.streams.encryption) == (["2026-11"], True)
+    with broker(settings=_dotted(second)) as running, bascule.connect(running.url) as client:
+        client.create_stream("s", options=bascule.StreamOptions(encryption=True))
+        assert client.publish("s", b"x").offset == 0
+
+
+def _dotted(document: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {f"{section}.{name}": value for section, names in document.items() for name, value in names.items()}
