@@ -16,10 +16,9 @@ use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes written at a time.
-const CHUNK: usize = 1 << 20;
-/// Bytes after which a sync follows.
-const SYNC_EVERY: usize = 4 << 20;
+/// Bytes written and synced at a time. An ack's sync that meets one of these waits for it too: with 4 MiB the p99 of
+/// publishes was 4 times that without a compaction.
+const CHUNK: usize = 256 << 10;
 
 /// What a rewrite needs to know beside the records to keep.
 pub(super) struct Task<'a> {
@@ -217,7 +216,6 @@ impl<'a> Rewriter<'a> {
         let file = match self.out {
             Some(mut out) => {
                 out.flush(pace)?;
-                out.file.sync()?;
                 Some(out.file)
             }
             None => None,
@@ -237,7 +235,6 @@ struct Out {
     file: Arc<SyncFile>,
     position: u64,
     buffer: Vec<u8>,
-    unsynced: usize,
 }
 
 impl Out {
@@ -246,7 +243,6 @@ impl Out {
             file: SyncFile::open(storage, path, OpenMode::Replace)?,
             position: 0,
             buffer: Vec::with_capacity(CHUNK),
-            unsynced: 0,
         })
     }
 
@@ -277,19 +273,16 @@ impl Out {
         Ok(())
     }
 
+    /// Writes what there is and syncs the file.
     fn flush(&mut self, pace: &mut Pace) -> Result<(), Stopped> {
         self.file
             .file
             .write_all_at(&self.buffer, self.position)
             .map_err(|source| Error::io("write", &self.file.path, source))?;
         self.position += self.buffer.len() as u64;
-        self.unsynced += self.buffer.len();
+        self.file.sync()?;
         pace.took(self.buffer.len())?;
         self.buffer.clear();
-        if self.unsynced >= SYNC_EVERY {
-            self.file.sync()?;
-            self.unsynced = 0;
-        }
         Ok(())
     }
 }
