@@ -285,7 +285,7 @@ impl Rounds {
         let journal = self
             .journal
             .as_ref()
-            .filter(|journal| journal.wants(dirty.len()));
+            .filter(|journal| journal.wants(&dirty));
         if journal.is_some() {
             // Sealed segments first: a frame of the journal tells that everything before it was synced.
             self.sync_files(&std::mem::take(&mut files))?;

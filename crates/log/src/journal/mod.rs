@@ -9,6 +9,7 @@
 //! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
 //! * [`replay`]: what the journal holds at a start, by partition.
 //! * [`take_over`]: a log takes its part when it is opened.
+//! * [`lazy`]: the segments that are to be synced later.
 //! * [`forget`]: takes the part of a log out, when the log is cut.
 //!
 //! Invariants. A log's *settled end* (what its segments have durably) never passes what was synced in them, and only it
@@ -19,6 +20,7 @@
 //! the journal what a segment has lost.
 pub(crate) mod forget;
 mod format;
+mod lazy;
 pub(crate) mod replay;
 pub(crate) mod ring;
 mod take_over;
@@ -37,6 +39,7 @@ use crate::worker::Door;
 use crate::{Error, Identity};
 use bascule_record::Header;
 use bytes::Bytes;
+use lazy::{Lazy, LazySegments};
 use parking_lot::Mutex;
 use replay::{Looked, Pending};
 use ring::Ring;
@@ -124,32 +127,6 @@ impl Range {
             rest = behind;
         }
         true
-    }
-}
-
-/// A segment whose latest batches are only in the journal.
-struct Lazy {
-    file: Arc<SyncFile>,
-    shared: Arc<Shared>,
-    end: u64,
-}
-
-/// Distinct segments in the order in which they came, so that the same rounds sync the same files one after the other.
-#[derive(Default)]
-struct LazySegments {
-    entries: Vec<Lazy>,
-    /// Place of an entry by the address of its file, which the entry keeps alive.
-    places: HashMap<usize, usize>,
-}
-
-impl LazySegments {
-    fn add(&mut self, new: Lazy) {
-        let key = Arc::as_ptr(&new.file) as usize;
-        let place = *self.places.entry(key).or_insert(self.entries.len());
-        match self.entries.get_mut(place) {
-            Some(known) => known.end = known.end.max(new.end),
-            None => self.entries.push(new),
-        }
     }
 }
 
@@ -247,9 +224,14 @@ impl Journal {
         directory.parent() == Some(&self.options.partitions)
     }
 
-    /// Whether a round with so many dirty segments should use it.
-    pub fn wants(&self, dirty_files: usize) -> bool {
-        dirty_files >= self.options.from_dirty_files
+    /// Whether a round in which these segments are dirty should use it: when they are many, or when one has more than this
+    /// round's bytes to sync, because earlier ones are only here.
+    pub fn wants(&self, dirty: &[&SyncFile]) -> bool {
+        let is_many = dirty.len() >= self.options.from_dirty_files;
+        is_many || {
+            let state = self.state.lock();
+            dirty.iter().any(|file| state.lazy.has(file))
+        }
     }
 
     /// Copies the ranges into the journal and syncs it. Returns the bytes written; `None` when the round has to sync the

@@ -141,25 +141,41 @@ fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<Coordinato
 fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
     let home = tempfile::tempdir().unwrap();
     let coordinator = coordinator(home.path());
-    let mut logs: Vec<Log> = (1..=3)
+    let mut logs: Vec<Log> = (1..=4)
         .map(|i| create(home.path(), i, &coordinator))
         .collect();
+    let (many, one) = logs.split_at_mut(3);
+    let journaled = || coordinator.statistics().journaled_rounds;
     // The first round finds no file and has one made.
-    assert_eq!(round(&mut logs, 0, &coordinator), 3);
-    assert_eq!(coordinator.statistics().journaled_rounds, 0);
-    assert_eq!(round(&mut logs, 1, &coordinator), 3);
-    assert_eq!(coordinator.statistics().journaled_rounds, 1);
-    assert_eq!(round(&mut logs[..1], 2, &coordinator), 1);
-    assert_eq!(
-        coordinator.statistics().journaled_rounds,
-        1,
-        "one alone is synced"
-    );
+    assert_eq!(round(many, 0, &coordinator), 3);
+    assert_eq!(journaled(), 0);
+    assert_eq!(round(many, 1, &coordinator), 3);
+    assert_eq!(journaled(), 1);
+    assert_eq!(round(one, 0, &coordinator), 1);
+    assert_eq!(journaled(), 1, "one alone is synced");
     let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
     assert_eq!(
         logs.iter().map(ends).collect::<Vec<_>>(),
-        [(3, 3), (2, 1), (2, 1)]
+        [(2, 1), (2, 1), (2, 1), (1, 1)]
     );
+}
+
+#[test]
+fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced() {
+    let home = tempfile::tempdir().unwrap();
+    let rounds = u64::from(options(home.path()).lazy_rounds);
+    let (coordinator, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
+    let journaled = || coordinator.statistics().journaled_rounds;
+    for value in 1..rounds {
+        assert_eq!(round(&mut logs[..1], value, &coordinator), 1);
+        assert_eq!(journaled(), value + 1);
+    }
+    assert_eq!(logs[0].shared.settled_end(), rounds + 1, "synced now");
+    assert_eq!(round(&mut logs[..1], rounds, &coordinator), 1);
+    assert_eq!(journaled(), rounds);
+    logs[0].set_high_watermark(rounds + 2);
+    let expected: Vec<u64> = (0..=1).chain(1..=rounds).collect();
+    assert_eq!(values(&logs[0]), expected);
 }
 
 #[test]
