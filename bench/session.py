@@ -78,8 +78,9 @@ class Bench:
             print(f"{name:50} {median['rate']:14,.0f} /s{extra}", flush=True)
 
     def _once(self, watched: Watched | None, run: Callable[[], Figures]) -> Figures:
-        self.warm()
+        # Counted from here: what the run before put off belongs to the median of all.
         before, on_disk = watched.cpu_seconds() if watched else 0.0, self.disk_bytes()
+        self.warm()
         row = run()
         if watched:
             count = max(1, row["count"])
@@ -95,7 +96,7 @@ class Bench:
         can cost more than everything else of an append, and would be measured in place of the broker.
         """
         wanted = WARM_BYTES // 8 if self.quick else WARM_BYTES
-        size = min(wanted, os.sysconf("SC_AVPHYS_PAGES") * PAGE // 2)
+        size = max(PAGE, min(wanted, os.sysconf("SC_AVPHYS_PAGES") * PAGE // 2, _left_to_group() // 2))
         began = time.perf_counter()
         with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             for position in range(0, size, PAGE):
@@ -149,6 +150,13 @@ class Bench:
     def close(self) -> None:
         """Remove the working folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _left_to_group() -> int:
+    """Memory that this process's container may still take, bytes; very much when none is set."""
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    words = limit.read_text().strip() if limit.exists() and used.exists() else "max"
+    return 1 << 62 if words == "max" else max(0, int(words) - int(used.read_text()))
 
 
 def _machine(profile: str) -> Figures:

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 /// Added to the niceness of the thread that compacts: beside a thread of the usual one it gets a tenth of a core.
+#[cfg(target_os = "linux")]
 const COMPACTION_NICE: i32 = 10;
 
 /// Counts and times of syncs since start, for metrics.
@@ -261,9 +262,10 @@ impl Drop for Coordinator {
     }
 }
 
-/// Lowers the priority of this thread, on Linux: nobody waits for it, and many wait for the others.
+/// Lowers the priority of this thread: nobody waits for it, and many wait for the others.
 fn let_others_first() {
-    // Refused it costs time only.
+    // Elsewhere it would be that of the whole process. Refused it costs time only.
+    #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(COMPACTION_NICE);
 }
 

@@ -1,6 +1,6 @@
 //! The rounds of a coordinator: take what waits, make it durable, answer.
 //!
-//! What few wait for is synced file by file; of many partitions the [`Journal`] is synced instead, where there is one.
+//! What few wait for is synced file by file, mostly; of many partitions the [`Journal`] is synced instead, where there is one.
 use crate::Error;
 use crate::coordinator::SyncStatistics;
 use crate::disk::{SyncFile, is_lost, is_passing};
@@ -261,7 +261,7 @@ impl Rounds {
         }
     }
 
-    /// Syncs every distinct file, or the journal in place of many, then every distinct directory. Returns the number of
+    /// Syncs every distinct file, or the journal in place of the segments, then every distinct directory. Returns the number of
     /// files.
     fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
         failpoint::check("publish.before_sync")
@@ -282,10 +282,11 @@ impl Rounds {
             .filter(|file| file.first_in(round))
             .collect();
         let mut synced = files.len();
+        let bytes = ranges.iter().map(|range| range.bytes()).sum();
         let journal = self
             .journal
             .as_ref()
-            .filter(|journal| journal.wants(&dirty));
+            .filter(|journal| journal.wants(&dirty, bytes));
         if journal.is_some() {
             // Sealed segments first: a frame of the journal tells that everything before it was synced.
             self.sync_files(&std::mem::take(&mut files))?;

@@ -295,8 +295,8 @@ class LimitSettings(_Section):
         default=4,
         ge=0,
         le=1 << 20,
-        description="partitions to sync at once from which on their batches go to one journal file, and while earlier ones wait"
-        " there; 0 = never",
+        description="partitions to sync at once from which on their batches go to one journal file; a few small ones go"
+        " on there while it holds earlier ones; 0 = never",
     )
     open_segments: int = Field(
         default=512, ge=1, le=1 << 20, description="segments kept open; one with unsynced writes stays open"

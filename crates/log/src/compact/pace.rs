@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Longest time in which nobody looks whether the work is still wanted.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Counts bytes against the clock. Asked between any two steps of about a mebibyte.
+/// Counts bytes against the clock. Asked between any two steps, of a batch or at most 256 KiB.
 pub(super) struct Pace {
     shared: Arc<Shared>,
     cancelled: Arc<AtomicBool>,

@@ -2,7 +2,8 @@
 //!
 //! A round of the coordinator that finds many dirty segments copies what each of them has got since its last commit into
 //! the journal, syncs that one file and answers; the segments themselves are synced later (64 MiB or 5 s), by the
-//! preparer. With few dirty segments a round syncs them directly and the journal is not touched.
+//! preparer. With few dirty segments a round syncs them directly, unless it has few bytes and one of them waits for that
+//! later sync: then the round would have to do it, and goes to the journal as well.
 //!
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
 //! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
@@ -55,6 +56,10 @@ pub(crate) use take_over::Replay;
 const LAZY_BYTES: u64 = 64 << 20;
 const LAZY_TIME: Duration = Duration::from_secs(5);
 
+/// Fewer bytes than these of a round with few segments go where the batches before them went. More are worth a sync of the
+/// segment, and would be written twice here.
+const FEW_BYTES: usize = 96 << 10;
+
 /// Where the journal is and when it is used.
 #[derive(Clone, Debug)]
 pub struct JournalOptions {
@@ -62,7 +67,7 @@ pub struct JournalOptions {
     pub directory: PathBuf,
     /// Directory whose children, named by incarnation, are the logs that may use it.
     pub partitions: PathBuf,
-    /// Dirty segments in a round from which on it is used, at least 1.
+    /// Dirty segments in a round from which on it is used, at least 1. Small rounds of fewer go on in it.
     pub from_dirty_files: usize,
     /// Size of one file, bytes; at least 1 KiB.
     pub file_bytes: u64,
@@ -105,7 +110,8 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    fn bytes(&self) -> usize {
+    /// Length of the batches.
+    pub fn bytes(&self) -> usize {
         (self.to - self.from) as usize
     }
 
@@ -224,14 +230,16 @@ impl Journal {
         directory.parent() == Some(&self.options.partitions)
     }
 
-    /// Whether a round in which these segments are dirty should use it: when they are many, or when one has more than this
-    /// round's bytes to sync, because earlier ones are only here.
-    pub fn wants(&self, dirty: &[&SyncFile]) -> bool {
+    /// Whether a round in which these segments are dirty, with so many bytes in all, should use it: when they are many; or
+    /// when the bytes are few and a segment has many more to sync, because earlier batches are only here. Those of which a
+    /// job has begun to sync the segment are not counted: who writes alone goes back to its segment by that.
+    pub fn wants(&self, dirty: &[&SyncFile], bytes: usize) -> bool {
         let is_many = dirty.len() >= self.options.from_dirty_files;
-        is_many || {
+        let may_go_on = || {
             let state = self.state.lock();
             dirty.iter().any(|file| state.lazy.has(file))
-        }
+        };
+        is_many || (bytes < FEW_BYTES && may_go_on())
     }
 
     /// Copies the ranges into the journal and syncs it. Returns the bytes written; `None` when the round has to sync the

@@ -1,7 +1,7 @@
 //! The journal's bytes, and its life with logs: used, settled, used again, taken over.
 mod damaged;
 
-use super::{JournalOptions, format};
+use super::{FEW_BYTES, JournalOptions, format};
 use crate::damage::{RepairOptions, repair};
 use crate::storage::OsStorage;
 use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
@@ -67,10 +67,13 @@ fn open(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> (Log, 
 }
 
 fn batch(value: u64) -> SealedBatch {
+    sealed(&value.to_le_bytes())
+}
+
+fn sealed(value: &[u8]) -> SealedBatch {
     let mut builder = BatchBuilder::new(BatchLimits::default());
-    let value = value.to_le_bytes();
     let record = RecordRef {
-        value: Some(&value),
+        value: Some(value),
         ..RecordRef::default()
     };
     builder.push(&record).unwrap();
@@ -176,6 +179,27 @@ fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced()
     logs[0].set_high_watermark(rounds + 2);
     let expected: Vec<u64> = (0..=1).chain(1..=rounds).collect();
     assert_eq!(values(&logs[0]), expected);
+}
+
+#[test]
+fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
+    let home = tempfile::tempdir().unwrap();
+    let options = JournalOptions {
+        file_bytes: 1 << 20,
+        ..options(home.path())
+    };
+    let coordinator = Coordinator::stepped_journaled(Arc::new(OsStorage), options).unwrap();
+    let mut logs = [1, 2].map(|i| create(home.path(), i, &coordinator));
+    for value in 0..3 {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+    }
+    let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
+    assert_eq!(logs.each_ref().map(ends), [(3, 1), (3, 1)]);
+    logs[0].append(sealed(&vec![0; FEW_BYTES]), 1, 0).unwrap();
+    logs[0].commit(Box::new(|outcome| assert_eq!(outcome.unwrap(), 4)));
+    coordinator.step();
+    assert_eq!(logs.each_ref().map(ends), [(4, 4), (3, 1)]);
+    assert_eq!(coordinator.statistics().journaled_rounds, 2);
 }
 
 #[test]
