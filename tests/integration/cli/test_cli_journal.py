@@ -1,7 +1,8 @@
 """Damage in the journal of a broker that lost its power: `bascule log verify` finds it, and the broker tells it."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,15 @@ def fill(running: TestBroker, data: Path) -> tuple[int, Path]:
     return before, copy
 
 
+@contextmanager
+def killed(data: Path) -> Generator[tuple[TestBroker, int, Path]]:
+    """A broker that was killed when it had published into the journal; with what `fill` tells."""
+    with broker(durability="disk", directory=data.parent, settings=SETTINGS) as running:
+        before, copy = fill(running, data)
+        running.kill()
+        yield running, before, copy
+
+
 def lose(data: Path, copy: Path, number: int) -> Path:
     """What a power cut may leave, and a flipped bit in the frame of one record. The journal's file."""
     shutil.rmtree(data / "partitions")
@@ -43,9 +53,7 @@ def test_a_file_of_which_nothing_can_be_read_is_damage_and_one_that_lost_its_beg
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
-    with broker(durability="disk", directory=tmp_path, settings=SETTINGS) as running:
-        before, copy = fill(running, data)
-        running.kill()
+    with killed(data) as (running, before, copy):
         whole = {path: path.read_bytes() for path in (data / "journal").iterdir()}
         file = lose(data, copy, 2)
         file.write_bytes(whole[file])
@@ -93,9 +101,7 @@ def test_what_a_damaged_journal_lost_is_found_and_told_and_its_offsets_are_not_u
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
-    with broker(durability="disk", directory=tmp_path, settings=SETTINGS) as running:
-        before, copy = fill(running, data)
-        running.kill()
+    with killed(data) as (running, before, copy):
         file = lose(data, copy, 2)
         gone = before + 2
 

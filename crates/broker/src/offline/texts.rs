@@ -73,6 +73,9 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
     })
 }
 
+/// What a file of the journal costs whose beginning and its copy are lost.
+const NOTHING_READ: &str = "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions";
+
 /// What a journal's damage is, in a sentence.
 pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
     let held = match damage.of {
@@ -88,8 +91,7 @@ pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
     let meaning = if damage.place == JournalPlace::Beginning {
         "its copy at the end of the file is used, and nothing is lost by it"
     } else if damage.place == JournalPlace::File {
-        "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions: \
-         compare with what publishers were told"
+        &format!("{NOTHING_READ}: compare with what publishers were told")
     } else if damage.was_acked {
         "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
     } else {
@@ -142,10 +144,7 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
             "derived",
             "no record is lost: its copy at the end of the file is used",
         ),
-        _ if damage.place == JournalPlace::File => (
-            "damage",
-            "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions",
-        ),
+        _ if damage.place == JournalPlace::File => ("damage", NOTHING_READ),
         (false, _) => (
             "tail",
             "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \

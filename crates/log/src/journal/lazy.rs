@@ -23,17 +23,20 @@ pub(super) struct LazySegments {
 impl LazySegments {
     /// Whether it is one of them.
     pub fn has(&self, file: &SyncFile) -> bool {
-        self.places
-            .contains_key(&(std::ptr::from_ref(file) as usize))
+        self.places.contains_key(&address(file))
     }
 
     /// Puts one among them, or more of it.
     pub fn add(&mut self, new: Lazy) {
-        let key = Arc::as_ptr(&new.file) as usize;
-        let place = *self.places.entry(key).or_insert(self.entries.len());
+        let place = self.places.entry(address(&new.file));
+        let place = *place.or_insert(self.entries.len());
         match self.entries.get_mut(place) {
             Some(known) => known.end = known.end.max(new.end),
             None => self.entries.push(new),
         }
     }
+}
+
+fn address(file: &SyncFile) -> usize {
+    std::ptr::from_ref(file) as usize
 }
