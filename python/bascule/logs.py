@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,12 +36,13 @@ class _TextFormatter(logging.Formatter):
         return f"{time} {record.levelname.lower():7} {record.name}: {visible(record.getMessage())}{fields}{trace}"
 
 
-def configure(level: str = "info", style: str = "auto") -> None:
+def configure(level: str = "info", style: str = "auto", wording: Callable[[str], str] | None = None) -> None:
     """Send logs of `bascule.*` to standard error. Idempotent; other loggers are left alone.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
         style: `json`, `text`, or `auto`: text when standard error is a terminal, else json.
+        wording: what becomes of each message; `None` = it stays as it is.
     """
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     logger = logging.getLogger("bascule")
@@ -48,9 +50,16 @@ def configure(level: str = "info", style: str = "auto") -> None:
         logger.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_TextFormatter() if text else _JsonFormatter())
+    if wording is not None:
+        handler.addFilter(lambda record: _worded(record, wording))
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[level])
     logger.propagate = False
+
+
+def _worded(record: logging.LogRecord, wording: Callable[[str], str]) -> bool:
+    record.msg, record.args = wording(record.getMessage()), None
+    return True
 
 
 def emit(level: int, target: str, message: str, **fields: object) -> None:

@@ -13,8 +13,9 @@ from typing import Final, NoReturn
 
 from bascule.cli.app import end_with
 from bascule.cli.liftbridge_config import translate
+from bascule.cli.liftbridge_words import in_their_keys, reworded
 from bascule.cli.serve import run_broker
-from bascule.errors import UsageError
+from bascule.errors import BrokerError, UsageError
 
 __all__ = ["main", "parse"]
 
@@ -93,7 +94,12 @@ def _serve(arguments: Sequence[str]) -> int:
     translated = translate(file, os.environ, flags)
     for note in translated.notes:
         sys.stderr.write(f"liftbridge: {note}\n")
-    return run_broker(translated.settings, lambda: translate(file, os.environ, flags).settings)
+    try:
+        return run_broker(
+            translated.settings, lambda: translate(file, os.environ, flags).settings, wording=in_their_keys
+        )
+    except BrokerError as failure:
+        raise reworded(failure) from failure
 
 
 if __name__ == "__main__":

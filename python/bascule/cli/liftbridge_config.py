@@ -14,6 +14,7 @@ from bascule import config
 from bascule.cli.liftbridge_keys import KEYS
 from bascule.cli.liftbridge_security import security
 from bascule.cli.liftbridge_values import Address
+from bascule.cli.liftbridge_words import reworded
 from bascule.config import Layer, Settings
 from bascule.errors import UsageError
 
@@ -85,7 +86,10 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
         *security(given.values, given.origins, given.notes),
         Layer("addresses", _addresses(given)),
     ]
-    resolved = config.combine(layers)
+    try:
+        resolved = config.combine(layers)
+    except UsageError as failure:
+        raise reworded(failure) from None
     return Translated(resolved.settings, resolved.origins, given.notes)
 
 

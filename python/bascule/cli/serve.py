@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,20 +66,26 @@ def serve(
     return run_broker(read(), read, ready_file)
 
 
-def run_broker(settings: "Settings", reread: "Reread", ready_file: Path | None = None) -> int:
+def run_broker(
+    settings: "Settings",
+    reread: "Reread",
+    ready_file: Path | None = None,
+    wording: Callable[[str], str] | None = None,
+) -> int:
     """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
 
     Args:
         settings: what it is told.
         reread: reads them again, at SIGHUP.
         ready_file: written when it is ready.
+        wording: what becomes of each message of the log; `None` = it stays as it is.
 
     Raises:
         BrokerError: it could not start.
     """
     from bascule import logs, server  # noqa: PLC0415 (only this command needs the broker's own code)
 
-    logs.configure(settings.log.level, settings.log.format)
+    logs.configure(settings.log.level, settings.log.format, wording)
 
     def on_ready(broker: "Broker") -> None:
         if ready_file is not None:

@@ -255,7 +255,9 @@ class NatsChild:
 
     def _failure(self, ended: str) -> BrokerError:
         if self._port and _is_taken(self._host, self._port):
-            message = f"port {self._port} for the nats-server is in use: set nats.port to another one, or to 0"
+            message = (
+                f"port {self._port} for the nats-server is in use: end what uses it, or name another port in nats.port"
+            )
             return error("address_in_use", message)
         return error("nats_server_failed", f"nats-server does not start ({ended}): {self._last_words}")
 

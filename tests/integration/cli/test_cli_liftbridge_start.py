@@ -1,0 +1,32 @@
+"""`liftbridge` that cannot start: what it advises is in the file that it was given."""
+
+import socket
+from pathlib import Path
+
+from tests.integration.cli.commands import Ended, run
+
+
+def start(tmp_path: Path, text: str, *flags: str) -> Ended:
+    """A `liftbridge` that ends by itself."""
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(f"listen: 127.0.0.1:0\ndata.dir: {tmp_path}/data\n{text}")
+    return run("-c", str(file), *flags, module="bascule.cli.liftbridge")
+
+
+def test_a_taken_port_of_nats_is_to_be_changed_in_nats_servers(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        end = start(tmp_path, f"nats.servers: nats://127.0.0.1:{port}\n", "--embedded-nats")
+    sentence = end.err.splitlines()[-1]
+    assert end.code == 6
+    assert sentence.startswith(f"liftbridge: port {port} for the nats-server is in use: ")
+    assert "name another port in nats.servers" in sentence
+    assert "nats.port" not in end.err
+
+
+def test_a_file_that_cannot_be_read_is_named_by_its_key(tmp_path: Path) -> None:
+    end = start(tmp_path, f"nats: {{embedded: true, tls.ca: {tmp_path}/none.pem}}\n")
+    assert end.code == 2
+    assert f"cannot read nats.tls.ca {tmp_path}/none.pem" in end.err.splitlines()[-1]

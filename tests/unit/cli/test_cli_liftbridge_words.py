@@ -1,0 +1,58 @@
+"""Errors and logs of `liftbridge` advise the keys that its user has."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from bascule import logs
+from bascule.cli.liftbridge_config import translate
+from bascule.cli.liftbridge_words import in_their_keys
+from bascule.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("name another port in nats.port", "name another port in nats.servers"),
+        ("cannot read nats.tls.ca_file /x: no", "cannot read nats.tls.ca /x: no"),
+        ("set tls.certificate_file and tls.key_file", "set tls.cert and tls.key"),
+        ("set tls.client_auth to required", "set tls.client.auth.enabled to true"),
+        ("at the next start: broker.port, data_dir", "at the next start: port, data.dir"),
+        ("it ends with nats.config.", "it ends with nats.embedded.config."),
+        ("a path: /etc/tls.key_file/nats.port.pem", "a path: /etc/tls.key_file/nats.port.pem"),
+        ("limits.calls has no name there", "limits.calls has no name there"),
+    ],
+)
+def test_settings_are_named_as_there(ours: str, theirs: str) -> None:
+    assert in_their_keys(ours) == theirs
+    assert in_their_keys(theirs) == theirs
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tls: {cert: c, key: k, client.authz: {enabled: true, policy: p}}", "set tls.client.auth.enabled to true"),
+        ("tls.client.auth.enabled: true", "tls.client.auth.enabled is true without TLS: set tls.cert and tls.key"),
+        ("nats.tls.cert: /c.pem", "nats.tls.cert and nats.tls.key go together"),
+        ("streams.retention.max.bytes: -1", "streams.retention.max.bytes = -1"),
+    ],
+)
+def test_a_configuration_is_refused_in_its_own_keys(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        translate(file, {}, {})
+    assert said in str(raised.value)
+
+
+def test_the_log_is_worded_too(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("bascule")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+    try:
+        logs.configure("info", "json", in_their_keys)
+        logs.emit(30, "tls", "100 % plain text: set tls.certificate_file", host="h")
+    finally:
+        logger.handlers[:], logger.level, logger.propagate = before
+    event = json.loads(capsys.readouterr().err)
+    assert (event["message"], event["host"]) == ("100 % plain text: set tls.cert", "h")
