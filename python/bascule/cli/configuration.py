@@ -1,6 +1,7 @@
 """`bascule config show | check`."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -67,7 +68,13 @@ def check(
 
     resolved = config.resolve(config_file)
     check_files(resolved.settings)
+    _warn(config.contradictions(resolved.settings))
     render({"file": str(config_file), "valid": True, "settings": len(resolved.origins)}, output)
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        typer.echo(f"bascule: {sentence}", err=True)
 
 
 @app.command("import")
@@ -87,7 +94,8 @@ def import_(
     from bascule.cli.liftbridge_import import import_file  # noqa: PLC0415 (as above)
     from bascule.errors import UsageError  # noqa: PLC0415 (as above)
 
-    text = import_file(file)
+    text, warnings = import_file(file)
+    _warn(warnings)
     if output is None:
         typer.echo(text, nl=False)
         return

@@ -79,6 +79,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
             else:
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag")
+    given.notes.extend(_overruled(given))
     layers = [
         Layer("Liftbridge default", _defaults(given)),
         *_nats(given),
@@ -163,6 +164,15 @@ def _nats(given: _Given) -> Iterator[Layer]:
         return  # said by the check of nats.servers
     origin = f"nats.servers, {given.origins['nats.servers']}"
     yield Layer(origin, {"nats.port": port or NATS_PORT})
+
+
+def _overruled(given: _Given) -> Iterator[str]:
+    """What is switched off by one key and on by another."""
+    if given.values.get("nats.embedded") is False and "nats.embedded.config" in given.values:
+        yield (
+            f"nats.embedded ({given.origins['nats.embedded']}) is false and has no effect: nats.embedded.config "
+            f"({given.origins['nats.embedded.config']}) wins, which starts a nats-server"
+        )
 
 
 def _defaults(given: _Given) -> dict[str, object]:

@@ -1,15 +1,16 @@
 """A Liftbridge configuration as one of ours, with comments on where each setting comes from and what differs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import yaml
 
 from bascule.cli.liftbridge_config import Translated, translate
-from bascule.config import SECRETS
+from bascule.cli.liftbridge_words import in_their_keys
+from bascule.config import SECRETS, contradictions
 
-__all__ = ["import_file", "to_yaml"]
+__all__ = ["Imported", "import_file", "to_yaml"]
 
 HEAD: Final = """\
 # Settings of a Bascule broker, from the Liftbridge configuration {file}.
@@ -19,13 +20,24 @@ HEAD: Final = """\
 BETTER: Final = "a secret: better in a file of its own, named by {key}_file"
 
 
-def import_file(file: Path) -> str:
-    """The text of our configuration file that says what the Liftbridge configuration `file` says.
+class Imported(NamedTuple):
+    """What became of a Liftbridge configuration."""
+
+    text: str
+    """Our configuration file."""
+    warnings: Sequence[str]
+    """A sentence for each contradiction in theirs, in their keys."""
+
+
+def import_file(file: Path) -> Imported:
+    """Our configuration file that says what the Liftbridge configuration `file` says.
 
     Raises:
         UsageError: code `configuration_invalid`: an unknown key, a wrong value, or what is not there.
     """
-    return to_yaml(translate(file, {}, {}), str(file))
+    translated = translate(file, {}, {})
+    warnings = [in_their_keys(sentence) for sentence in contradictions(translated.settings)]
+    return Imported(to_yaml(translated, str(file)), warnings)
 
 
 def to_yaml(translated: Translated, file: str) -> str:
@@ -33,6 +45,8 @@ def to_yaml(translated: Translated, file: str) -> str:
     lines = [HEAD.format(file=file)]
     nested = _nested(translated.settings.model_dump(mode="json"), translated.origins)
     lines += _lines(nested, translated, file)
+    if contradictory := list(contradictions(translated.settings)):
+        lines += ["", "# Contradictory:", *(f"# - {sentence}" for sentence in contradictory)]
     if translated.notes:
         lines += ["", "# Accepted, and without effect here:"]
         lines += [f"# - {note.replace(f' ({file})', '')}" for note in translated.notes]

@@ -5,6 +5,7 @@ file, defaults. Unknown keys are refused with the nearest known one. Files speak
 integers with unit suffixes. The resolved document is immutable.
 """
 
+from bascule.config.contradictions import contradictions
 from bascule.config.keys import expand, known_keys, leaves, nearest
 from bascule.config.sections import (
     ENVIRONMENT_KEY,
@@ -48,6 +49,7 @@ __all__ = [
     "StreamDefaults",
     "TlsSettings",
     "combine",
+    "contradictions",
     "expand",
     "known_keys",
     "leaves",

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from bascule._text import without_credentials
-from bascule.config import Settings
+from bascule.config import Settings, contradictions
 from bascule.control import Controller, EventPump, Groups, MetadataLog, Reconciler, Scrubber, cursors, incarnations
 from bascule.control.activity import ActivityWriter
 from bascule.control.autopause import AutoPause
@@ -125,6 +125,8 @@ class Broker:
     async def _start(self) -> None:
         settings = self.settings
         self._failed = asyncio.get_running_loop().create_future()
+        for sentence in contradictions(settings):
+            emit(30, "config", sentence)
         documents.refuse_foreign_files(settings)
         identity = documents.broker_id(settings)
         engine = await self._lock(identity)

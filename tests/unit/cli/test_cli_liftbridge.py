@@ -277,6 +277,15 @@ def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_a_configuration_of_the_embedded_server_switches_it_on(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text("nats: {embedded: false, embedded.config: /n.conf}\n")
+    found = translate(file, {}, {})
+    assert found.settings.nats.standalone
+    (note,) = found.notes
+    assert f"nats.embedded ({file}) is false and has no effect: nats.embedded.config ({file}) wins" in note
+
+
 def test_the_port_of_a_kubernetes_service_is_not_ours(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("port: 1234\n")

@@ -27,7 +27,7 @@ def round_trip(tmp_path: Path, text: str) -> config.Settings:
     """What the imported file means to our own broker; checked against what the original means."""
     theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
     theirs.write_text(text)
-    ours.write_text(import_file(theirs))
+    ours.write_text(import_file(theirs).text)
     assert config.load(ours, environment={}) == translate(theirs, {}, {}).settings
     return config.load(ours, environment={})
 
@@ -72,7 +72,7 @@ def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path: Path)
     again = run("config", "import", str(theirs), "--output", str(ours))
     assert again.code == 2
     assert "name a file that does not exist yet" in again.err
-    assert ours.read_text() == import_file(theirs)
+    assert ours.read_text() == import_file(theirs).text
 
 
 def test_what_is_not_valid_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -81,3 +81,19 @@ def test_what_is_not_valid_is_refused_with_the_reason(tmp_path: Path) -> None:
     refused = run("config", "import", str(theirs))
     assert refused.code == 2
     assert 'Unknown configuration setting "streams.retention.max.byte"' in refused.err
+
+
+def test_servers_beside_an_embedded_one_are_warned_of(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
+    theirs.write_text("nats: {embedded: true, servers: ['nats://10.0.0.5:4222']}\n")
+    done = run("config", "import", str(theirs), "--output", str(ours))
+    assert done.code == 0
+    assert done.err.startswith(
+        "bascule: nats.embedded is set and nats.servers names nats://10.0.0.5:4222: nats.embedded"
+    )
+    assert len(done.err.splitlines()) == 1
+    checked = run("config", "check", str(ours))
+    assert checked.code == 0
+    assert checked.err.startswith("bascule: nats.standalone is set and nats.servers names nats://10.0.0.5:4222")
+    theirs.write_text("nats: {embedded: true, servers: ['nats://127.0.0.1:4333']}\n")
+    assert run("config", "import", str(theirs)).err == ""

@@ -1,0 +1,35 @@
+"""Settings that are each fine and do not go together. A broker starts with them, as others do; it says which wins."""
+
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from bascule._text import without_credentials
+from bascule.config.sections import NatsSettings, Settings
+
+__all__ = ["contradictions"]
+
+_HERE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 (compared, not bound)
+_NATS_PORT: Final = 4222
+
+
+def contradictions(settings: Settings) -> Iterator[str]:
+    """One sentence for each, with the settings, and which of them wins."""
+    nats = settings.nats
+    if nats.standalone and nats.config is None and "servers" in nats.model_fields_set and not _names_own(nats):
+        servers = ", ".join(without_credentials(server, "…") for server in nats.servers)
+        yield (
+            f"nats.standalone is set and nats.servers names {servers}: nats.standalone wins, the broker starts a "
+            "nats-server of its own and connects to that alone; leave one of them out"
+        )
+
+
+def _names_own(nats: NatsSettings) -> bool:
+    """Whether `nats.servers` is where the standalone server listens."""
+    if len(nats.servers) != 1 or not nats.port:
+        return False
+    url = urlsplit(nats.servers[0] if "://" in nats.servers[0] else f"nats://{nats.servers[0]}")
+    return (url.port or _NATS_PORT) == nats.port and (
+        url.hostname in _HERE or url.hostname == nats.host or nats.host in _EVERY
+    )

@@ -1,0 +1,49 @@
+"""Settings that do not go together: nothing is refused, and what wins is said."""
+
+from typing import Any
+
+import pytest
+from bascule.config import Layer, combine, contradictions
+
+
+def said(**nats: Any) -> list[str]:
+    return list(contradictions(combine([Layer("test", {"nats": nats})]).settings))
+
+
+@pytest.mark.parametrize(
+    ("servers", "port"),
+    [
+        (["nats://10.0.0.5:4222"], 4222),
+        (["nats://10.0.0.5:4222"], 0),
+        (["nats://127.0.0.1:4222"], 0),
+        (["nats://127.0.0.1:4222"], 4333),
+        (["nats://127.0.0.1:4222", "nats://127.0.0.1:4223"], 4222),
+    ],
+)
+def test_a_server_of_its_own_beside_servers_elsewhere_wins(servers: list[str], port: int) -> None:
+    (sentence,) = said(standalone=True, servers=servers, port=port)
+    assert sentence.startswith(
+        f"nats.standalone is set and nats.servers names {', '.join(servers)}: nats.standalone wins"
+    )
+
+
+def test_credentials_are_not_shown() -> None:
+    (sentence,) = said(standalone=True, servers=["nats://me:geheim@h:4222"])
+    assert "geheim" not in sentence
+
+
+@pytest.mark.parametrize(
+    "nats",
+    [
+        {},
+        {"standalone": True},
+        {"servers": ["nats://10.0.0.5:4222"]},
+        {"standalone": True, "servers": ["nats://127.0.0.1:4333"], "port": 4333},
+        {"standalone": True, "servers": ["localhost"], "port": 4222},
+        {"standalone": True, "servers": ["nats://10.0.0.5:4333"], "port": 4333, "host": "10.0.0.5"},
+        {"standalone": True, "servers": ["nats://name:4333"], "port": 4333, "host": "0.0.0.0"},
+        {"standalone": True, "config": "/n.conf", "servers": ["nats://10.0.0.5:4222"]},
+    ],
+)
+def test_what_goes_together_is_not_mentioned(nats: dict[str, Any]) -> None:
+    assert said(**nats) == []
