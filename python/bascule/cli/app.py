@@ -15,6 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, stream
+from bascule.cli.commands import Commands
 from bascule.cli.completion import completion
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
@@ -27,13 +28,10 @@ __all__ = ["app", "end_with", "main"]
 FAILURE: Final = 1
 INTERRUPTED: Final = 130
 
-app: Final = typer.Typer(
+app: Final = Commands(
     name="bascule",
     help="A durable message log for NATS that speaks Liftbridge and serves every stream as a table.",
-    no_args_is_help=True,
     add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)

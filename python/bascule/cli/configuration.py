@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule._text import without_credentials
+from bascule.cli.commands import Commands
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
@@ -18,7 +19,7 @@ __all__ = ["app"]
 MASK: Final = "*" * 10
 """As secrets are shown."""
 
-app: Final = typer.Typer(help="Show and check settings.", no_args_is_help=True)
+app: Final = Commands(help="Show and check settings.")
 
 
 @app.command()

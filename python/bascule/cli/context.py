@@ -7,13 +7,14 @@ from typing import Annotated, Final
 
 import typer
 
+from bascule.cli.commands import Commands
 from bascule.cli.contexts import Context, Contexts, path
 from bascule.cli.options import DryRunHere, Output
 from bascule.cli.output import OutputFormat, render
 
 __all__ = ["app", "complete_context"]
 
-app: Final = typer.Typer(help="Name the brokers that commands talk to.", no_args_is_help=True)
+app: Final = Commands(help="Name the brokers that commands talk to.")
 
 
 def complete_context(incomplete: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bascule.cli.commands import Commands
 from bascule.cli.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Partition, Yes
@@ -18,7 +19,7 @@ from bascule.errors import StateError
 
 __all__ = ["app"]
 
-app: Final = typer.Typer(help="Look at and move stored positions of readers.", no_args_is_help=True)
+app: Final = Commands(help="Look at and move stored positions of readers.")
 
 Cursor = Annotated[str, typer.Argument(help="Id of the cursor.")]
 

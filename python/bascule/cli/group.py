@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule._text import counted
+from bascule.cli.commands import Commands
 from bascule.cli.connection import Connection, connected
 from bascule.cli.group_positions import Move, move, planned
 from bascule.cli.options import DryRun, Output, Partitions, Yes
@@ -21,7 +22,7 @@ from bascule.errors import StateError, UsageError
 
 __all__ = ["app"]
 
-app: Final = typer.Typer(help="Look at consumer groups and move their positions.", no_args_is_help=True)
+app: Final = Commands(help="Look at consumer groups and move their positions.")
 
 PREFIX: Final = "__group:"
 

@@ -13,6 +13,7 @@ import typer
 
 from bascule import engine
 from bascule.cli.backup import check_backup
+from bascule.cli.commands import Commands
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 
@@ -20,9 +21,7 @@ __all__ = ["app"]
 
 DAMAGED: Final = 1
 
-app: Final = typer.Typer(
-    help="Check, look into and mend the logs of a data directory while no broker runs on it.", no_args_is_help=True
-)
+app: Final = Commands(help="Check, look into and mend the logs of a data directory while no broker runs on it.")
 
 Where = Annotated[
     Path,

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule._text import counted
+from bascule.cli.commands import Commands
 from bascule.cli.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.editing import edit, pause, readonly, resume
@@ -21,7 +22,7 @@ from bascule.client import StreamOptions
 
 __all__ = ["app"]
 
-app: Final = typer.Typer(help="Create, look at, change, empty and delete streams.", no_args_is_help=True)
+app: Final = Commands(help="Create, look at, change, empty and delete streams.")
 
 
 @app.command()

@@ -29,8 +29,8 @@ ORDER = [
 
 def examples(command: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
     assert main([*command.split(), "--help"]) == 0
-    text = capsys.readouterr().out.split("Examples:")[1].split("╭")[0]
-    found = [shlex.split(line.strip()) for line in re.findall(r"bascule (.*?)(?= {2}|\n| │|$)", text)]
+    text = capsys.readouterr().out.split("Examples:")[1].split("\n\n")[0]
+    found = [shlex.split(line) for line in re.findall(r"bascule (.*)", text)]
     assert len(found) == 2, command
     return [words[: words.index(">")] if ">" in words else words for words in found]
 

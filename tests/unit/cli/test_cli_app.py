@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import bascule
 import pytest
@@ -139,8 +139,32 @@ def test_every_command_is_known() -> None:
 def test_help_shows_two_examples_that_parse(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
     text = capsys.readouterr().out
-    examples = re.findall(rf"bascule {' '.join(command)}\b", text.split("Examples:")[1].split("╭")[0])
+    examples = re.findall(rf"bascule {' '.join(command)}\b", text.split("Examples:")[1].split("\n\n")[0])
     assert len(examples) == 2
+
+
+GROUPS = [[], *([name] for name in sorted({command[0] for command in COMMANDS if len(command) > 1}))]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *GROUPS])
+def test_help_is_whole_in_a_terminal_of_80_columns(
+    command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found: Any = typer.main.get_command(app)
+    for name in command:
+        found = found.commands[name]
+    assert main([*command, "--help"]) == 0
+    text = capsys.readouterr().out
+    words = set(re.split(r"[\s,]+", text))
+    names = {name for item in found.params if item.param_type_name == "option" for name in item.opts}
+    names |= {name for item in found.params for name in item.secondary_opts}
+    assert names | set(getattr(found, "commands", {})) <= words
+    assert "..." not in re.sub(r"(\[ARGS\]|\[values\]|values)\.{3}", "", text)
+    assert text.count("…") == "".join(item.help or "" for item in found.params).count("…")
+    about = text.split("Examples:")
+    examples = about[1].split("\n\n")[0].splitlines() if about[1:] else []
+    assert all(len(line) <= 80 for line in text.splitlines() if line not in examples)
 
 
 @pytest.mark.parametrize("arguments", [[], ["stream"], ["config"]])

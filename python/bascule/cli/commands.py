@@ -1,0 +1,69 @@
+"""Groups of commands whose help is plain text: names of options and examples stay whole in a terminal of any width.
+
+Columns side by side, as in panels, cut the longest of them at 80 characters.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["Commands"]
+
+USAGE: Final = 2
+"""What a wrong call ends with."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, **options: Any) -> None:
+        """`options`: of `typer.Typer`."""
+        super().__init__(cls=_Group, rich_markup_mode=None, pretty_exceptions_enable=False, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        """As `typer.Typer.command`."""
+        return super().command(name, cls=_Command, **options)
+
+
+class _Command(TyperCommand):
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of its help, whole."""
+        del limit
+        return _first_sentence(self.help)
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """What it does, then the examples, one a line."""
+        del ctx
+        about, _, examples = inspect.cleandoc(self.help or "").partition("Examples:")
+        with formatter.indentation():
+            formatter.write_paragraph()
+            formatter.write_text(about.strip())
+            formatter.write_paragraph()
+            formatter.write_text("Examples:")
+        for line in filter(None, map(str.strip, examples.splitlines())):
+            formatter.write(f"    {line}\n")
+
+
+class _Group(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without any the help is shown, and the call was wrong."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(USAGE)
+        return super().parse_args(ctx, args)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """As that of a command."""
+        del limit
+        return _first_sentence(self.help)
+
+
+def _first_sentence(text: str | None) -> str:
+    paragraph = " ".join(inspect.cleandoc(text or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
