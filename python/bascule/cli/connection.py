@@ -4,6 +4,8 @@ current context, else the broker on this machine.
 
 import inspect
 import os
+import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from bascule.cli.contexts import Context, Contexts
 from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.client import Client, connect
+from bascule.client.address import addresses
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]
@@ -37,8 +40,16 @@ ContextName = Annotated[
     str | None, typer.Option("--context", help="Named connection, see bascule context. [env: BASCULE_CONTEXT]")
 ]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=0.001, help="Seconds for a whole call, retries included.")
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.001,
+        help="Seconds for a whole call, retries included; given here, a broker that is not there yet is waited for.",
+    ),
 ]
+
+TELL_AFTER_S: Final = 1.0
+"""How long connecting is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,8 @@ class Connection:
     """Name of the context that it comes from; empty = of none."""
     protected: bool = False
     """Whether what destroys something wants the name of the thing typed."""
+    waits: bool = False
+    """Whether a broker that is not there yet is waited for, up to `timeout`."""
 
     @contextmanager
     def open(self) -> Generator[Client]:
@@ -58,10 +71,30 @@ class Connection:
 
         Raises:
             UsageError: code `invalid_argument`: the URL.
-            UnavailableError: no broker answered in time.
+            UnavailableError: no broker answered in time, or none is there.
         """
-        with terminated_as_interrupted(), connect(self.url, timeout=self.timeout, name="bascule-cli") as client:
-            yield client
+        with terminated_as_interrupted():
+            with self._telling():
+                client = connect(self.url, timeout=self.timeout, wait=self.waits, name="bascule-cli")
+            with client:
+                yield client
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        """Say on standard error when it takes longer than a person likes to look at nothing."""
+        timer = threading.Timer(TELL_AFTER_S, self._tell)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell(self) -> None:
+        left = self.timeout - TELL_AFTER_S
+        where = ", ".join(addresses(self.url))
+        sys.stderr.write(f"bascule: no answer from {where} yet; trying for another {left:.3g} s\n")
+        sys.stderr.flush()
 
 
 def connected(
@@ -91,11 +124,12 @@ def choose(url: str | None, context: str | None, timeout: float | None, default_
     """
     if url is not None and context is not None:
         raise UsageError("invalid_argument", "--url and --context exclude each other: name one broker")
+    waits = timeout is not None
     if url is None and context is None:
         url = os.environ.get("BASCULE_URL") or None
     if url is not None:
-        return Connection(url, timeout or default_timeout)
+        return Connection(url, timeout or default_timeout, waits=waits)
     contexts = Contexts.load()
     name = context or os.environ.get("BASCULE_CONTEXT") or contexts.current
     chosen = contexts.find(name) if name else Context(DEFAULT_URL)
-    return Connection(chosen.url, timeout or chosen.timeout or default_timeout, name, chosen.protected)
+    return Connection(chosen.url, timeout or chosen.timeout or default_timeout, name, chosen.protected, waits)

@@ -27,6 +27,7 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
     tls: Tls | None = None,
     timeout: float = 10.0,
     reconnect: float = 30.0,
+    wait: bool = True,
     max_in_flight: int = 16_384,
     name: str = "python",
 ) -> Client:
@@ -39,15 +40,17 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
         tls: whom to trust and what to show; `None` = what the URL says.
         timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
         reconnect: seconds that a subscription tries to come back after its broker went away.
+        wait: whether a broker that is not there yet is waited for, up to `timeout`; otherwise connecting fails at once
+            where nobody listens at any of the addresses. Coming back to a broker that was there is not affected.
         max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
         name: begins the user agent that the broker sees.
 
     Raises:
         UsageError: code `invalid_argument`: the URL, or a file of `tls`.
         AccessError: code `tls_failed`: one side refused the other's certificate.
-        UnavailableError: no broker answered within `timeout`.
+        UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
     """
-    client = Client(_link(url, tls, max_in_flight, name), timeout=timeout, reconnect=reconnect)
+    client = Client(_link(url, tls, max_in_flight, name, wait=wait), timeout=timeout, reconnect=reconnect)
     try:
         client.open()
     except BaseException:
@@ -62,23 +65,24 @@ def connect_async(  # noqa: PLR0913 (as above)
     tls: Tls | None = None,
     timeout: float = 10.0,
     reconnect: float = 30.0,
+    wait: bool = True,
     max_in_flight: int = 16_384,
     name: str = "python",
 ) -> AsyncClient:
     """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
     arguments and errors are those of `connect`.
     """
-    return AsyncClient(Client(_link(url, tls, max_in_flight, name), timeout=timeout, reconnect=reconnect))
+    return AsyncClient(Client(_link(url, tls, max_in_flight, name, wait=wait), timeout=timeout, reconnect=reconnect))
 
 
-def _link(url: str, tls: Tls | None, max_in_flight: int, name: str) -> Link:
+def _link(url: str, tls: Tls | None, max_in_flight: int, name: str, *, wait: bool) -> Link:
     if max_in_flight < 1:
         raise UsageError("invalid_argument", f"max_in_flight is 1 or more, not {max_in_flight}")
     options: dict[str, Any] = {"max_in_flight": max_in_flight, "client_id": name}
     tls = tls or protection(url)
     if tls is not None:
         options["tls"] = tls.options()
-    return Link(addresses(url), options)
+    return Link(addresses(url), options, wait=wait)
 
 
 def addresses(url: str) -> list[str]:

@@ -17,8 +17,8 @@ from bascule._liftbridge_pb import message
 from bascule.client.deadline import Deadline
 from bascule.client.routes import Place, Routes
 from bascule.client.turns import Turns
-from bascule.client.unreached import explained
-from bascule.errors import BrokerError, UsageError
+from bascule.client.unreached import explained, is_absent
+from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["Link"]
 
@@ -49,6 +49,8 @@ class Link:
         options: dict[str, Any],
         connector: Connector = engine.Client,
         batches: Batches = engine.Outgoing,
+        *,
+        wait: bool = True,
     ) -> None:
         """Connects on first use.
 
@@ -57,11 +59,13 @@ class Link:
             options: of the native client.
             connector: makes a native client; replaced in tests.
             batches: makes a native batch; replaced in tests.
+            wait: whether `reach` waits for a broker that is not there yet.
         """
         self._addresses: Final = tuple(addresses)
         self._options: Final = options
         self._connector: Final = connector
         self._batches: Final = batches
+        self._wait: Final = wait
         self._lock: Final = threading.Lock()
         self._natives: Final[dict[str, engine.Client]] = {}
         self._routes = Routes()
@@ -75,6 +79,27 @@ class Link:
     def address(self) -> str:
         """The address in use for what any broker can answer, or the next one to be tried."""
         return self._addresses[self._turn % len(self._addresses)]
+
+    def reach(self, deadline: Deadline) -> None:
+        """Connect to a broker; without `wait` each address is tried once where nobody listens at any.
+
+        Raises:
+            BrokerError: as `run`.
+        """
+        absent: list[BrokerError] = []
+        for _ in () if self._wait else self._addresses:
+            try:
+                with engine.native_errors():
+                    self._connected(self.address, deadline)  # one that fails gives the turn to the next
+            except BrokerError as failure:
+                if not is_absent(failure):
+                    break
+                absent.append(failure)
+            else:
+                return
+        if absent and len(absent) == len(self._addresses):
+            raise self._explained(error("unavailable", "; ".join(map(str, absent)), absent[-1].details)) from absent[-1]
+        self.run(deadline, lambda _native, _left: None)
 
     def run(
         self,

@@ -42,9 +42,9 @@ class Client(Administration, Positions, Publishing, Details):
         """Connect now instead of at the first call.
 
         Raises:
-            UnavailableError: no broker answered in time.
+            UnavailableError: no broker answered in time, or, without `wait`, none is there.
         """
-        self._link.run(Deadline(self._timeout), lambda _native, _left: None)
+        self._link.reach(Deadline(self._timeout))
 
     def close(self) -> None:
         """Let go of the connection. Idempotent; later calls raise `closed`. Producers are to be closed before."""

@@ -5,13 +5,22 @@ from typing import Final
 
 from bascule.errors import BrokerError, error
 
-__all__ = ["explained"]
+__all__ = ["explained", "is_absent"]
 
 _NOT_PLAIN: Final = ("frame with invalid size", "FRAME_SIZE_ERROR")
 """What a broker with TLS answers to plain text is no HTTP/2."""
 
 _NOT_TLS: Final = ("reset by peer", "InvalidContentType", "corrupt message", "handshake eof")
 """How a broker without TLS ends a handshake."""
+
+
+_ABSENT: Final = ("Connection refused", "lookup address", "dns error")
+"""Nobody listens there, or there is no such host."""
+
+
+def is_absent(failure: BrokerError) -> bool:
+    """Whether there is nobody at the address, by a connection to it that failed."""
+    return failure.code == "unavailable" and any(sign in str(failure) for sign in _ABSENT)
 
 
 def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
@@ -29,7 +38,7 @@ def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
         remedy = "if the broker has TLS, the URL begins with bascules://"
     elif protected and any(sign in reason for sign in _NOT_TLS):
         remedy = "if the broker has no TLS, the URL begins with liftbridge://"
-    elif "Connection refused" in reason or "lookup address" in reason or "dns error" in reason:
+    elif is_absent(failure):
         remedy = "check the address, and that a broker runs there"
     else:
         return failure

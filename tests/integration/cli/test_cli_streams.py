@@ -182,7 +182,7 @@ def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeyp
 
     monkeypatch.setattr(Link, "run", counted)
     rows = {row["name"]: row["records"] for row in cli("stream", "list")}
-    assert (len(calls), rows[stream], rows[f"{stream}-2"]) == (2, 1, 0), "one to connect, one for all streams"
+    assert (len(calls), rows[stream], rows[f"{stream}-2"]) == (1, 1, 0), "one call for all streams"
 
 
 def test_damage_is_shown_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

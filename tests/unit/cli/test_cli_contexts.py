@@ -110,7 +110,9 @@ def test_the_nearest_says_which_broker_is_meant(monkeypatch: pytest.MonkeyPatch)
     assert (current.url, current.timeout, current.context, current.protected) == (B, 10, "b", True)
     monkeypatch.setenv("BASCULE_CONTEXT", "a")
     assert choose(None, None, None, 10).timeout == 5
-    assert choose(None, None, 7, 10).timeout == 7
+    assert not choose(None, None, None, 10).waits
+    waiting = choose(None, None, 7, 10)
+    assert (waiting.timeout, waiting.waits) == (7, True)
     monkeypatch.setenv("BASCULE_URL", "liftbridge://c")
     assert choose(None, None, None, 10).url == "liftbridge://c"
     assert choose(None, "b", None, 10).url == B

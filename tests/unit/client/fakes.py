@@ -136,6 +136,6 @@ class FakeNative:
         self.closed += 1
 
 
-def client_of(native: FakeNative, *addresses: str, timeout: float = 2.0) -> Client:
-    link = Link(addresses or ("here:1",), {}, cast("Any", native.connect), cast("Any", FakeOutgoing))
+def client_of(native: FakeNative, *addresses: str, timeout: float = 2.0, wait: bool = True) -> Client:
+    link = Link(addresses or ("here:1",), {}, cast("Any", native.connect), cast("Any", FakeOutgoing), wait=wait)
     return Client(link, timeout=timeout, reconnect=timeout)
