@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
+import contextlib
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +20,7 @@ from bascule.cli.results import StreamChange, StreamRow
 from bascule.cli.settings import Given, with_settings
 from bascule.cli.stream_view import StreamView
 from bascule.client import StreamOptions
+from bascule.errors import AccessError
 
 __all__ = ["app"]
 
@@ -36,7 +38,9 @@ def create(
     subject: Annotated[
         str | None, typer.Option("--subject", "-s", help="NATS subject, wildcards allowed; the name when left out.")
     ] = None,
-    partitions: Annotated[int, typer.Option(min=1, max=1000, help="Number of partitions.")] = 1,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Number of partitions; 1 when left out.")
+    ] = None,
     replication_factor: Annotated[
         int, typer.Option(min=-1, help="Brokers that keep each partition; -1 = all of them.")
     ] = 1,
@@ -48,7 +52,7 @@ def create(
         bool | None,
         typer.Option("--partition-by-subject/--no-partition-by-subject", help="The NATS subject picks the partition."),
     ] = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine when it is there already.")] = False,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine when it is there already, and as asked.")] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -69,7 +73,12 @@ def create(
     )
     with connection.open() as client:
         client.create_stream(name, subject, options=options, exist_ok=exist_ok, dry_run=dry_run)
-    render(StreamChange("create", name, subject or name, partitions, 0, dry_run), output)
+        row = StreamChange("create", name, subject or name, partitions or 1, 0, dry_run)
+        if exist_ok and not dry_run:
+            with contextlib.suppress(AccessError):  # who may not look sees what was asked for
+                found = StreamRow.of(client.get_stream(name))
+                row = StreamChange("create", name, found.subject, found.partitions, found.records, dry_run)
+    render(row, output)
 
 
 @app.command("list")

@@ -3,16 +3,33 @@
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from bascule.client import requests
 from bascule.client.calls import Calls
+from bascule.client.details import StreamDetails
+from bascule.client.existing import another, asks_for_details, asks_for_something
 from bascule.client.requests import StreamOptions
 from bascule.client.routes import PartitionPlace
 from bascule.client.types import Ack, Broker, Partition, Stream, SubjectReceipt
-from bascule.errors import StateError
+from bascule.errors import BrokerError, StateError
 
 __all__ = ["Administration"]
+
+
+_NOT_TOLD: Final = frozenset({"permission_denied", "unimplemented"})
+"""How a broker keeps what a stream is to itself."""
+
+
+@contextmanager
+def _as_far_as_told() -> Generator[None]:
+    try:
+        yield
+    except BrokerError as failure:
+        if failure.code not in _NOT_TOLD:
+            raise
 
 
 class Administration(Calls):
@@ -34,25 +51,46 @@ class Administration(Calls):
             name: unique in the cluster; at most 255 bytes, without spaces, slashes and wildcards.
             subject: NATS subject whose messages it stores, wildcards allowed; `None` = the name.
             options: partitions, retention and the like; `None` = one partition, the broker's defaults.
-            exist_ok: whether a stream of that name that is there already is fine.
+            exist_ok: whether a stream of that name that is there already is fine. It must have the subject, and of the
+                options the number of partitions, the group, `encryption` and `partition_by_subject`, where they are
+                given: those cannot be changed. What this client has no right to see, or a Liftbridge server does not
+                tell, is not compared; other settings are left as they are (`edit_stream`).
             dry_run: only ask whether it would be created; only a broker of ours answers that.
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: code `stream_exists`.
+            StateError: code `stream_exists`; with `exist_ok` when the one that is there is another one.
             UsageError: code `invalid_argument`: the name, the subject or an option.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        subject = name if subject is None else subject
-        request = requests.create_stream(name, subject, options or StreamOptions())
+        listens_on = name if subject is None else subject
+        request = requests.create_stream(name, listens_on, options or StreamOptions())
         try:
             self._call(
-                "CheckCreateStream" if dry_run else "CreateStream", request, timeout, stream=name, subject=subject
+                "CheckCreateStream" if dry_run else "CreateStream", request, timeout, stream=name, subject=listens_on
             )
         except StateError as failure:
             if not (exist_ok and failure.code == "stream_exists"):
                 raise
+            if asks_for_something(subject, options):
+                self._check_existing(name, subject, options, timeout)
+
+    def _check_existing(
+        self, name: str, subject: str | None, options: StreamOptions | None, timeout: float | None
+    ) -> None:
+        found: Stream | None = None
+        details: StreamDetails | None = None
+        with _as_far_as_told():
+            found = self.get_stream(name, timeout=timeout)
+        with _as_far_as_told():
+            if asks_for_details(options):
+                request = json.dumps({"name": name}).encode()
+                answer = self._call("FetchStreamDetails", request, timeout, stream=name)
+                details = StreamDetails.of(json.loads(answer))
+        refusal = another(name, subject, options or StreamOptions(), found, details)
+        if refusal is not None:
+            raise refusal
 
     def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
         """Delete a stream and all its records.

@@ -82,7 +82,8 @@ class StreamOptions:
 
     group: str = ""
     """NATS queue group; empty = none."""
-    partitions: int = 1
+    partitions: int | None = None
+    """`None` = 1."""
     replication_factor: int = 1
     """−1 = all brokers."""
     retention_max_bytes: int | None = None
@@ -123,7 +124,7 @@ class StreamOptions:
         Raises:
             UsageError: code `invalid_argument`, naming the option, its value and the bound.
         """
-        _check_bounds("partitions", self.partitions, 0, _INT32_MAX)
+        _check_bounds("partitions", self.partitions or 0, 0, _INT32_MAX)
         _check_bounds("replication_factor", self.replication_factor, -1, _INT32_MAX)
         for option in _COUNTS:
             value: int | timedelta | None = getattr(self, option)
@@ -150,7 +151,7 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         name=name,
         subject=subject,
         group=options.group,
-        partitions=options.partitions,
+        partitions=1 if options.partitions is None else options.partitions,
         replicationFactor=options.replication_factor,
         durability=options.durability or "",
         codec=options.codec or "",

@@ -146,6 +146,17 @@ def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> No
     cli("stream", "create", stream, "--dry-run", "--exist-ok")
 
 
+def test_one_that_is_there_is_fine_when_it_is_as_asked(cli: Run, stream: str) -> None:
+    created = cli("stream", "create", stream, "--subject", f"{stream}.*", "--partitions", "2")
+    assert cli("stream", "create", stream, "--exist-ok") == created
+    assert cli("stream", "create", stream, "--exist-ok", "--partitions", "2", "--retention-max-age", "1d") == created
+    for dry_run in ([], ["--dry-run"]):
+        said = cli("stream", "create", stream, "--exist-ok", "--partitions", "3", *dry_run, code=6)
+        assert f'stream "{stream}" already exists, and its number of partitions is 2, not 3' in said
+    said = cli("stream", "create", stream, "--exist-ok", "--subject", "b", "--partition-by-subject", code=6)
+    assert f"its subject is '{stream}.*', not 'b', its partition_by_subject is False, not True" in said
+
+
 @pytest.mark.parametrize("command", [["show"], ["list"]])
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_one(

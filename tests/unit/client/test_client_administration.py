@@ -1,5 +1,6 @@
 """Streams, brokers, cursors and groups over a fake native core."""
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,9 +22,9 @@ def sent(native: FakeNative, method: str) -> Any:
     return message(f"{method}Request").FromString(body)
 
 
-def metadata(name: str, partitions: int) -> bytes:
+def metadata(name: str, partitions: int, subject: str = "") -> bytes:
     response = message("FetchMetadataResponse")()
-    stream = response.streamMetadata.add(name=name)
+    stream = response.streamMetadata.add(name=name, subject=subject)
     for number in range(partitions):
         stream.partitions[number].id = number
     return response.SerializeToString()
@@ -74,6 +75,66 @@ def test_every_option_of_a_stream_is_sent() -> None:
         "partitionBySubject": True,
     }
     assert (request.group, request.partitions, request.replicationFactor) == ("g", 2, -1)
+
+
+def details(**differences: Any) -> bytes:
+    whole = {
+        "name": "s", "subject": "s", "queue_group": "", "created_ns": 0, "resume_all": False, "encrypted": False,
+        "settings": {"partition_by_subject": False}, "in_effect": {}, "partitions": [],
+    }  # fmt: skip
+    return json.dumps({**whole, **differences}).encode()
+
+
+@pytest.mark.parametrize(
+    ("subject", "options", "said"),
+    [
+        (None, StreamOptions(partitions=4), "and its number of partitions is 2, not 4: take another name"),
+        (None, StreamOptions(partitions=1), "its number of partitions is 2, not 1"),
+        ("b.>", None, "its subject is 's.*', not 'b.>'"),
+        ("b.>", StreamOptions(partitions=3), "its subject is 's.*', not 'b.>', its number of partitions is 2, not 3"),
+        (None, StreamOptions(encryption=True), "its encryption is False, not True"),
+        (None, StreamOptions(partition_by_subject=True), "its partition_by_subject is False, not True"),
+        (None, StreamOptions(group="g"), "its group is '', not 'g'"),
+    ],
+)
+def test_a_stream_that_is_there_and_another_one_is_told(
+    subject: str | None, options: StreamOptions | None, said: str
+) -> None:
+    native = FakeNative()
+    native.answers = [failure("stream_exists"), metadata("s", 2, "s.*"), details()]
+    with pytest.raises(StateError) as raised:
+        client_of(native).create_stream("s", subject, options=options, exist_ok=True)
+    assert raised.value.code == "stream_exists"
+    assert str(raised.value).startswith('stream "s" already exists, and its ')
+    assert said in str(raised.value)
+    assert raised.value.details["asked"].keys() == raised.value.details["found"].keys()
+
+
+@pytest.mark.parametrize(
+    ("subject", "options"),
+    [
+        ("s.*", StreamOptions(partitions=2, group="g", encryption=True, partition_by_subject=False)),
+        (None, StreamOptions(retention_max_bytes=5, replication_factor=-1)),
+        (None, None),
+    ],
+)
+def test_a_stream_that_is_there_as_asked_is_fine(subject: str | None, options: StreamOptions | None) -> None:
+    native = FakeNative()
+    native.answers = [
+        failure("stream_exists"), metadata("s", 2, "s.*"), details(encrypted=True, queue_group="g"),
+    ]  # fmt: skip
+    client_of(native).create_stream("s", subject, options=options, exist_ok=True)
+
+
+def test_what_is_not_told_is_not_compared() -> None:
+    native = FakeNative()
+    native.answers = [failure("stream_exists"), failure("permission_denied"), failure("unimplemented")]
+    options = StreamOptions(partitions=4, encryption=True)
+    client_of(native).create_stream("s", "t", options=options, exist_ok=True)
+    assert [method for method, _ in native.requests] == ["CreateStream", "FetchMetadata", "FetchStreamDetails"]
+    native.answers = [failure("stream_exists"), metadata("s", 2, "t"), failure("unimplemented")]
+    with pytest.raises(StateError, match="number of partitions is 2, not 4"):
+        client_of(native).create_stream("s", "t", options=options, exist_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""Whether a stream that is there already is the one that was asked for: what no later change can make so. No I/O."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bascule.client.details import StreamDetails
+from bascule.client.requests import StreamOptions
+from bascule.client.types import Stream
+from bascule.errors import BrokerError, error
+
+__all__ = ["another", "asks_for_details", "asks_for_something"]
+
+_FIXED: Final = ("encryption", "partition_by_subject")
+"""Settings that stay as the stream was created, and that only a broker of ours tells."""
+
+
+def asks_for_something(subject: str | None, options: StreamOptions | None) -> bool:
+    """Whether there is anything to compare."""
+    return subject is not None or (
+        options is not None and (options.partitions is not None or asks_for_details(options))
+    )
+
+
+def asks_for_details(options: StreamOptions | None) -> bool:
+    """Whether some of it is told by FetchStreamDetails alone."""
+    return options is not None and (bool(options.group) or any(getattr(options, name) is not None for name in _FIXED))
+
+
+def another(
+    name: str, subject: str | None, options: StreamOptions, found: Stream | None, details: StreamDetails | None
+) -> BrokerError | None:
+    """The refusal of a stream that differs in what was said; `None` when it does not.
+
+    Args:
+        name: of both.
+        subject: as asked; `None` = nothing was said.
+        options: as asked.
+        found: the stream that is there; `None` = not told.
+        details: the same.
+    """
+    differences = [*_seen_by_all(subject, options, found), *_seen_by_ours(options, details)]
+    if not differences:
+        return None
+    said = ", its ".join(f"{what} is {there!r}, not {asked!r}" for what, asked, there in differences)
+    text = f'stream "{name}" already exists, and its {said}: take another name, or ask for what is there'
+    asked_for, there_is = ({each[0]: each[at] for each in differences} for at in (1, 2))
+    return error("stream_exists", text, {"stream": name, "asked": asked_for, "found": there_is})
+
+
+def _seen_by_all(subject: str | None, options: StreamOptions, found: Stream | None) -> Iterator[tuple[str, Any, Any]]:
+    """What differs, as asked, as it is."""
+    if found is None:
+        return
+    if subject is not None and subject != found.subject:
+        yield "subject", subject, found.subject
+    if options.partitions is not None and (options.partitions or 1) != len(found.partitions):
+        yield "number of partitions", options.partitions or 1, len(found.partitions)
+
+
+def _seen_by_ours(options: StreamOptions, details: StreamDetails | None) -> Iterator[tuple[str, Any, Any]]:
+    """The same, of what Liftbridge's metadata has no place for."""
+    if details is None:
+        return
+    if options.group and options.group != details.group:
+        yield "group", options.group, details.group
+    there = {"encryption": details.encrypted, "partition_by_subject": bool(details.settings["partition_by_subject"])}
+    for name in _FIXED:
+        asked = getattr(options, name)
+        if asked is not None and asked != there[name]:
+            yield name, asked, there[name]
