@@ -7,6 +7,7 @@ from typing import Any
 
 from bascule.errors import BrokerError
 from bascule.spark.connection import Backoff, Broker, StatusRequest
+from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range
 
@@ -30,6 +31,7 @@ def read_ranges(options: SourceOptions, ranges: Sequence[Range], schema: Any) ->
         BrokerError: `offset_out_of_range` when records were removed before they were read (unless `onDataLoss` is
             `skip`), `incarnation_changed`, `damaged`, or the broker could not be reached within `retryDeadlineMs`.
     """
+    leave_when_closed()
     broker = broker_of(options)
     for each in ranges:
         yield from _read_range(broker, options, each, schema)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from bascule.spark.columns import TYPES, ddl
+from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions, parse_options, without_catalog
 from bascule.spark.usage import nearest, usage
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 CATALOG_MARK: Final = "provider"
 """Among the options when a catalog table is made, and only then."""
+
+
+leave_when_closed()  # here, for Spark has workers that only import this module: those that look for data sources
 
 
 class BasculeSource(DataSource):

@@ -1,0 +1,86 @@
+"""Workers of PySpark's own daemon, without a JVM: this test is the other end of their sockets."""
+
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+WORKER = '''
+"""A task: a number that is echoed. Fails as those of PySpark do."""
+import sys
+from pyspark.serializers import read_int, write_int
+from pyspark.util import handle_worker_exception
+
+def main(infile, outfile):
+    {prepare}
+    try:
+        number = read_int(infile)
+    except BaseException as failure:
+        handle_worker_exception(failure, outfile)
+        sys.exit(-1)
+    write_int(number, outfile)
+'''
+PREPARE = ["from bascule.spark import source", "from bascule.spark.idle import leave_when_closed; leave_when_closed()"]
+
+
+def read(stream: IO[bytes]) -> int:
+    return struct.unpack("!i", stream.read(4))[0]
+
+
+@contextmanager
+def daemon(tmp_path: Path, prepare: str) -> Generator[str]:
+    """PySpark's daemon, with workers of this test; the path of its socket."""
+    (tmp_path / "pyspark_task.py").write_text(WORKER.replace("{prepare}", prepare))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        "SPARK_REUSE_WORKER": "1",
+    }
+    command = [sys.executable, "-m", "pyspark.daemon", "pyspark_task"]
+    with (
+        (tmp_path / "stderr").open("wb") as stderr,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
+        ) as process,
+    ):
+        assert process.stdout is not None
+        yield process.stdout.read(read(process.stdout)).decode()
+
+
+def said(tmp_path: Path, prepare: str) -> str:
+    """What is said on standard error when a worker has had two tasks and is then let go."""
+    with daemon(tmp_path, prepare) as path:
+        with socket.socket(socket.AF_UNIX) as channel, channel.makefile("rb") as answers:
+            channel.connect(path)
+            descriptor = os.pidfd_open(read(answers))
+            for number in (5, 6):
+                channel.sendall(struct.pack("!i", number))
+                assert read(answers) == number
+        try:
+            assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+        finally:
+            os.close(descriptor)
+    return (tmp_path / "stderr").read_text()
+
+
+@pytest.mark.parametrize("prepare", PREPARE)
+def test_an_idle_worker_that_is_let_go_leaves_without_a_word(tmp_path: Path, prepare: str) -> None:
+    assert said(tmp_path, prepare) == ""
+
+
+def test_without_this_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
+    """When PySpark has mended that, `bascule.spark.idle` can go."""
+    assert "BrokenPipeError" in said(tmp_path, "pass")
