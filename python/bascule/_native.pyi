@@ -309,6 +309,10 @@ class Subscription:
             NativeError: how the stream ended (`end_of_stream`, `not_found`, …).
         """
 
+    @property
+    def incarnation(self) -> int:
+        """Of which history of the partition the offsets are; 0 when the broker does not tell."""
+
     def close(self) -> None: ...
 
 @final

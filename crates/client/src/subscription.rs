@@ -48,12 +48,14 @@ pub struct Subscription {
     /// Taken from the buffer and not yet handed out.
     front: Mutex<Option<Records>>,
     task: AbortHandle,
+    incarnation: u64,
 }
 impl Subscription {
     /// Begins to read. `incoming` is past the handshake.
     pub(crate) fn start(
         home: Home,
         incoming: Incoming,
+        incarnation: u64,
         bell: Option<Arc<Bell>>,
     ) -> Result<Self, Error> {
         let buffer = Arc::new(Buffer {
@@ -69,7 +71,13 @@ impl Subscription {
             buffer,
             front: Mutex::new(None),
             task,
+            incarnation,
         })
+    }
+
+    /// Of which history of the partition the offsets are; 0 when the broker does not tell.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Up to `max_records` records that are there, in order, waiting at most `timeout` for the first; `None` = nothing came.

@@ -15,6 +15,8 @@ use tower::Service;
 
 /// In every answer of a broker that stores a producer's batches once.
 const PRODUCERS: &str = "bascule-producers";
+/// In the answer to Subscribe: of which history of the partition the offsets are.
+const INCARNATION: &str = "bascule-incarnation";
 /// HTTP/2 windows, bytes.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -246,6 +248,13 @@ impl Incoming {
             }
         }
     }
+}
+
+/// What the answer to Subscribe tells of the partition's history; 0 when nothing.
+pub(crate) fn incarnation(headers: &http::HeaderMap) -> u64 {
+    let told = headers.get(INCARNATION);
+    let number = told.and_then(|told| told.to_str().ok()?.parse().ok());
+    number.unwrap_or_default()
 }
 
 /// An error with all its causes.

@@ -147,6 +147,11 @@ impl Subscription {
         Ok(records.map(RecordBatch))
     }
 
+    #[getter]
+    fn incarnation(&self) -> u64 {
+        self.0.incarnation()
+    }
+
     fn close(&self) {
         self.0.close();
     }

@@ -50,6 +50,7 @@ class Subscription:
         self._start: Start = reading.start
         self._stop: Stop = reading.stop
         self._incarnation = reading.incarnation
+        """Of which history of the partition `_start` is an offset, once that is known: a purge begins another one."""
         self._bell: Final = bell
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
@@ -114,7 +115,7 @@ class Subscription:
             `None` when nothing came in time, and when the stop position was reached (`ended` is then true).
 
         Raises:
-            StateError: the stream was deleted or purged, or the partition paused.
+            StateError: the stream was deleted or purged, also while the broker was away, or the partition paused.
             UnavailableError: the broker went away and did not come back in time.
             UsageError: code `closed`.
         """
@@ -136,6 +137,7 @@ class Subscription:
             return None
         if found is None:
             return None
+        self._incarnation = self._incarnation or native.incarnation
         batch = Batch(found, self.reading.stream, self.reading.partition, self._incarnation)
         self._advance(batch.offsets[-1])
         return batch
@@ -221,6 +223,8 @@ class Subscription:
                 return
             is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
             raise (self._paused() if is_paused else failure) from failure.__cause__
+        if isinstance(self._start, int):
+            self._incarnation = self._incarnation or native.incarnation
         with self._lock:
             if not self._closed:
                 self._native = native

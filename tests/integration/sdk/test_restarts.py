@@ -8,6 +8,7 @@ from pathlib import Path
 
 import bascule
 import pytest
+from bascule.client import Start
 from bascule.errors import BrokerError, StateError, UnavailableError
 from bascule.testing import broker, broker_async, broker_in_process
 
@@ -35,6 +36,32 @@ def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) ->
     assert receipt.offset == 100
     assert seen == list(range(100)), "nothing twice, nothing left out"
     assert client.reconnects + subscription.reconnects >= 1
+
+
+@pytest.mark.parametrize("start", ["earliest", 2])
+@pytest.mark.parametrize("how", ["purged", "deleted and created again"])
+def test_a_subscription_does_not_go_on_in_another_history(tmp_path: Path, how: str, start: Start) -> None:
+    with broker(durability="disk", directory=tmp_path) as running, running.connect(timeout=20) as client:
+        client.create_stream("s")
+        client.publish_many("s", [b"old"] * 10)
+        with client.subscribe("s", start=start) as subscription:
+            batch = subscription.next_batch()
+            assert batch is not None
+            last = batch.offsets[-1]
+            assert last >= 2
+            # While it is away, what it read goes, and fewer records come than it has read.
+            running.kill()
+            running.start()
+            if how == "purged":
+                client.purge_stream("s")
+            else:
+                client.delete_stream("s")
+                client.create_stream("s")
+            client.publish_many("s", [b"new"] * 3)
+            with pytest.raises(StateError, match="deleted or purged; read it from its beginning") as raised:
+                subscription.next_batch(timeout=20)
+        assert raised.value.code == "stream_not_found"
+        assert [record.value for record in client.subscribe("s", stop="latest").records()] == [b"new"] * 3
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ Step = FakeBatch | Exception | None
 
 
 class FakeSubscription:
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], incarnation: int = 0) -> None:
         self.steps = list(steps)
+        self.incarnation = incarnation
         self.closed = False
 
     def next_batch(self, _max_records: int, _timeout_ms: int) -> FakeBatch | None:

@@ -107,6 +107,24 @@ def test_stop_latest_is_fixed_when_it_opens() -> None:
     assert subscription.reconnects == 1
 
 
+@pytest.mark.parametrize(
+    ("start", "first_read", "asked"),
+    [
+        ("earliest", [FakeBatch(0, 4)], 7),
+        ("earliest", [], 0),
+        (4, [], 7),
+    ],
+)
+def test_an_offset_is_of_the_history_it_was_read_in(start: Start, first_read: list[FakeBatch], asked: int) -> None:
+    native = FakeNative()
+    native.subscriptions = [
+        FakeSubscription([*first_read, failure("unavailable")], incarnation=7),
+        FakeSubscription([FakeBatch(4, 6)], incarnation=7),
+    ]
+    assert sum(map(len, client_of(native).subscribe("s", start=start))) == 6 + sum(map(len, first_read))
+    assert [request.incarnation for request in sent(native)] == [0, asked]
+
+
 def test_stop_latest_of_a_paused_partition_is_asked_for_once_it_is_resumed() -> None:
     native = FakeNative()
     native.answers = [failure("not_leader"), high_watermark(3)]

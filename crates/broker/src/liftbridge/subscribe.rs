@@ -16,6 +16,7 @@ use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
 use bascule_wire::liftbridge::messages::{Consumer, SubscribeRequest};
 use bytes::Bytes;
 use futures_util::stream;
+use http::{HeaderName, HeaderValue};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use prost::Message as _;
@@ -24,6 +25,8 @@ use std::sync::atomic::Ordering;
 use tonic::Status;
 use tonic::body::Body;
 
+/// Tells clients of which history of the partition the offsets are.
+const INCARNATION: HeaderName = HeaderName::from_static("bascule-incarnation");
 /// Longest id of a group or a member, bytes.
 const MAX_ID_BYTES: usize = 255;
 
@@ -76,7 +79,10 @@ pub(super) async fn subscribe(
         let subscription = Subscription::new(shared, place, &partition, range, call.deadline);
         Source::Up(subscription.with_membership(membership))
     };
-    Ok(reply::with_body(StreamBody::new(frames(source))))
+    let mut reply = reply::with_body(StreamBody::new(frames(source)));
+    let headers = reply.headers_mut();
+    headers.insert(INCARNATION, HeaderValue::from(incarnation));
+    Ok(reply)
 }
 
 /// The rights that it takes. Who subscribes for a group ends the subscription of the member before, so that takes what
