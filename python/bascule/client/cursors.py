@@ -1,4 +1,4 @@
-"""Storing and finding positions; both are safe to repeat, so an answer that was lost is asked for again."""
+"""Storing and finding positions; both may be done twice, so an answer that was lost is asked for again."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,8 +18,13 @@ _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or m
 
 def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0) -> None:
     """Store the offset of the last record processed; `None` = none. `incarnation`: of the partition it was read in; 0 =
-    the present one. Those of one client for one place are stored one after the other, so that one that is sent again,
-    because its answer was lost, is never stored over a later one.
+    the present one. Those of one client for one place go one after the other: each waits until the one before was
+    answered or given up.
+
+    At least once: one whose answer was lost is sent again. The sending that was not answered may still reach the
+    broker, for instance out of the buffer of a broken connection, and is stored then, over later ones too. In that
+    case, and no other, the position goes back by itself; a reader that only moves forward gets records again and misses
+    none.
 
     Raises:
         UsageError: code `invalid_argument`: an id, the partition or the offset.

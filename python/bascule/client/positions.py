@@ -21,8 +21,10 @@ class Positions(Calls):
     def set_cursor(
         self, cursor: str, stream: str, offset: int | None, *, partition: int = 0, timeout: float | None = None
     ) -> None:
-        """Store a position; returns when it is committed. The last one stored counts. Safe to repeat: one whose answer
-        is lost is sent again, and what this client stores for the same place later waits until it is settled.
+        """Store a position; returns when it is committed. The last one stored counts. At least once: one whose answer
+        is lost is sent again, and what this client stores for the same place later waits until it is answered or given
+        up. A sending that was not answered may still reach the broker behind later ones, for instance out of the buffer
+        of a broken connection. In that case, and no other, the position goes back by itself.
 
         Args:
             cursor: its id, 1 to 1,024 bytes of UTF-8; each id has a position of its own in each partition. Ids that
