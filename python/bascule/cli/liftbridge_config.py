@@ -27,6 +27,8 @@ SERVICE: Final = "tcp://"
 DEFAULT_PORT: Final = 9292
 NATS_PORT: Final = 4222
 EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it is told nothing)
+FILE, ENVIRONMENT, FLAG = range(3)
+"""Sources; a higher one wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,11 @@ class Translated:
 
 @dataclass(slots=True)
 class _Given:
-    """Parsed values by Liftbridge key, with where each came from."""
+    """Parsed values by Liftbridge key, with where each came from: in words, and which source."""
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     origins: dict[str, str] = field(default_factory=dict[str, str])
+    sources: dict[str, int] = field(default_factory=dict[str, int])
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -66,20 +69,20 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
     """
     given = _Given()
     if file is not None:
-        _take(given, _flatten(_read(file)), str(file))
+        _take(given, _flatten(_read(file)), str(file), FILE)
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NOT_KEYS:
             key = name.removeprefix(PREFIX).lower().replace("_", ".")
             if key == "port" and value.startswith(SERVICE):
                 given.notes.append(f"environment variable {name}={value} is of a Kubernetes service and was not used")
             elif key in KEYS and value:  # an empty one is not set, as there
-                _take(given, [(key, value)], f"environment variable {name}")
+                _take(given, [(key, value)], f"environment variable {name}", ENVIRONMENT)
             elif key in KEYS:
                 continue
             else:
                 given.notes.append(f"environment variable {name} is no setting and was not used")
-    _take(given, list(flags.items()), "flag")
-    given.notes.extend(_overruled(given))
+    _take(given, list(flags.items()), "flag", FLAG)
+    _settle_embedded(given)
     layers = [
         Layer("Liftbridge default", _defaults(given)),
         *_nats(given),
@@ -115,7 +118,7 @@ def _flatten(
             yield key, value
 
 
-def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str) -> None:
+def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str, source: int) -> None:
     for key, value in items:
         known = KEYS.get(key)
         if known is not None and value is None:  # `key:` with nothing behind it
@@ -135,6 +138,7 @@ def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str) -> No
             given.notes.append(f"{key} ({origin}) has no effect: {known.idle}")
         given.values[key] = parsed
         given.origins[key] = origin
+        given.sources[key] = source
 
 
 def _settings(given: _Given) -> Iterator[Layer]:
@@ -166,13 +170,18 @@ def _nats(given: _Given) -> Iterator[Layer]:
     yield Layer(origin, {"nats.port": port or NATS_PORT})
 
 
-def _overruled(given: _Given) -> Iterator[str]:
-    """What is switched off by one key and on by another."""
-    if given.values.get("nats.embedded") is False and "nats.embedded.config" in given.values:
-        yield (
-            f"nats.embedded ({given.origins['nats.embedded']}) is false and has no effect: nats.embedded.config "
-            f"({given.origins['nats.embedded.config']}) wins, which starts a nats-server"
-        )
+def _settle_embedded(given: _Given) -> None:
+    """What is switched off by one key and on by another: the higher source wins, of one source the configuration."""
+    switch, config_key = "nats.embedded", "nats.embedded.config"
+    if given.values.get(switch) is not False or config_key not in given.values:
+        return
+    switched = f"{switch} ({given.origins[switch]}) is false"
+    configured = f"{config_key} ({given.origins[config_key]})"
+    if given.sources[switch] > given.sources[config_key]:
+        del given.values[config_key]
+        given.notes.append(f"{configured} has no effect: {switched} and wins, no nats-server is started")
+    else:
+        given.notes.append(f"{switched} and has no effect: {configured} wins, which starts a nats-server")
 
 
 def _defaults(given: _Given) -> dict[str, object]:

@@ -240,19 +240,20 @@ def test_every_key_can_be_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "port", "first_port"),
+    ("text", "standalone", "port", "first_port"),
     [
-        ("nats.embedded: true", 0, 4222),
-        ("nats: {embedded: true, servers: ['nats://127.0.0.1:4333']}", 4333, 0),
-        ("nats: {embedded: true, servers: [localhost]}", 4222, 0),
-        ("nats: {embedded: true, embedded.config: /n.conf}", 0, 0),
-        ("nats.embedded: false", 0, 0),
+        ("nats.embedded: true", True, 0, 4222),
+        ("nats: {embedded: true, servers: ['nats://127.0.0.1:4333']}", True, 4333, 0),
+        ("nats: {embedded: true, servers: [localhost]}", True, 4222, 0),
+        ("nats: {embedded: true, embedded.config: /n.conf}", True, 0, 0),
+        ("nats.embedded: false", False, 0, 0),
     ],
 )
 def test_the_embedded_server_listens_where_the_broker_connects(
-    tmp_path: Path, text: str, port: int, first_port: int
+    tmp_path: Path, text: str, standalone: bool, port: int, first_port: int
 ) -> None:
     nats = settings(tmp_path, text).nats
+    assert nats.standalone is standalone
     assert (nats.host, nats.port, nats.first_port) == ("127.0.0.1", port, first_port)
 
 
@@ -284,6 +285,40 @@ def test_a_configuration_of_the_embedded_server_switches_it_on(tmp_path: Path) -
     assert found.settings.nats.standalone
     (note,) = found.notes
     assert f"nats.embedded ({file}) is false and has no effect: nats.embedded.config ({file}) wins" in note
+
+
+FILE_SAYS = "nats: {embedded: false, embedded.config: /n.conf}\n"
+FILE_CONFIGURES = "nats.embedded.config: /n.conf\n"
+SWITCHED_OFF = {"LIFTBRIDGE_NATS_EMBEDDED": "false"}
+CONFIGURED = {"LIFTBRIDGE_NATS_EMBEDDED_CONFIG": "/n.conf"}
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "flags", "standalone"),
+    [
+        (FILE_CONFIGURES, {}, [], True),
+        (FILE_CONFIGURES, {}, ["--embedded-nats=false"], False),
+        (FILE_CONFIGURES, SWITCHED_OFF, [], False),
+        (FILE_CONFIGURES, SWITCHED_OFF, ["-e"], True),
+        ("", CONFIGURED, ["-e=false"], False),
+        ("", {**CONFIGURED, **SWITCHED_OFF}, [], True),
+        ("nats.embedded: false\n", CONFIGURED, [], True),
+        ("nats.embedded: false\n", {}, ["--nc", "/n.conf"], True),
+        (FILE_SAYS, SWITCHED_OFF, ["--nc", "/n.conf"], True),
+        (FILE_SAYS, {}, ["--embedded-nats=false", "--nc", "/n.conf"], True),
+    ],
+)
+def test_of_the_embedded_server_and_its_configuration_the_higher_source_wins(
+    tmp_path: Path, text: str, variables: dict[str, str], flags: list[str], standalone: bool
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    found = translate(file, variables, parse(flags)[1])
+    nats = found.settings.nats
+    assert (nats.standalone, nats.config) == (standalone, Path("/n.conf") if standalone else None)
+    loser = {True: "nats.embedded", False: "nats.embedded.config"}[standalone]
+    assert [note.split(" ")[0] for note in found.notes] in ([], [loser])
+    assert standalone or len(found.notes) == 1, "what has no effect is told"
 
 
 def test_the_port_of_a_kubernetes_service_is_not_ours(tmp_path: Path) -> None:
