@@ -85,6 +85,7 @@ def test_of_concurrent_writers_of_one_offset_exactly_one_wins_and_retrying_succe
     for writer in writers:
         writer.join()
     assert sorted(offset for offset, _ in wins) == list(range(80))
+    assert refusals, "they met at some offsets"
     assert all(WRONG(refusal) for refusal in refusals)
     assert values(api.read(stream)) == [b"%d" % writer for _, writer in sorted(wins)]
 

@@ -143,27 +143,34 @@ def test_readers_never_see_a_cursor_go_back_while_one_writer_moves_it_forward(ap
     api.create(stream)
     done = threading.Event()
     wrong: list[tuple[int, int]] = []
+    ends: list[int] = []
     told = [-1]
 
     def read() -> None:
         last = -1
-        while not done.is_set():
-            least = told[0]
+        while True:
+            ending, least = done.is_set(), told[0]
             found = fetch(api, stream, "c")
             if found < max(last, least):
                 wrong.append((found, max(last, least)))
             last = found
+            if ending:
+                ends.append(found)
+                return
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for offset in range(300):
-        put(api, stream, "c", offset)
-        told[0] = offset
-    done.set()
-    for reader in readers:
-        reader.join()
+    try:
+        for offset in range(300):
+            put(api, stream, "c", offset)
+            told[0] = offset
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
     assert not wrong
+    assert ends == [299] * 3, "what each reader found last"
 
 
 def test_cursors_survive_kills() -> None:

@@ -186,6 +186,8 @@ async def test_publishing_through_the_broker_is_visible_to_nats(
         copies = [await listening.next_msg(timeout=60) for _ in range(2)]
         payloads: list[Any] = [envelopes.message("Message").FromString(copy.data[copy.data[5] :]) for copy in copies]
         assert [(item.key, item.value) for item in payloads] == [(b"k", b"seen"), (b"", b"seen next")], "each once"
+        places = [(copy.headers or {})["Bascule-Origin"].split("/")[2:] for copy in copies]
+        assert places == [["0", "0"], ["0", "1"]], "partition and offset"
         partition = await client.get_partition(stream)
     assert (receipt.offset, partition.high_watermark) == (0, 2), "its own copies are not stored again"
 

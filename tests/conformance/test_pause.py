@@ -269,4 +269,31 @@ def test_publishing_goes_on_beside_pauses_and_nothing_is_lost_doubled_or_moved(a
     stored = {item.offset: item.value for item in api.read(stream)}
     assert sorted(stored) == list(range(len(stored)))
     assert len(set(stored.values())) == len(stored)
+    assert {value[:1] for _, value in publishing.acked} == {b"a", b"b", b"c"}, "each of them was acked something"
     assert [(offset, stored.get(offset)) for offset, _ in publishing.acked] == publishing.acked
+
+
+def test_nothing_is_stored_behind_the_answer_that_makes_it_read_only(api: Api, stream: str) -> None:
+    api.create(stream)
+    acked: list[int] = []
+
+    def publish() -> str:
+        for _ in range(100_000):
+            try:
+                acked.append(api.publish(stream, b"x"))
+            except Failed as refusal:
+                return str(refusal)
+        return "never refused"
+
+    last = -1
+    for _ in range(10):
+        with ThreadPoolExecutor(4) as pool:
+            working = [pool.submit(publish) for _ in range(4)]
+            begun = len(acked)
+            until(lambda begun=begun: len(acked) > begun + 20)
+            api.call("SetStreamReadonly", name=stream, readonly=True)
+            last = api.partition(stream).newestOffset
+        assert {work.result() for work in working} == {"FAILED_PRECONDITION readonly partition: 0"}
+        assert api.partition(stream).newestOffset == last
+        api.call("SetStreamReadonly", name=stream, readonly=False)
+    assert sorted(acked) == list(range(last + 1))

@@ -23,7 +23,9 @@ def test_ten_messages_come_back_as_they_were_sent(api: Api, stream: str) -> None
         policy = LEADER if index % 2 else ALL
         headers = {"h": b"%d" % index, "subject": b"overwritten"}
         api.publish(stream, b"value %d" % index, key=b"key %d" % index, ackPolicy=policy, headers=headers)
-    for index, found in enumerate(api.read(stream)):
+    read = api.read(stream)
+    assert len(read) == 10
+    for index, found in enumerate(read):
         assert (found.offset, found.key, found.value) == (index, b"key %d" % index, b"value %d" % index)
         assert dict(found.headers) == {"h": b"%d" % index, "subject": f"sub.{stream}".encode(), "reply": b""}
         assert (found.stream, found.partition, found.subject) == (stream, 0, f"sub.{stream}")

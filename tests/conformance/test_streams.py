@@ -143,6 +143,15 @@ def test_retention_with_segments_of_one_record(api: Api, stream: str, limit: dic
     assert api.subscribe(stream, startPosition=OFFSET, startOffset=2).next().offset == oldest
 
 
+def test_retention_by_fewer_bytes_than_a_record_takes_leaves_none_once_the_last_is_sealed(
+    api: Api, stream: str
+) -> None:
+    api.create(stream, **RETAINED, retentionMaxBytes={"value": 100})
+    api.fill(stream, 10)
+    until(lambda: api.stream(stream).partitions[0].logStartOffset.value == 10)
+    assert api.publish(stream) == 10
+
+
 def test_retention_by_age_leaves_what_is_young(api: Api, stream: str) -> None:
     patient = f"{stream}-patient"
     api.create(stream, **RETAINED, retentionMaxAge={"value": 1_000})
