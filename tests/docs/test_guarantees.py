@@ -9,6 +9,14 @@ from tests.torture.scoreboard import REPOSITORY
 PAGE = REPOSITORY / "docs" / "explanation" / "guarantees.md"
 PROOFS = re.compile(r"`((?:tests|crates)/[\w/.-]+?\.(?:py|rs))(?:::(\w+))?`")
 ROWS = re.compile(r"\bS\d+(?:-[a-z]+)*\b")
+QUOTED = re.compile(r"`[^`\n]*`")
+ELLIPSES = ("…", "...")
+
+
+def cut_short(text: str) -> list[str]:
+    """The names of tests that are not written out, so that nobody would see that there is no such test."""
+    named = [name for name in QUOTED.findall(text) if "::" in name or any(sign in name for sign in ELLIPSES)]
+    return [name for name in named if not PROOFS.fullmatch(name)]
 
 
 def rigs() -> set[str]:
@@ -22,6 +30,15 @@ def test_a_named_test_is_there(proof: tuple[str, str]) -> None:
     path, name = proof
     assert (REPOSITORY / path).exists()
     assert not name or re.search(rf"\b(?:fn|def) {name}\b", (REPOSITORY / path).read_text())
+
+
+def test_every_name_is_written_out() -> None:
+    assert not cut_short(PAGE.read_text())
+
+
+@pytest.mark.parametrize("name", ["`…::a_test`", "`tests/a.py::…`", "`.../a.rs::a_test`", "`a_module::a_test`"])
+def test_a_name_that_is_cut_short_is_found(name: str) -> None:
+    assert cut_short(f"| holds | `tests/a.py::test_a`, {name} |") == [name]
 
 
 def test_a_named_row_has_a_rig() -> None:
