@@ -10,6 +10,9 @@ from bascule._liftbridge_pb import message, methods
 from bascule.cli import liftbridge
 from bascule.cli.liftbridge_keys import KEYS
 
+from tests.docs.test_guarantees import ROWS as RIGS
+from tests.docs.test_guarantees import cut_short, rigs
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "liftbridge.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| |")]
@@ -47,6 +50,13 @@ def test_every_test_that_is_named_exists() -> None:
     assert len(named) > 100
     missing = [f"{file}::{name}" for file, name in named if name not in functions(file)]
     assert not missing
+    assert not [name for name in cut_short(PAGE) if "::" in name]
+
+
+def test_every_rig_that_is_named_exists() -> None:
+    named = set(RIGS.findall(PAGE))
+    assert named
+    assert named <= rigs(), f"no rig for {sorted(named - rigs())}"
 
 
 def test_what_is_there_names_a_test() -> None:
