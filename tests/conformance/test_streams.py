@@ -131,7 +131,12 @@ def oldest_of(api: Api, stream: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("limit", "oldest"), [({"retentionMaxBytes": {"value": 1900}}, 9), ({"retentionMaxMessages": {"value": 5}}, 5)]
+    ("limit", "oldest"),
+    [
+        ({"retentionMaxBytes": {"value": 100}}, 9),
+        ({"retentionMaxBytes": {"value": 1900}}, 9),
+        ({"retentionMaxMessages": {"value": 5}}, 5),
+    ],
 )
 def test_retention_with_segments_of_one_record(api: Api, stream: str, limit: dict[str, Any], oldest: int) -> None:
     api.create(stream, **RETAINED, **limit)
@@ -141,15 +146,6 @@ def test_retention_with_segments_of_one_record(api: Api, stream: str, limit: dic
     time.sleep(0.4)
     assert oldest_of(api, stream) == oldest
     assert api.subscribe(stream, startPosition=OFFSET, startOffset=2).next().offset == oldest
-
-
-def test_retention_by_fewer_bytes_than_a_record_takes_leaves_none_once_the_last_is_sealed(
-    api: Api, stream: str
-) -> None:
-    api.create(stream, **RETAINED, retentionMaxBytes={"value": 100})
-    api.fill(stream, 10)
-    until(lambda: api.stream(stream).partitions[0].logStartOffset.value == 10)
-    assert api.publish(stream) == 10
 
 
 def test_retention_by_age_leaves_what_is_young(api: Api, stream: str) -> None:

@@ -260,7 +260,8 @@ struct Removable {
 /// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older, or, when
 /// nobody knows any more how late the last ones were, those that were held for that long; by
 /// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
-/// the limit and all older ones. Never the active one, never one that is not wholly committed or too young.
+/// the limit and all older ones, but for the newest with records. Never the active one, never one that is not wholly
+/// committed or too young.
 fn expired(
     segments: &[Arc<Segment>],
     retention: &Retention,
@@ -296,15 +297,17 @@ fn expired(
     count.min(removable)
 }
 
-/// How many segments lie beyond `limit`, counted from the newest back; 0 = no limit.
+/// How many segments lie beyond `limit`, counted from the newest back; 0 = no limit. The newest that holds anything does
+/// not: a limit below the size of one segment is no wish to keep nothing.
 fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64) -> usize {
     if limit == 0 {
         return 0;
     }
     let mut sum = 0_u64;
     for (i, segment) in segments.iter().enumerate().rev() {
+        let holds_more = sum > 0;
         sum = sum.saturating_add(size(segment));
-        if sum > limit {
+        if sum > limit && holds_more {
             return i + 1;
         }
     }

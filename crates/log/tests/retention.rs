@@ -94,6 +94,31 @@ fn the_active_segment_is_never_removed() {
 }
 
 #[test]
+fn the_newest_segment_with_records_is_never_too_much() {
+    let home = Home::new();
+    let mut log = ten(&home);
+    let least = Retention {
+        bytes: 1,
+        messages: 1,
+        ..Retention::default()
+    };
+    assert_eq!(maintain(&mut log, least, 0), 0, "seals the last one");
+    assert_eq!(maintain(&mut log, least, 0), 9);
+    assert_eq!(maintain(&mut log, least, 0), 9);
+    assert_eq!(offsets(&log), [9]);
+    // With the next record it is not the newest any more.
+    log.append(batch(&[10; 60], 1_000), 1, 0).unwrap();
+    settle(&mut log);
+    assert_eq!(maintain(&mut log, least, 0), 9, "seals it");
+    assert_eq!(maintain(&mut log, least, 0), 10);
+    let old = Retention {
+        age_ns: 1,
+        ..Retention::default()
+    };
+    assert_eq!(maintain(&mut log, old, 1_000_000), 11, "by age it goes");
+}
+
+#[test]
 fn age_counts_from_the_last_record_of_a_segment() {
     let home = Home::new();
     let mut log = nine_sealed_and_one(&home);
