@@ -3,14 +3,14 @@
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from bascule.client import requests
-from bascule.client.calls import Calls
-from bascule.client.details import StreamDetails
-from bascule.client.existing import another, asks_for_details, asks_for_something
+from bascule.client.deadline import Deadline
+from bascule.client.details import Details, StreamDetails
+from bascule.client.existing import asks_for_details, asks_for_something, mismatch
 from bascule.client.requests import StreamOptions
 from bascule.client.routes import PartitionPlace
 from bascule.client.types import Ack, Broker, Partition, Stream, SubjectReceipt
@@ -32,7 +32,23 @@ def _as_far_as_told() -> Generator[None]:
             raise
 
 
-class Administration(Calls):
+def _create_or_check(create: Callable[[], None], check: Callable[[], None], *, again: bool = True) -> None:
+    try:
+        create()
+    except StateError as failure:
+        if failure.code != "stream_exists":
+            raise
+    else:
+        return
+    try:
+        check()
+    except StateError as failure:
+        if failure.code != "stream_not_found" or not again:
+            raise
+        _create_or_check(create, check, again=False)  # it was deleted between the refusal and the look
+
+
+class Administration(Details):
     """Streams, partitions, brokers."""
 
     def create_stream(
@@ -59,36 +75,37 @@ class Administration(Calls):
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: code `stream_exists`; with `exist_ok` when the one that is there is another one.
+            StateError: code `stream_exists`; with `exist_ok` when the one that is there is another one. Code
+                `stream_not_found`: with `exist_ok` it was there, and deleted before it could be looked at, twice.
             UsageError: code `invalid_argument`: the name, the subject or an option.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
         listens_on = name if subject is None else subject
         request = requests.create_stream(name, listens_on, options or StreamOptions())
-        try:
-            self._call(
-                "CheckCreateStream" if dry_run else "CreateStream", request, timeout, stream=name, subject=listens_on
-            )
-        except StateError as failure:
-            if not (exist_ok and failure.code == "stream_exists"):
-                raise
-            if asks_for_something(subject, options):
-                self._check_existing(name, subject, options, timeout)
+        method, deadline = "CheckCreateStream" if dry_run else "CreateStream", self._deadline(timeout)
 
-    def _check_existing(
-        self, name: str, subject: str | None, options: StreamOptions | None, timeout: float | None
-    ) -> None:
+        def create() -> None:
+            self._call(method, request, deadline, stream=name, subject=listens_on)
+
+        def check() -> None:
+            if asks_for_something(subject, options):
+                self._check_existing(name, subject, options or StreamOptions(), deadline)
+
+        if exist_ok:
+            _create_or_check(create, check)
+        else:
+            create()
+
+    def _check_existing(self, name: str, subject: str | None, options: StreamOptions, deadline: Deadline) -> None:
         found: Stream | None = None
         details: StreamDetails | None = None
         with _as_far_as_told():
-            found = self.get_stream(name, timeout=timeout)
+            found = self._get_stream(name, deadline)
         with _as_far_as_told():
             if asks_for_details(options):
-                request = json.dumps({"name": name}).encode()
-                answer = self._call("FetchStreamDetails", request, timeout, stream=name)
-                details = StreamDetails.of(json.loads(answer))
-        refusal = another(name, subject, options or StreamOptions(), found, details)
+                details = self._describe_stream(name, deadline)
+        refusal = mismatch(name, subject, options, found, details)
         if refusal is not None:
             raise refusal
 
@@ -228,7 +245,10 @@ class Administration(Calls):
             StateError: code `stream_not_found`.
             UnavailableError: no broker answered in time.
         """
-        return requests.read_streams(self._call("FetchMetadata", requests.metadata([name]), timeout))[0]
+        return self._get_stream(name, self._deadline(timeout))
+
+    def _get_stream(self, name: str, deadline: Deadline) -> Stream:
+        return requests.read_streams(self._call("FetchMetadata", requests.metadata([name]), deadline))[0]
 
     def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
         """One partition as its leader knows it.

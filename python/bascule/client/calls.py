@@ -25,7 +25,7 @@ class Calls:
         self,
         method: str,
         request: bytes,
-        timeout: float | None,
+        timeout: float | Deadline | None,
         *,
         stream: str = "",
         partition: int | None = None,
@@ -39,5 +39,8 @@ class Calls:
                 deadline, lambda native, left: native.call(method, request, left), place, repeatable=repeatable
             )
 
-    def _deadline(self, timeout: float | None) -> Deadline:
+    def _deadline(self, timeout: float | Deadline | None) -> Deadline:
+        """The one to keep: of a call that is a part of another one, the other's."""
+        if isinstance(timeout, Deadline):
+            return timeout
         return Deadline(self._timeout if timeout is None else timeout)

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from bascule._liftbridge_pb import message
 from bascule.client import cursors, requests
 from bascule.client.calls import Calls
+from bascule.client.deadline import Deadline
 from bascule.client.reading import Reading
 from bascule.client.routes import CURSORS, CursorPlace
 from bascule.client.subscription import Subscription
@@ -180,8 +181,7 @@ class Details(Calls):
             StateError: code `stream_not_found`.
             UnavailableError: no broker answered in time.
         """
-        request = _document(name=name)
-        return StreamDetails.of(json.loads(self._call("FetchStreamDetails", request, timeout, stream=name)))
+        return self._describe_stream(name, self._deadline(timeout))
 
     def edit_stream(
         self, name: str, changes: Mapping[str, Any], *, dry_run: bool = False, timeout: float | None = None
@@ -276,6 +276,10 @@ class Details(Calls):
             if offset is not None:
                 found.append(CursorEntry(cursor, name, number, offset))
         return found
+
+    def _describe_stream(self, name: str, deadline: Deadline) -> StreamDetails:
+        answer = self._call("FetchStreamDetails", _document(name=name), deadline, stream=name)
+        return StreamDetails.of(json.loads(answer))
 
     def _stored(self, partition: int, prefix: str) -> set[tuple[str, str, int]]:
         """What positions of one partition of `__cursors` are for; values that are no cursor say nothing."""

@@ -8,7 +8,7 @@ from bascule.client.requests import StreamOptions
 from bascule.client.types import Stream
 from bascule.errors import BrokerError, error
 
-__all__ = ["another", "asks_for_details", "asks_for_something"]
+__all__ = ["asks_for_details", "asks_for_something", "mismatch"]
 
 _FIXED: Final = ("encryption", "partition_by_subject")
 """Settings that stay as the stream was created, and that only a broker of ours tells."""
@@ -26,7 +26,7 @@ def asks_for_details(options: StreamOptions | None) -> bool:
     return options is not None and (bool(options.group) or any(getattr(options, name) is not None for name in _FIXED))
 
 
-def another(
+def mismatch(
     name: str, subject: str | None, options: StreamOptions, found: Stream | None, details: StreamDetails | None
 ) -> BrokerError | None:
     """The refusal of a stream that differs in what was said; `None` when it does not.

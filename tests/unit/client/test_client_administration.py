@@ -3,6 +3,7 @@
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,6 +125,44 @@ def test_a_stream_that_is_there_as_asked_is_fine(subject: str | None, options: S
         failure("stream_exists"), metadata("s", 2, "s.*"), details(encrypted=True, queue_group="g"),
     ]  # fmt: skip
     client_of(native).create_stream("s", subject, options=options, exist_ok=True)
+
+
+def test_one_deadline_covers_the_creation_and_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = FakeNative()
+    now, left = 0.0, list[int]()
+
+    def call(method: str, request: bytes, timeout_ms: int) -> bytes:
+        nonlocal now
+        now += 1
+        left.append(timeout_ms)
+        return FakeNative.call(native, method, request, timeout_ms)
+
+    monkeypatch.setattr("bascule.client.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(native, "call", call)
+    options = StreamOptions(encryption=False)
+    native.answers = [failure("stream_exists"), metadata("s", 1), details()]
+    client_of(native).create_stream("s", options=options, exist_ok=True, timeout=4)
+    assert left == [4000, 3000, 2000]
+    native.answers = [failure("stream_exists"), metadata("s", 1), details()]
+    with pytest.raises(UnavailableError) as raised:
+        client_of(native).create_stream("s", options=options, exist_ok=True, timeout=2)
+    assert raised.value.code == "deadline_exceeded"
+
+
+def test_one_that_is_deleted_before_it_is_looked_at_is_created() -> None:
+    native = FakeNative()
+    options = StreamOptions(partitions=2)
+    native.answers = [failure("stream_exists"), failure("stream_not_found"), b""]
+    client_of(native).create_stream("s", options=options, exist_ok=True)
+    assert [method for method, _ in native.requests] == ["CreateStream", "FetchMetadata", "CreateStream"]
+    native.answers = [failure("stream_exists"), failure("stream_not_found")] * 2
+    with pytest.raises(StateError) as raised:
+        client_of(native).create_stream("s", options=options, exist_ok=True)
+    assert raised.value.code == "stream_not_found"
+    assert native.answers == []
+    native.answers = [failure("stream_exists"), failure("stream_not_found"), failure("stream_exists"), metadata("s", 1)]
+    with pytest.raises(StateError, match="its number of partitions is 1, not 2"):
+        client_of(native).create_stream("s", options=options, exist_ok=True)
 
 
 def test_what_is_not_told_is_not_compared() -> None:
