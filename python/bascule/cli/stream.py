@@ -2,7 +2,6 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-import contextlib
 from typing import Annotated, Final
 
 import typer
@@ -19,8 +18,8 @@ from bascule.cli.removal import purge, trim
 from bascule.cli.results import StreamChange, StreamRow
 from bascule.cli.settings import Given, with_settings
 from bascule.cli.stream_view import StreamView
-from bascule.client import StreamOptions
-from bascule.errors import AccessError
+from bascule.client import Client, StreamOptions
+from bascule.errors import AccessError, StateError
 
 __all__ = ["app"]
 
@@ -52,7 +51,14 @@ def create(
         bool | None,
         typer.Option("--partition-by-subject/--no-partition-by-subject", help="The NATS subject picks the partition."),
     ] = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine when it is there already, and as asked.")] = False,
+    exist_ok: Annotated[
+        bool,
+        typer.Option(
+            "--exist-ok",
+            help="Fine when it is there with the subject, partitions, group, encryption and partitioning asked for; "
+            "its other settings stay: stream edit.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -74,11 +80,22 @@ def create(
     with connection.open() as client:
         client.create_stream(name, subject, options=options, exist_ok=exist_ok, dry_run=dry_run)
         row = StreamChange("create", name, subject or name, partitions or 1, 0, dry_run)
-        if exist_ok and not dry_run:
-            with contextlib.suppress(AccessError):  # who may not look sees what was asked for
-                found = StreamRow.of(client.get_stream(name))
-                row = StreamChange("create", name, found.subject, found.partitions, found.records, dry_run)
+        found = _there(client, name) if exist_ok else None
+        if found is not None:
+            row = StreamChange("create", name, found.subject, found.partitions, found.records, dry_run)
     render(row, output)
+
+
+def _there(client: Client, name: str) -> StreamRow | None:
+    """The stream; `None` = there is none, as before a creation that is only tried, or not for these eyes."""
+    try:
+        return StreamRow.of(client.get_stream(name))
+    except AccessError:
+        return None
+    except StateError as failure:
+        if failure.code != "stream_not_found":
+            raise
+        return None
 
 
 @app.command("list")

@@ -141,6 +141,8 @@ def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> No
     more = ("stream", "create", stream, "--replication-factor", "3", "--dry-run")
     assert "cluster size 1" in cli(*more, code=2)
     assert "invalid AES key size 0" in cli("stream", "create", stream, "--encryption", "--dry-run", code=6)
+    planned = cli("stream", "create", stream, "--dry-run", "--exist-ok")
+    assert (planned["subject"], planned["partitions"], planned["dry_run"]) == (stream, 1, True)
     cli("stream", "create", stream)
     assert "already exists" in cli("stream", "create", stream, "--dry-run", code=6)
     cli("stream", "create", stream, "--dry-run", "--exist-ok")
@@ -150,6 +152,8 @@ def test_one_that_is_there_is_fine_when_it_is_as_asked(cli: Run, stream: str) ->
     created = cli("stream", "create", stream, "--subject", f"{stream}.*", "--partitions", "2")
     assert cli("stream", "create", stream, "--exist-ok") == created
     assert cli("stream", "create", stream, "--exist-ok", "--partitions", "2", "--retention-max-age", "1d") == created
+    shown = cli("stream", "create", stream, "--exist-ok", "--dry-run")
+    assert (shown["subject"], shown["partitions"], shown["dry_run"]) == (f"{stream}.*", 2, True), "as it is"
     for dry_run in ([], ["--dry-run"]):
         said = cli("stream", "create", stream, "--exist-ok", "--partitions", "3", *dry_run, code=6)
         assert f'stream "{stream}" already exists, and its number of partitions is 2, not 3' in said
