@@ -13,14 +13,21 @@ _NOT_PLAIN: Final = ("frame with invalid size", "FRAME_SIZE_ERROR")
 _NOT_TLS: Final = ("reset by peer", "InvalidContentType", "corrupt message", "handshake eof")
 """How a broker without TLS ends a handshake."""
 
+_ABSENT: Final = ("Connection refused", "No route to host", "Network is unreachable", "lookup address", "dns error")
+"""Nobody listens there, there is no way to it, or there is no such host."""
 
-_ABSENT: Final = ("Connection refused", "lookup address", "dns error")
-"""Nobody listens there, or there is no such host."""
+_UNDECIDED: Final = ("Temporary failure in name resolution", "lookup address information: Try again")
+"""How glibc and musl say that whoever knows the names of hosts did not answer."""
 
 
 def is_absent(failure: BrokerError) -> bool:
     """Whether there is nobody at the address, by a connection to it that failed."""
-    return failure.code == "unavailable" and any(sign in str(failure) for sign in _ABSENT)
+    reason = str(failure)
+    return (
+        failure.code == "unavailable"
+        and any(sign in reason for sign in _ABSENT)
+        and not any(sign in reason for sign in _UNDECIDED)
+    )
 
 
 def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
@@ -38,7 +45,7 @@ def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
         remedy = "if the broker has TLS, the URL begins with bascules://"
     elif protected and any(sign in reason for sign in _NOT_TLS):
         remedy = "if the broker has no TLS, the URL begins with liftbridge://"
-    elif is_absent(failure):
+    elif any(sign in reason for sign in _ABSENT):
         remedy = "check the address, and that a broker runs there"
     else:
         return failure

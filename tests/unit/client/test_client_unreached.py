@@ -1,7 +1,7 @@
 """What is said when no broker answers."""
 
 import pytest
-from bascule.client.unreached import explained
+from bascule.client.unreached import explained, is_absent
 from bascule.errors import error
 
 REFUSED = "tcp connect error: Connection refused (os error 111)"
@@ -26,6 +26,25 @@ RESET = "Connection reset by peer (os error 104)"
 def test_the_remedy_is_said_and_nothing_twice(protected: bool, text: str, reason: str, remedy: str) -> None:
     found = explained(error("unavailable", text, {"address": "a"}), protected=protected)
     assert (str(found), found.code, found.details) == (reason + remedy, "unavailable", {"address": "a"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "absent"),
+    [
+        ("Connection refused (os error 111)", True),
+        ("No route to host (os error 113)", True),
+        ("Network is unreachable (os error 101)", True),
+        ("dns error: failed to lookup address information: Name or service not known", True),
+        ("dns error: failed to lookup address information: No address associated with hostname", True),
+        ("dns error: failed to lookup address information: Temporary failure in name resolution", False),
+        ("dns error: failed to lookup address information: Try again", False),
+        ("Connection reset by peer (os error 104)", False),
+        ("no connection within 5s", False),
+    ],
+)
+def test_nobody_is_there_where_waiting_a_moment_changes_nothing(reason: str, absent: bool) -> None:
+    assert is_absent(error("unavailable", f"broker at a:1: {reason}")) is absent
+    assert not is_absent(error("busy", reason))
 
 
 def test_other_failures_are_left_as_they_are() -> None:
