@@ -42,6 +42,7 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
         reconnect: seconds that a subscription tries to come back after its broker went away.
         wait: whether a broker that is not there yet is waited for, up to `timeout`; otherwise connecting fails at once
             where nobody listens at any of the addresses. Coming back to a broker that was there is not affected.
+            With either, an address where TLS fails ends it at once: that is to be mended, not waited for or gone round.
         max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
         name: begins the user agent that the broker sees.
 

@@ -8,8 +8,9 @@ many clients of one broker do not come back in step.
 import json
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from bascule import engine
@@ -81,25 +82,33 @@ class Link:
         return self._addresses[self._turn % len(self._addresses)]
 
     def reach(self, deadline: Deadline) -> None:
-        """Connect to a broker; without `wait` each address is tried once where nobody listens at any.
+        """Connect to a broker: each address in its turn, until one answers. Without `wait` that is over once nobody
+        listens at any of them.
 
         Raises:
-            BrokerError: as `run`.
+            BrokerError: at once what waiting does not mend, such as a refused certificate, even where another address
+                has not been tried yet; otherwise, when it is over or the deadline came, the last reason of each.
         """
-        absent: list[BrokerError] = []
-        for _ in () if self._wait else self._addresses:
+        reasons: dict[str, BrokerError] = {}
+        pauses = _pauses()
+        for tries in count(1):
+            address = self.address
             try:
                 with engine.native_errors():
-                    self._connected(self.address, deadline)  # one that fails gives the turn to the next
+                    self._connected(address, deadline)  # one that fails gives the turn to the next
             except BrokerError as failure:
-                if not is_absent(failure):
-                    break
-                absent.append(failure)
+                if failure.code == "deadline_exceeded" and reasons:
+                    raise self._unreached(list(reasons.values())) from failure
+                if failure.code not in _AGAIN:
+                    raise self._explained(failure) from failure.__cause__
+                reasons[address] = failure
             else:
                 return
-        if absent and len(absent) == len(self._addresses):
-            raise self._explained(error("unavailable", "; ".join(map(str, absent)), absent[-1].details)) from absent[-1]
-        self.run(deadline, lambda _native, _left: None)
+            nobody = len(reasons) == len(set(self._addresses)) and all(map(is_absent, reasons.values()))
+            wait = next(pauses) if tries >= len(self._addresses) else 0.0
+            if (nobody and not self._wait) or deadline.left <= wait:
+                raise self._unreached(list(reasons.values())) from reasons[address]
+            self._rest(wait)
 
     def run(
         self,
@@ -120,7 +129,7 @@ class Link:
         Raises:
             BrokerError: what the last attempt failed with: one that must not be tried again, or the deadline came.
         """
-        pause = _FIRST_PAUSE
+        pauses = _pauses()
         last: BrokerError | None = None
         while True:
             native: engine.Client | None = None
@@ -135,16 +144,14 @@ class Link:
                 last = failure
                 if failure.code in _MISSING:
                     self._routes = Routes()  # should it come again, it may be elsewhere
-                wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 (spreads clients, guards nothing)
+                wait = next(pauses)
                 if not _may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
                     raise self._explained(failure) from failure.__cause__
                 if failure.code == "not_leader" and self._has_route(place, address, deadline):
                     continue
                 if native is not None and failure.code in _RECONNECT | _LOST:
                     self._forget(address, native)
-            if self._ended.wait(wait):  # back-off: there is no event that says that the broker is back
-                raise UsageError("closed", "the client is closed")
-            pause = min(2 * pause, _MOST_PAUSE)
+            self._rest(wait)
 
     def outgoing(self, stream: str, partition: int, ack_policy: int) -> engine.Outgoing:
         """An empty batch for a partition."""
@@ -166,6 +173,16 @@ class Link:
             self._ended.set()
         for native in natives:
             native.close()
+
+    def _rest(self, seconds: float) -> None:
+        if self._ended.wait(seconds):  # back-off: there is no event that says that the broker is back
+            raise UsageError("closed", "the client is closed")
+
+    def _unreached(self, reasons: Sequence[BrokerError]) -> BrokerError:
+        """One failure that tells them all."""
+        codes = {reason.code for reason in reasons}
+        said = "; ".join(dict.fromkeys(map(str, reasons)))
+        return self._explained(error(codes.pop() if len(codes) == 1 else "unavailable", said, reasons[-1].details))
 
     def _explained(self, failure: BrokerError) -> BrokerError:
         return explained(failure, protected="tls" in self._options)
@@ -214,6 +231,14 @@ class Link:
         self._routes = Routes()
         if address == self.address:
             self._turn += 1
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between one try and the next."""
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause * random.uniform(0.5, 1.5)  # noqa: S311 (spreads clients, guards nothing)
+        pause = min(2 * pause, _MOST_PAUSE)
 
 
 def _may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:

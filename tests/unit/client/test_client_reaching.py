@@ -1,12 +1,33 @@
 """Connecting for the first time: with and without waiting for a broker that is not there yet."""
 
+from types import SimpleNamespace
+
 import pytest
-from bascule.errors import AccessError, UnavailableError
+from bascule.errors import AccessError, CapacityError, UnavailableError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
 
 REFUSED = failure("unavailable", "broker at there: Connection refused (os error 111)")
 NO_HOST = failure("unavailable", "broker at there: dns error: failed to lookup address information")
+RESET = failure("unavailable", "broker at there: Connection reset by peer (os error 104)")
+
+
+class SlowNative(FakeNative):
+    """Takes a second to connect, by a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 100.0
+        monkeypatch.setattr("bascule.client.deadline.time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def connect(self, address: str, options: bytes) -> FakeNative:
+        self.now += 1
+        return super().connect(address, options)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bascule.client.link._FIRST_PAUSE", 0.0)
 
 
 def test_without_waiting_each_address_is_tried_once() -> None:
@@ -34,11 +55,44 @@ def test_what_is_no_absence_is_tried_again(other: Exception) -> None:
     assert native.addresses == ["a:1"] * 4
 
 
-def test_what_waiting_does_not_mend_is_said_at_once() -> None:
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("before", [[], [REFUSED]])
+def test_what_waiting_does_not_mend_is_said_at_once(wait: bool, before: list[Exception]) -> None:
     native = FakeNative()
-    native.connecting = [failure("tls_failed"), failure("tls_failed")]
+    native.connecting = [*before, failure("tls_failed"), None]
     with pytest.raises(AccessError):
-        client_of(native, "a:1", wait=False).open()
+        client_of(native, "a:1", "b:2", "c:3", wait=wait).open()
+    assert native.addresses == ["a:1", "b:2"][: len(before) + 1]
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_when_the_time_ends_the_last_reason_of_each_address_is_told(
+    wait: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native = SlowNative(monkeypatch)
+    native.connecting = [REFUSED, RESET, RESET, NO_HOST, RESET]
+    with pytest.raises(
+        UnavailableError, match=r"^broker at there: Connection reset .*; broker at there: dns .*; check the address"
+    ):
+        client_of(native, "a:1", "b:2", wait=wait, timeout=5).open()
+    assert native.addresses == ["a:1", "b:2", "a:1", "b:2", "a:1"]
+
+
+def test_what_all_addresses_say_is_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = SlowNative(monkeypatch)
+    native.connecting = [failure("busy", "full"), failure("busy", "full")]
+    with pytest.raises(CapacityError, match=r"^full$"):
+        client_of(native, "a:1", "b:2", timeout=2).open()
+    native.connecting = [failure("busy", "full"), REFUSED]
+    with pytest.raises(UnavailableError, match=r"^full; broker at there: Connection refused"):
+        client_of(native, "a:1", "b:2", timeout=2).open()
+
+
+def test_an_address_that_is_named_twice_is_one() -> None:
+    native = FakeNative()
+    native.connecting = [REFUSED, REFUSED, None]
+    with pytest.raises(UnavailableError, match=r"^broker at there: Connection refused \(os error 111\); check the"):
+        client_of(native, "a:1", "a:1", wait=False).open()
 
 
 def test_waiting_is_usual() -> None:
