@@ -4,8 +4,6 @@ current context, else the broker on this machine.
 
 import inspect
 import os
-import sys
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ import typer
 from bascule.cli.contexts import Context, Contexts
 from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
-from bascule.client import Client, connect
-from bascule.client.address import addresses
+from bascule.cli.telling import Telling
+from bascule.client import Client
+from bascule.client.address import RECONNECT_S, addresses, link, opened
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]
@@ -48,9 +47,6 @@ Timeout = Annotated[
     ),
 ]
 
-TELL_AFTER_S: Final = 1.0
-"""How long connecting is silent."""
-
 
 @dataclass(frozen=True, slots=True)
 class Connection:
@@ -74,27 +70,12 @@ class Connection:
             UnavailableError: no broker answered in time, or none is there.
         """
         with terminated_as_interrupted():
-            with self._telling():
-                client = connect(self.url, timeout=self.timeout, wait=self.waits, name="bascule-cli")
+            telling = Telling(addresses(self.url), self.timeout)
+            reached = link(self.url, name="bascule-cli", wait=self.waits, watched=telling.calling)
+            with telling.connecting():
+                client = opened(Client(reached, timeout=self.timeout, reconnect=RECONNECT_S))
             with client:
                 yield client
-
-    @contextmanager
-    def _telling(self) -> Generator[None]:
-        """Say on standard error when it takes longer than a person likes to look at nothing."""
-        timer = threading.Timer(TELL_AFTER_S, self._tell)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _tell(self) -> None:
-        left = self.timeout - TELL_AFTER_S
-        where = ", ".join(addresses(self.url))
-        sys.stderr.write(f"bascule: no answer from {where} yet; trying for another {left:.3g} s\n")
-        sys.stderr.flush()
 
 
 def connected(

@@ -1,19 +1,23 @@
 """Where to connect to: `liftbridge://host[:port][,host[:port]…]`, or `bascules://…?ca=…` for TLS; the two ways in."""
 
 import re
+from contextlib import nullcontext
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from bascule._text import without_credentials
 from bascule.client.aio import AsyncClient
-from bascule.client.link import Link
+from bascule.client.link import MAX_IN_FLIGHT, Link, Watched
 from bascule.client.sync import Client
 from bascule.client.tls import NAMES, Tls
 from bascule.errors import UsageError
 
-__all__ = ["addresses", "connect", "connect_async", "protection"]
+__all__ = ["RECONNECT_S", "addresses", "connect", "connect_async", "link", "opened", "protection"]
 
 DEFAULT_PORT: Final = 9292
+RECONNECT_S: Final = 30.0
+"""How long a subscription tries to come back, unless it is told."""
+
 PLAIN: Final = ("bascule", "liftbridge")
 PROTECTED: Final = ("bascules", "liftbridges")
 """With TLS."""
@@ -26,9 +30,9 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
     *,
     tls: Tls | None = None,
     timeout: float = 10.0,
-    reconnect: float = 30.0,
+    reconnect: float = RECONNECT_S,
     wait: bool = True,
-    max_in_flight: int = 16_384,
+    max_in_flight: int = MAX_IN_FLIGHT,
     name: str = "python",
 ) -> Client:
     """A connected client; close it, or use it as a context manager.
@@ -51,7 +55,33 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
         AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
     """
-    client = Client(_link(url, tls, max_in_flight, name, wait=wait), timeout=timeout, reconnect=reconnect)
+    reached = link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
+    return opened(Client(reached, timeout=timeout, reconnect=reconnect))
+
+
+def connect_async(  # noqa: PLR0913 (as above)
+    url: str,
+    *,
+    tls: Tls | None = None,
+    timeout: float = 10.0,
+    reconnect: float = RECONNECT_S,
+    wait: bool = True,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    name: str = "python",
+) -> AsyncClient:
+    """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
+    arguments and errors are those of `connect`.
+    """
+    reached = link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
+    return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))
+
+
+def opened(client: Client) -> Client:
+    """The client, connected; closed when that fails.
+
+    Raises:
+        BrokerError: as `connect`.
+    """
     try:
         client.open()
     except BaseException:
@@ -60,30 +90,27 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
     return client
 
 
-def connect_async(  # noqa: PLR0913 (as above)
+def link(  # noqa: PLR0913 (as above)
     url: str,
-    *,
     tls: Tls | None = None,
-    timeout: float = 10.0,
-    reconnect: float = 30.0,
-    wait: bool = True,
-    max_in_flight: int = 16_384,
+    *,
+    max_in_flight: int = MAX_IN_FLIGHT,
     name: str = "python",
-) -> AsyncClient:
-    """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
-    arguments and errors are those of `connect`.
+    wait: bool = True,
+    watched: Watched = nullcontext,
+) -> Link:
+    """What a client is made of; arguments are those of `connect`, and `watched` is that of `Link`.
+
+    Raises:
+        UsageError: code `invalid_argument`: the URL, or a file of `tls`.
     """
-    return AsyncClient(Client(_link(url, tls, max_in_flight, name, wait=wait), timeout=timeout, reconnect=reconnect))
-
-
-def _link(url: str, tls: Tls | None, max_in_flight: int, name: str, *, wait: bool) -> Link:
     if max_in_flight < 1:
         raise UsageError("invalid_argument", f"max_in_flight is 1 or more, not {max_in_flight}")
     options: dict[str, Any] = {"max_in_flight": max_in_flight, "client_id": name}
     tls = tls or protection(url)
     if tls is not None:
         options["tls"] = tls.options()
-    return Link(addresses(url), options, wait=wait)
+    return Link(addresses(url), options, wait=wait, watched=watched)
 
 
 def addresses(url: str) -> list[str]:

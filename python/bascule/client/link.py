@@ -9,7 +9,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -21,7 +21,7 @@ from bascule.client.turns import Turns
 from bascule.client.unreached import explained, is_absent
 from bascule.errors import BrokerError, UsageError, error
 
-__all__ = ["Link"]
+__all__ = ["MAX_IN_FLIGHT", "Link", "Watched"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ _ALL_STREAMS: Final = message("FetchMetadataRequest")().SerializeToString()
 
 Connector = Callable[[str, bytes], engine.Client]
 Batches = Callable[[str, int, int, int], engine.Outgoing]
+Watched = Callable[[], AbstractContextManager[None]]
 MAX_IN_FLIGHT: Final = 16_384
 """Records that a publish has sent and not yet seen acknowledged, unless an option says otherwise."""
 
@@ -44,7 +45,7 @@ MAX_IN_FLIGHT: Final = 16_384
 class Link:
     """Connections to brokers, one to an address. Safe to share between threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what callers choose is keyword-only)
         self,
         addresses: Sequence[str],
         options: dict[str, Any],
@@ -52,6 +53,7 @@ class Link:
         batches: Batches = engine.Outgoing,
         *,
         wait: bool = True,
+        watched: Watched = nullcontext,
     ) -> None:
         """Connects on first use.
 
@@ -61,12 +63,14 @@ class Link:
             connector: makes a native client; replaced in tests.
             batches: makes a native batch; replaced in tests.
             wait: whether `reach` waits for a broker that is not there yet.
+            watched: entered while a call is under way, with what it has to try again.
         """
         self._addresses: Final = tuple(addresses)
         self._options: Final = options
         self._connector: Final = connector
         self._batches: Final = batches
         self._wait: Final = wait
+        self._watched: Final = watched
         self._lock: Final = threading.Lock()
         self._natives: Final[dict[str, engine.Client]] = {}
         self._routes = Routes()
@@ -129,6 +133,12 @@ class Link:
         Raises:
             BrokerError: what the last attempt failed with: one that must not be tried again, or the deadline came.
         """
+        with self._watched():
+            return self._run(deadline, attempt, place, repeatable=repeatable)
+
+    def _run(
+        self, deadline: Deadline, attempt: Callable[[engine.Client, int], T], place: Place, *, repeatable: bool
+    ) -> T:
         pauses = _pauses()
         last: BrokerError | None = None
         while True:
