@@ -11,16 +11,34 @@ from bascule._text import visible
 
 __all__ = ["configure", "emit"]
 
+Wording = Callable[[str], str]
+"""What becomes of a sentence."""
+
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-class _JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    """Words here and not in a filter: what fails in `format` is reported by the handler, and not raised to who logs."""
+
+    def __init__(self, wording: Wording | None) -> None:
+        super().__init__()
+        self._wording: Final = wording
+
+    def message(self, record: logging.LogRecord) -> str:
+        """The sentence. Fields are not worded: they are names, paths and figures, and a stream may be called as a
+        setting is.
+        """
+        text = record.getMessage()
+        return text if self._wording is None else self._wording(text)
+
+
+class _JsonFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "target": record.name,
-            "message": record.getMessage(),
+            "message": self.message(record),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
@@ -28,15 +46,15 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-class _TextFormatter(logging.Formatter):
+class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {key}={visible(str(value))}" for key, value in getattr(record, "fields", {}).items())
         trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
-        return f"{time} {record.levelname.lower():7} {record.name}: {visible(record.getMessage())}{fields}{trace}"
+        return f"{time} {record.levelname.lower():7} {record.name}: {visible(self.message(record))}{fields}{trace}"
 
 
-def configure(level: str = "info", style: str = "auto", wording: Callable[[str], str] | None = None) -> None:
+def configure(level: str = "info", style: str = "auto", wording: Wording | None = None) -> None:
     """Send logs of `bascule.*` to standard error. Idempotent; other loggers are left alone.
 
     Args:
@@ -49,17 +67,10 @@ def configure(level: str = "info", style: str = "auto", wording: Callable[[str],
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_TextFormatter() if text else _JsonFormatter())
-    if wording is not None:
-        handler.addFilter(lambda record: _worded(record, wording))
+    handler.setFormatter(_TextFormatter(wording) if text else _JsonFormatter(wording))
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[level])
     logger.propagate = False
-
-
-def _worded(record: logging.LogRecord, wording: Callable[[str], str]) -> bool:
-    record.msg, record.args = wording(record.getMessage()), None
-    return True
 
 
 def emit(level: int, target: str, message: str, **fields: object) -> None:

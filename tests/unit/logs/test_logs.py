@@ -48,6 +48,25 @@ def test_away_from_a_terminal_it_is_json(capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().err)["message"] == "b"
 
 
+def test_a_message_is_worded_and_fields_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    for style in ("json", "text"):
+        logs.configure("info", style, str.upper)
+        logs.emit(20, "a", "said of b", stream="b")
+    as_json, as_text = capsys.readouterr().err.splitlines()
+    event = json.loads(as_json)
+    assert (event["message"], event["stream"]) == ("SAID OF B", "b")
+    assert as_text.endswith("SAID OF B stream=b")
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_a_message_that_cannot_be_made_is_no_failure_of_who_logs(
+    style: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("info", style, str.upper)
+    logging.getLogger("bascule.x").warning("%d is no number", "x")
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
 def test_configuring_twice_says_everything_once(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json")
     logs.configure("warning", "json")
