@@ -6,18 +6,19 @@ Single-dash spellings of long names are accepted, as Liftbridge does.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NoReturn
 
 from bascule.cli.app import end_with
 from bascule.cli.liftbridge_config import translate
-from bascule.cli.liftbridge_words import in_their_keys, reworded
+from bascule.cli.liftbridge_words import in_their_keys, reworded, their_key
 from bascule.cli.serve import run_broker
+from bascule.config import Settings
 from bascule.errors import BrokerError, UsageError
 
-__all__ = ["main", "parse"]
+__all__ = ["Configuration", "main", "parse"]
 
 _TEXT: Final = (
     (("--server-id", "--id"), "clustering.server.id", "ID", "id of this broker"),
@@ -86,18 +87,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return end_with(lambda: _serve(sys.argv[1:] if arguments is None else arguments), "liftbridge")
 
 
+class Configuration:
+    """What the broker started with, and what it would start with now."""
+
+    def __init__(self, file: Path | None, flags: Mapping[str, object]) -> None:
+        self._file: Final = file
+        self._flags: Final = flags
+        self.first: Final = translate(file, os.environ, flags)
+        self._latest = self.first
+
+    def reread(self) -> Settings:
+        """The settings as of now."""
+        self._latest = translate(self._file, os.environ, self._flags)
+        return self._latest.settings
+
+    def key(self, setting: str) -> str:
+        """The key behind a setting: the one that says it now, or did."""
+        return their_key(setting, self._latest.origins, self.first.origins)
+
+
 def _serve(arguments: Sequence[str]) -> int:
     try:
         file, flags = parse(arguments)
     except SystemExit as ended:  # --help and --version have been printed
         return int(ended.code or 0)
-    translated = translate(file, os.environ, flags)
-    for note in translated.notes:
+    configuration = Configuration(file, flags)
+    translated = configuration.first
+    for note in (*translated.notes, *translated.overruled):
         sys.stderr.write(f"liftbridge: {note}\n")
     try:
-        return run_broker(
-            translated.settings, lambda: translate(file, os.environ, flags).settings, wording=in_their_keys
-        )
+        return run_broker(translated.settings, configuration.reread, wording=in_their_keys, name=configuration.key)
     except BrokerError as failure:
         raise reworded(failure) from failure
 

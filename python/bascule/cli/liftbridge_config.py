@@ -39,11 +39,13 @@ class Translated:
         settings: everything, resolved.
         origins: dotted key of ours to where its value came from, of those that are not our defaults.
         notes: one sentence for each key that was accepted and changes nothing.
+        overruled: one for each that another key contradicts, and that has no effect for it.
     """
 
     settings: Settings
     origins: Mapping[str, str]
     notes: Sequence[str]
+    overruled: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -88,13 +90,13 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
         *_nats(given),
         *_settings(given),
         *security(given.values, given.origins, given.notes),
-        Layer("addresses", _addresses(given)),
+        *_addresses(given),
     ]
     try:
         resolved = config.combine(layers)
     except UsageError as failure:
-        raise reworded(failure) from None
-    return Translated(resolved.settings, resolved.origins, given.notes)
+        raise reworded(failure) from failure
+    return Translated(resolved.settings, resolved.origins, given.notes, list(_overruled(given)))
 
 
 def _read(file: Path) -> dict[str, object]:
@@ -158,7 +160,7 @@ def _nats(given: _Given) -> Iterator[Layer]:
     if not values.get("nats.embedded") or "nats.embedded.config" in values:
         return
     if "nats.servers" not in values:
-        yield Layer("Liftbridge default", {"nats.first_port": NATS_PORT})
+        yield Layer(f"nats.embedded, {given.origins['nats.embedded']}", {"nats.first_port": NATS_PORT})
         return
     first = cast("tuple[str, ...]", values["nats.servers"])[0]
     try:
@@ -192,7 +194,7 @@ def _defaults(given: _Given) -> dict[str, object]:
     }
 
 
-def _addresses(given: _Given) -> dict[str, object]:
+def _addresses(given: _Given) -> Iterator[Layer]:
     """Bind: `listen`, else `host`:`port`, else every interface. Advertised: `host`:`port`, else `listen`, else
     localhost; an advertised port of 0 becomes the bound one.
     """
@@ -201,9 +203,14 @@ def _addresses(given: _Given) -> dict[str, object]:
     port = cast("int", given.values.get("port", DEFAULT_PORT))
     bind = listen or Address(host or EVERY_INTERFACE, port)
     shown = Address(host, port) if host else listen or Address("localhost", port)
-    return {
-        "broker.host": bind.host,
-        "broker.port": bind.port,
-        "broker.advertised_host": shown.host,
-        "broker.advertised_port": shown.port,
-    }
+    of_host, of_port = "host" if host else "", "port"
+    of_bind = ("listen", "listen") if listen else (of_host, of_port)
+    of_shown = of_bind if listen and not host else (of_host, of_port)
+    for setting, value, key in (
+        ("broker.host", bind.host, of_bind[0]),
+        ("broker.port", bind.port, of_bind[1]),
+        ("broker.advertised_host", shown.host, of_shown[0]),
+        ("broker.advertised_port", shown.port, of_shown[1]),
+    ):
+        origin = f"{key}, {given.origins[key]}" if key in given.origins else "Liftbridge default"
+        yield Layer(origin, {setting: value})

@@ -39,7 +39,7 @@ def security(values: Mapping[str, object], origins: Mapping[str, str], notes: li
         yield Layer(f"{key}, {origins[key]}", {KEYS[key].setting: values[key]})
     if given:
         # Its own server speaks it, and so may its clients.
-        yield Layer("what Liftbridge speaks", {"tls.min_version": "1.2"})
+        yield Layer(f"{given[0]}, what Liftbridge speaks", {"tls.min_version": "1.2"})
     if values.get(_AUTH):
         yield Layer(f"{_AUTH}, {origins[_AUTH]}", {KEYS[_AUTH].setting: "required"})
     if values.get(_AUTHZ) and _POLICY not in values:

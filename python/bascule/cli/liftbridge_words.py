@@ -1,12 +1,13 @@
 """What the broker says of its settings, in the keys of the Liftbridge configuration that the user wrote."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from bascule.cli.liftbridge_keys import KEYS
 from bascule.errors import BrokerError, error
 
-__all__ = ["in_their_keys", "reworded"]
+__all__ = ["in_their_keys", "reworded", "their_key"]
 
 _PHRASES: Final = {
     "tls.client_auth to required": "tls.client.auth.enabled to true",
@@ -33,6 +34,15 @@ _OURS: Final = re.compile(
 def in_their_keys(text: str) -> str:
     """A sentence with each of our settings named as Liftbridge names it, where it does. Idempotent."""
     return _OURS.sub(lambda found: _PHRASES.get(found[0]) or _KEYS[found[0]], text)
+
+
+def their_key(setting: str, *origins: Mapping[str, str]) -> str:
+    """The key that a setting comes from: by the first of `origins` that knows one, else as it is usually called."""
+    for known in origins:
+        key = known.get(setting, "").partition(",")[0]
+        if key in KEYS:
+            return key
+    return in_their_keys(setting)
 
 
 def reworded(failure: BrokerError) -> BrokerError:

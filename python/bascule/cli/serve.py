@@ -17,7 +17,7 @@ from bascule.cli.options import ConfigFile
 
 if TYPE_CHECKING:
     from bascule.config import Settings
-    from bascule.server import Broker, Reread
+    from bascule.server import Broker
 
 __all__ = ["check_files", "run_broker", "serve", "write_ready_file"]
 
@@ -68,9 +68,10 @@ def serve(
 
 def run_broker(
     settings: "Settings",
-    reread: "Reread",
+    reread: Callable[[], "Settings"],
     ready_file: Path | None = None,
     wording: Callable[[str], str] | None = None,
+    name: Callable[[str], str] = str,
 ) -> int:
     """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
 
@@ -79,6 +80,7 @@ def run_broker(
         reread: reads them again, at SIGHUP.
         ready_file: written when it is ready.
         wording: what becomes of each message of the log; `None` = it stays as it is.
+        name: what a setting is called where it came from; asked after `reread`.
 
     Raises:
         BrokerError: it could not start.
@@ -96,7 +98,7 @@ def run_broker(
             sys.stdout.write("\n".join(_greeting(url, broker.address, broker.nats_url, broker.ready_seconds)))
             sys.stdout.flush()
 
-    return server.run(settings, on_ready, reread)
+    return server.run(settings, on_ready, server.Reread(reread, name))
 
 
 def check_files(settings: "Settings") -> None:

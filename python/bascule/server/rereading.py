@@ -1,6 +1,7 @@
 """What a hangup finds in the configuration itself: a running broker takes none of it over, but says what differs."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bascule.config import Settings, leaves
 from bascule.errors import BrokerError
@@ -8,18 +9,26 @@ from bascule.logs import emit
 
 __all__ = ["Reread", "tell_changes"]
 
-Reread = Callable[[], Settings]
-"""Reads the configuration again, from where it came."""
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Where the configuration came from."""
+
+    read: Callable[[], Settings]
+    """Reads it again."""
+    name: Callable[[str], str] = str
+    """What a setting, a dotted key of ours, is called there; several may be one key. Asked after `read`."""
 
 
 def tell_changes(settings: Settings, reread: Reread) -> None:
     """Log which settings are others than those in use, by name, or why the configuration would not start a broker."""
     try:
-        found = reread()
+        found = reread.read()
     except BrokerError as failure:
         emit(30, "server", f"SIGHUP: a start with this configuration would fail: {failure}")
         return
     in_use, next_time = dict(leaves(settings.model_dump())), dict(leaves(found.model_dump()))
-    changed = sorted(key for key in in_use.keys() | next_time.keys() if in_use.get(key) != next_time.get(key))
+    different = {key for key in in_use.keys() | next_time.keys() if in_use.get(key) != next_time.get(key)}
+    changed = sorted(set(map(reread.name, different)))
     if changed:
         emit(30, "server", f"SIGHUP: these settings take effect at the next start: {', '.join(changed)}")

@@ -24,7 +24,7 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
     Args:
         settings: what it is told; logs are the caller's to configure.
         on_ready: called once, when it serves.
-        reread: reads the settings again; asked at SIGHUP, to say which of them wait for the next start.
+        reread: where the settings came from; read again at SIGHUP, to say which of them wait for the next start.
 
     Returns:
         Exit code: 0 when a signal stopped it, 130 when one came before it was ready or another one while stopping.

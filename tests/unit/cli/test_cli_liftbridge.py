@@ -283,7 +283,8 @@ def test_a_configuration_of_the_embedded_server_switches_it_on(tmp_path: Path) -
     file.write_text("nats: {embedded: false, embedded.config: /n.conf}\n")
     found = translate(file, {}, {})
     assert found.settings.nats.standalone
-    (note,) = found.notes
+    assert not found.notes
+    (note,) = found.overruled
     assert f"nats.embedded ({file}) is false and has no effect: nats.embedded.config ({file}) wins" in note
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from bascule import logs
+from bascule.cli.liftbridge import Configuration
 from bascule.cli.liftbridge_config import translate
 from bascule.cli.liftbridge_words import in_their_keys
 from bascule.errors import UsageError
+from bascule.server.rereading import Reread, tell_changes
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,36 @@ def test_a_configuration_is_refused_in_its_own_keys(tmp_path: Path, text: str, s
     with pytest.raises(UsageError) as raised:
         translate(file, {}, {})
     assert said in str(raised.value)
+    assert raised.value.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "keys"),
+    [
+        ("listen: 127.0.0.1:1", "listen: 127.0.0.2:2", "listen"),
+        ("{host: a, port: 1}", "{host: b, port: 2}", "host, port"),
+        ("{host: a, listen: 127.0.0.1:1}", "{host: a, listen: 127.0.0.1:2}", "listen"),
+        ("{listen: 127.0.0.1:1}", "{host: a, listen: 127.0.0.1:1}", "host, listen"),
+        ("listen: 127.0.0.1:1", "port: 2", "listen, port"),
+        ("port: 1", "", "port"),
+        ("nats.embedded: false", "nats.embedded: true", "nats.embedded"),
+        ("nats.embedded: true", "", "nats.embedded"),
+        ("nats.servers: nats://h:1", "nats.servers: nats://h:2", "nats.servers"),
+        ("{nats.embedded: true, nats.servers: h:1}", "{nats.embedded: true, nats.servers: h:2}", "nats.servers"),
+        ("", "tls: {cert: c, key: k}", "tls.cert, tls.key"),
+        ("", "clustering.namespace: n", "clustering.namespace, data.dir"),
+    ],
+)
+def test_what_changed_in_the_file_is_told_in_its_keys_each_once(
+    tmp_path: Path, before: str, after: str, keys: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(before)
+    configuration = Configuration(file, {})
+    file.write_text(after)
+    with caplog.at_level("WARNING", "bascule"):
+        tell_changes(configuration.first.settings, Reread(configuration.reread, configuration.key))
+    assert caplog.messages == [f"SIGHUP: these settings take effect at the next start: {keys}"]
 
 
 def test_the_log_is_worded_too(capsys: pytest.CaptureFixture[str]) -> None:
