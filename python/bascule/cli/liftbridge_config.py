@@ -84,7 +84,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
             else:
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag", FLAG)
-    _settle_embedded(given)
+    overruled = list(_settle_embedded(given))
     layers = [
         Layer("Liftbridge default", _defaults(given)),
         *_nats(given),
@@ -96,7 +96,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
         resolved = config.combine(layers)
     except UsageError as failure:
         raise reworded(failure) from failure
-    return Translated(resolved.settings, resolved.origins, given.notes, list(_overruled(given)))
+    return Translated(resolved.settings, resolved.origins, given.notes, overruled)
 
 
 def _read(file: Path) -> dict[str, object]:
@@ -172,8 +172,10 @@ def _nats(given: _Given) -> Iterator[Layer]:
     yield Layer(origin, {"nats.port": port or NATS_PORT})
 
 
-def _settle_embedded(given: _Given) -> None:
-    """What is switched off by one key and on by another: the higher source wins, of one source the configuration."""
+def _settle_embedded(given: _Given) -> Iterator[str]:
+    """What is switched off by one key and on by another: the higher source wins, of one source the configuration.
+    Yields what that overrules.
+    """
     switch, config_key = "nats.embedded", "nats.embedded.config"
     if given.values.get(switch) is not False or config_key not in given.values:
         return
@@ -181,9 +183,9 @@ def _settle_embedded(given: _Given) -> None:
     configured = f"{config_key} ({given.origins[config_key]})"
     if given.sources[switch] > given.sources[config_key]:
         del given.values[config_key]
-        given.notes.append(f"{configured} has no effect: {switched} and wins, no nats-server is started")
+        yield f"{configured} has no effect: {switched} and wins, no nats-server is started"
     else:
-        given.notes.append(f"{switched} and has no effect: {configured} wins, which starts a nats-server")
+        yield f"{switched} and has no effect: {configured} wins, which starts a nats-server"
 
 
 def _defaults(given: _Given) -> dict[str, object]:

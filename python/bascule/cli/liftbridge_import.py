@@ -26,7 +26,7 @@ class Imported(NamedTuple):
     text: str
     """Our configuration file."""
     warnings: Sequence[str]
-    """A sentence for each contradiction in theirs, in their keys."""
+    """A sentence for each contradiction in theirs, in their keys, with which of them wins."""
 
 
 def import_file(file: Path) -> Imported:
@@ -36,7 +36,8 @@ def import_file(file: Path) -> Imported:
         UsageError: code `configuration_invalid`: an unknown key, a wrong value, or what is not there.
     """
     translated = translate(file, {}, {})
-    warnings = [in_their_keys(sentence) for sentence in contradictions(translated.settings)]
+    found = [in_their_keys(sentence) for sentence in contradictions(translated.settings)]
+    warnings = [*found, *(_of_file(sentence, str(file)) for sentence in translated.overruled)]
     return Imported(to_yaml(translated, str(file)), warnings)
 
 
@@ -45,12 +46,18 @@ def to_yaml(translated: Translated, file: str) -> str:
     lines = [HEAD.format(file=file)]
     nested = _nested(translated.settings.model_dump(mode="json"), translated.origins)
     lines += _lines(nested, translated, file)
-    if contradictory := list(contradictions(translated.settings)):
+    overruled = [_of_file(sentence, file) for sentence in translated.overruled]
+    if contradictory := [*contradictions(translated.settings), *overruled]:
         lines += ["", "# Contradictory:", *(f"# - {sentence}" for sentence in contradictory)]
     if translated.notes:
         lines += ["", "# Accepted, and without effect here:"]
-        lines += [f"# - {note.replace(f' ({file})', '')}" for note in translated.notes]
+        lines += [f"# - {_of_file(note, file)}" for note in translated.notes]
     return "\n".join(lines) + "\n"
+
+
+def _of_file(sentence: str, file: str) -> str:
+    """Without the name of the file that it is all about."""
+    return sentence.replace(f" ({file})", "")
 
 
 def _nested(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:

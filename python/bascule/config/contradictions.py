@@ -23,13 +23,21 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"nats.standalone is set and nats.servers names {servers}: nats.standalone wins, the broker starts a "
             "nats-server of its own and connects to that alone; leave one of them out"
         )
+    if nats.config is not None and not nats.standalone and "standalone" in nats.model_fields_set:
+        yield (
+            f"nats.standalone is false and nats.config names {nats.config}: nats.standalone wins, no nats-server is "
+            "started and that file is not used; leave one of them out"
+        )
 
 
 def _names_own(nats: NatsSettings) -> bool:
     """Whether `nats.servers` is where the standalone server listens."""
-    if len(nats.servers) != 1 or not nats.port:
+    if not nats.port:
+        # as `config show` prints it where nobody wrote any
+        return nats.servers == NatsSettings.model_fields["servers"].default
+    if len(nats.servers) != 1:
         return False
     url = urlsplit(nats.servers[0] if "://" in nats.servers[0] else f"nats://{nats.servers[0]}")
     return (url.port or _NATS_PORT) == nats.port and (
-        url.hostname in _HERE or url.hostname == nats.host or nats.host in _EVERY
+        url.hostname in _HERE | _EVERY or url.hostname == nats.host or nats.host in _EVERY
     )

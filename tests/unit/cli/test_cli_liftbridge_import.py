@@ -97,3 +97,20 @@ def test_servers_beside_an_embedded_one_are_warned_of(tmp_path: Path) -> None:
     assert checked.err.startswith("bascule: nats.standalone is set and nats.servers names nats://10.0.0.5:4222")
     theirs.write_text("nats: {embedded: true, servers: ['nats://127.0.0.1:4333']}\n")
     assert run("config", "import", str(theirs)).err == ""
+
+
+def test_an_embedded_server_that_is_off_and_configured_is_warned_of(tmp_path: Path) -> None:
+    theirs = tmp_path / "liftbridge.yaml"
+    theirs.write_text("nats: {embedded: false, embedded.config: /n.conf}\n")
+    done = run("config", "import", str(theirs))
+    sentence = "nats.embedded is false and has no effect: nats.embedded.config wins, which starts a nats-server"
+    assert done.err == f"bascule: {sentence}\n"
+    assert f"# Contradictory:\n# - {sentence}\n" in done.out
+
+
+def test_addresses_are_said_by_the_keys_that_they_come_from(tmp_path: Path) -> None:
+    theirs = tmp_path / "liftbridge.yaml"
+    theirs.write_text("host: h\nport: 5000\nlisten: 127.0.0.1:6000\n")
+    text = import_file(theirs).text
+    assert "  host: 127.0.0.1  # listen\n  port: 6000  # listen\n" in text
+    assert "  advertised_host: h  # host\n  advertised_port: 5000  # port\n" in text

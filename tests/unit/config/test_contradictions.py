@@ -15,7 +15,7 @@ def said(**nats: Any) -> list[str]:
     [
         (["nats://10.0.0.5:4222"], 4222),
         (["nats://10.0.0.5:4222"], 0),
-        (["nats://127.0.0.1:4222"], 0),
+        (["nats://127.0.0.1:4223"], 0),
         (["nats://127.0.0.1:4222"], 4333),
         (["nats://127.0.0.1:4222", "nats://127.0.0.1:4223"], 4222),
     ],
@@ -32,6 +32,20 @@ def test_credentials_are_not_shown() -> None:
     assert "geheim" not in sentence
 
 
+def test_a_file_for_a_server_that_is_not_to_be_started_is_told() -> None:
+    (sentence,) = said(standalone=False, config="/n.conf")
+    assert sentence.startswith(
+        "nats.standalone is false and nats.config names /n.conf: nats.standalone wins, no nats-server is started"
+    )
+
+
+@pytest.mark.parametrize("port", [0, 4222])
+def test_what_a_broker_shows_of_itself_goes_together(port: int) -> None:
+    resolved = combine([Layer("test", {"nats.standalone": True, "nats.port": port})]).settings
+    shown = combine([Layer("shown", resolved.model_dump(mode="json"))]).settings
+    assert list(contradictions(shown)) == []
+
+
 @pytest.mark.parametrize(
     "nats",
     [
@@ -40,9 +54,13 @@ def test_credentials_are_not_shown() -> None:
         {"servers": ["nats://10.0.0.5:4222"]},
         {"standalone": True, "servers": ["nats://127.0.0.1:4333"], "port": 4333},
         {"standalone": True, "servers": ["localhost"], "port": 4222},
+        {"standalone": True, "servers": ["nats://0.0.0.0:4222"], "port": 4222},
+        {"standalone": True, "servers": ["nats://[::]:4222"], "port": 4222},
         {"standalone": True, "servers": ["nats://10.0.0.5:4333"], "port": 4333, "host": "10.0.0.5"},
         {"standalone": True, "servers": ["nats://name:4333"], "port": 4333, "host": "0.0.0.0"},
         {"standalone": True, "config": "/n.conf", "servers": ["nats://10.0.0.5:4222"]},
+        {"config": "/n.conf"},
+        {"standalone": False},
     ],
 )
 def test_what_goes_together_is_not_mentioned(nats: dict[str, Any]) -> None:
