@@ -14,7 +14,8 @@ SECONDS = 240
 
 def test_every_example_runs() -> None:
     examples = snippets(PAGE, "python")
-    with broker(settings={"cursors.partitions": 1}) as running:
+    with broker(settings={"cursors.partitions": 1}) as running, running.connect() as client:
+        client.create_stream("orders", "orders.>")  # as the README has it, where most readers come from
         printed: list[str] = []
         for example in examples:
             text, replaced = re.subn(r"liftbridge://127\.0\.0\.1:9292", running.url, example.text)
