@@ -318,7 +318,7 @@ def test_of_the_embedded_server_and_its_configuration_the_higher_source_wins(
     nats = found.settings.nats
     assert (nats.standalone, nats.config) == (standalone, Path("/n.conf") if standalone else None)
     loser = {True: "nats.embedded", False: "nats.embedded.config"}[standalone]
-    assert [note.split(" ")[0] for note in found.notes] in ([], [loser])
+    assert [note.split(" ")[0] for note in found.overruled] in ([], [loser])
     assert standalone or len(found.overruled) == 1, "what has no effect is told"
 
 
