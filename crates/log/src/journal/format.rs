@@ -90,13 +90,31 @@ pub(crate) fn read_preamble(bytes: &[u8]) -> Option<Preamble> {
 
 /// The preamble of which one byte was changed. The first frame has to name its link, too.
 pub(crate) fn mended_preamble(bytes: &[u8]) -> Option<Preamble> {
-    let mut mended = bytes.get(..PREAMBLE_BYTES)?.to_vec();
+    let preamble = bytes.get(..PREAMBLE_BYTES)?;
     let first_link = u32_at(bytes, PREAMBLE_BYTES + 8)?;
-    for at in 0..PREAMBLE_BYTES {
+    let read = |bytes: &[u8]| read_preamble(bytes).filter(|found| found.link == first_link);
+    with_one_byte_changed(preamble, read)
+}
+
+/// The head of a frame and the header of its first batch, of which one byte was changed, but none of the link: as it was.
+pub(crate) fn mended_begin(bytes: &[u8], seed: u32) -> Option<([u8; FRAME_BYTES], Header)> {
+    let link = u32_at(bytes, 8)?;
+    with_one_byte_changed(bytes, |bytes| {
+        let (head, header) = bytes.split_first_chunk()?;
+        let is_sealed = computed(head, header, link, seed) == next_link(head);
+        let header = Header::read(header).ok().filter(|_| is_sealed)?;
+        announced(head).map(|_| (*head, header))
+    })
+}
+
+/// What `read` makes of the bytes when one of them is another; of the first one of which it makes something.
+fn with_one_byte_changed<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
+    let mut mended = bytes.to_vec();
+    for at in 0..bytes.len() {
         let before = *mended.get(at)?;
         for value in 0..=u8::MAX {
             *mended.get_mut(at)? = value;
-            let found = read_preamble(&mended).filter(|found| found.link == first_link);
+            let found = read(&mended);
             if found.is_some() {
                 return found;
             }
@@ -159,33 +177,41 @@ pub(crate) struct Run {
 pub(crate) struct Content {
     /// Its sound batches; one run, when all are.
     pub runs: Vec<Run>,
-    /// Header of the first batch, when it checks.
+    /// Header of the first batch, when it is known.
     pub first: Option<Header>,
-    /// First offset after the last batch whose header checks.
+    /// First offset after the last batch whose header is known.
     pub end: u64,
     /// Whether every batch is sound.
     pub is_whole: bool,
 }
 
-/// Looks at every batch. One whose payload does not check is passed over; behind a header that does not, nothing is found.
-pub(crate) fn batches(content: &[u8]) -> Content {
+/// Looks at every batch. One that does not check is passed over, when its header does or one byte of that was changed; behind
+/// another one nothing is found. `first`: the header of the first batch, where it is known but for what stands there.
+pub(crate) fn batches(content: &[u8], first: Option<Header>) -> Content {
     let mut found = Content::default();
     let (mut at, mut before, mut is_open) = (0, None::<Header>, false);
-    while let Some(header) = content
-        .get(at..at + HEADER_BYTES)
-        .and_then(|head| Header::read(head).ok())
-    {
-        let follows = before.is_none_or(|last| {
-            last.incarnation == header.incarnation
-                && last.partition == header.partition
-                && last.next_offset() == header.base_offset
-                && last.link() == header.chain
-        });
-        let to = at + header.batch_bytes();
-        let Some(payload) = content.get(at + HEADER_BYTES..to).filter(|_| follows) else {
+    while let Some(head) = content.get(at..at + HEADER_BYTES) {
+        let follows = |header: &Header| {
+            before.is_none_or(|last| {
+                last.incarnation == header.incarnation
+                    && last.partition == header.partition
+                    && last.next_offset() == header.base_offset
+                    && last.link() == header.chain
+            })
+        };
+        let whole = Header::read(head).ok().filter(follows);
+        let mended = || match before {
+            None => first,
+            Some(_) => with_one_byte_changed(head, |head| Header::read(head).ok().filter(follows)),
+        };
+        let Some(header) = whole.or_else(mended) else {
             break;
         };
-        let is_sound = crc32c::crc32c(payload) == header.payload_crc;
+        let to = at + header.batch_bytes();
+        let Some(payload) = content.get(at + HEADER_BYTES..to) else {
+            break;
+        };
+        let is_sound = whole.is_some() && crc32c::crc32c(payload) == header.payload_crc;
         match found.runs.last_mut().filter(|_| is_open) {
             Some(run) if is_sound => {
                 run.bytes.end = to;

@@ -472,7 +472,7 @@ fn the_bytes_are_those_of_the_format_page() {
     assert_eq!(format::link(&head), link);
     assert_eq!(format::next_link(&head), next);
     assert_eq!(format::computed(&head, &content, link, read.seed()), next);
-    let found = format::batches(&content);
+    let found = format::batches(&content, None);
     assert!(found.is_whole);
     assert_eq!((found.runs.len(), found.end), (1, 41));
 }

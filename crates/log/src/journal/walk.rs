@@ -1,7 +1,7 @@
 //! The frames of one journal file, in the order in which they were written, and what of them is damaged.
 //!
 //! The checksum of a frame is also of the preamble, which nobody who writes records can know and no earlier use of the file
-//! repeats. Where a frame does not check, the way on is the next position at which one does. In a file of version 1, where
+//! repeats. Where a frame does not check, the way on is the next position at which one does that was not met before. In a file of version 1, where
 //! the checksum is not of the preamble, it is the next frame that others prove:
 //!
 //! 1. it names the damaged one's checksum, as it stands there or as it should be;
@@ -16,8 +16,9 @@ use crate::damage::resume::find_magic;
 use crate::disk::read_up_to;
 use crate::storage::StorageFile;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 
 const WINDOW: usize = 1 << 20;
 
@@ -60,6 +61,12 @@ pub(crate) struct Walk<'a> {
     links: Vec<u32>,
     /// End and link of the last batch of each log so far.
     known: HashMap<Identity, (u64, u32)>,
+    /// Checksum and first batch's link of each whole frame so far that the one before led to.
+    seen: HashSet<(u32, u32)>,
+    /// The frame at the position was searched for.
+    resumed: bool,
+    /// Copies of frames that were passed over.
+    copies: usize,
     ended: bool,
 }
 
@@ -75,6 +82,9 @@ impl<'a> Walk<'a> {
             window: Window::default(),
             links: source.preamble.iter().map(|found| found.link).collect(),
             known: HashMap::new(),
+            seen: HashSet::new(),
+            resumed: false,
+            copies: 0,
             ended: source.preamble.is_none(),
         }
     }
@@ -90,19 +100,20 @@ impl<'a> Walk<'a> {
         let at = self.position;
         let head = self.bytes(at, FRAME_BYTES)?;
         if let Some(head) = &head
-            && let Some(frame) = self.following(at, head)?
+            && let Some(frame) = self.frame(at, head)?
         {
             return Ok(Some(frame));
         }
         // Its length cannot be believed, or nothing of it is left.
         let ours = head.filter(|head| self.links.contains(&format::link(head)));
         let links = ours.iter().map(|head| format::next_link(head));
-        let resumed = self.resume(at + 1, &links.collect::<Vec<_>>())?;
+        let resumed = self.resume(at + 1..self.len, &links.collect::<Vec<_>>())?;
         match resumed {
-            Some((position, link)) => (self.position, self.links) = (position, vec![link]),
+            Some(found) => self.go_on_at(found),
             None => self.ended = true,
         }
-        Ok((ours.is_some() || resumed.is_some()).then(|| Frame {
+        let is_told = ours.is_some() || resumed.is_some() || std::mem::take(&mut self.copies) > 0;
+        Ok(is_told.then(|| Frame {
             position: at,
             content: at,
             of: None,
@@ -112,21 +123,61 @@ impl<'a> Walk<'a> {
         }))
     }
 
-    /// The frame at the position, when it follows the one before and its length can be believed.
-    fn following(&mut self, at: u64, head: &[u8]) -> io::Result<Option<Frame>> {
-        let Some(content) = self.content(at, head)? else {
+    fn go_on_at(&mut self, (position, link): (u64, u32)) {
+        (self.position, self.links, self.resumed) = (position, vec![link], true);
+    }
+
+    /// The frame at the position, as it stands there or as it was before a byte was changed, when it follows the one before
+    /// and its length can be believed.
+    fn frame(&mut self, at: u64, head: &[u8]) -> io::Result<Option<Frame>> {
+        let content = self.content(at, head)?;
+        let is_sealed = |content: &Vec<u8>| self.is_sealed(head, content);
+        if !content.as_ref().is_some_and(is_sealed)
+            && let Some((head, first)) = self.mended(at, head)?
+            && let Some(content) = self.content(at, &head)?
+        {
+            return self.following(at, &head, &content, Some(first));
+        }
+        match content {
+            Some(content) => self.following(at, head, &content, None),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether its checksum is that of a frame behind the one before.
+    fn is_sealed(&self, head: &[u8], content: &[u8]) -> bool {
+        let computed = |link: &u32| format::computed(head, content, *link, self.seed);
+        let stored = format::next_link(head);
+        self.links.iter().any(|link| computed(link) == stored)
+    }
+
+    /// Head and first header of the frame at the position, which names the one before, when one other byte of them was
+    /// changed.
+    fn mended(&self, at: u64, head: &[u8]) -> io::Result<Option<([u8; FRAME_BYTES], Header)>> {
+        if !self.links.contains(&format::link(head)) {
             return Ok(None);
-        };
+        }
+        let begin = self.bytes(at, FRAME_BYTES + HEADER_BYTES)?;
+        Ok(begin.and_then(|begin| format::mended_begin(&begin, self.seed)))
+    }
+
+    /// As [`Walk::frame`]. `first`: the header of its first batch, when head or header were mended.
+    fn following(
+        &mut self,
+        at: u64,
+        head: &[u8],
+        content: &[u8],
+        first: Option<Header>,
+    ) -> io::Result<Option<Frame>> {
         let (stored, named) = (format::next_link(head), format::link(head));
-        let computed = |link| format::computed(head, &content, link, self.seed);
-        let is_sealed = self.links.iter().any(|link| computed(*link) == stored);
+        let is_sealed = first.is_some() || self.is_sealed(head, content);
         let is_linked = self.links.contains(&named);
-        let computed = computed(named);
+        let computed = format::computed(head, content, named, self.seed);
         let end = at + (FRAME_BYTES + content.len()) as u64;
         let next = self.bytes(end, FRAME_BYTES)?;
         let next = next.map(|next| format::link(&next));
         let is_proven = is_sealed || is_linked && next == Some(computed);
-        let found = format::batches(&content);
+        let found = format::batches(content, first);
         // Without its own checksum the next frame tells whether the length is right, or all its batches do.
         if !is_proven && !(is_linked && (next == Some(stored) || found.is_whole)) {
             return Ok(None);
@@ -137,9 +188,9 @@ impl<'a> Walk<'a> {
         } else {
             vec![stored, computed]
         };
-        if let Some(run) = found.runs.last() {
-            let end = (run.last.next_offset(), run.last.link());
-            self.known.insert(Identity::of(&run.last), end);
+        self.remember(&found, stored);
+        if !found.is_whole && next != Some(stored) && next != Some(computed) {
+            self.look_within(at, end)?;
         }
         let told = |first: Header| (Identity::of(&first), first.base_offset, found.end);
         Ok(Some(Frame {
@@ -147,20 +198,51 @@ impl<'a> Walk<'a> {
             content: at + FRAME_BYTES as u64,
             of: found.first.map(told),
             is_proven,
-            is_damaged: !(found.is_whole && is_sealed && is_linked),
+            is_damaged: first.is_some() || !(found.is_whole && is_sealed && is_linked),
             runs: found.runs,
         }))
     }
 
-    /// The first frame from `from` on that proves itself, and the link that it names.
-    fn resume(&mut self, from: u64, links: &[u32]) -> io::Result<Option<(u64, u32)>> {
-        let mut position = from + FRAME_BYTES as u64;
+    /// Takes note of a frame with this checksum.
+    fn remember(&mut self, found: &format::Content, stored: u32) {
+        // One that nothing led to may itself be a copy of what follows.
+        let is_led_to = !std::mem::take(&mut self.resumed);
+        let first = found.first.filter(|_| is_led_to && found.is_whole);
+        self.seen.extend(first.map(|first| (stored, first.link())));
+        if let Some(run) = found.runs.last() {
+            let end = (run.last.next_offset(), run.last.link());
+            self.known.insert(Identity::of(&run.last), end);
+        }
+    }
+
+    /// A copy that lies in the wrong place may have the length of more than was copied: goes on at a frame in there.
+    fn look_within(&mut self, at: u64, end: u64) -> io::Result<()> {
+        let behind = at + (FRAME_BYTES + HEADER_BYTES) as u64;
+        if self.is_in_frames
+            && let Some(found) = self.resume(behind..end, &[])?
+        {
+            self.go_on_at(found);
+        }
+        Ok(())
+    }
+
+    /// The first frame that begins in the range and proves itself, and the link that it names.
+    fn resume(&mut self, range: Range<u64>, links: &[u32]) -> io::Result<Option<(u64, u32)>> {
+        let mut position = range.start + FRAME_BYTES as u64;
         while let Some(batch) = self.next_magic(position)? {
+            if batch >= range.end + FRAME_BYTES as u64 {
+                break;
+            }
             let begin = batch - FRAME_BYTES as u64;
             position = batch + 1;
             let Some(frame) = self.sound(begin)? else {
                 continue;
             };
+            // A write that went to the wrong place: what it says lies before, where it belongs.
+            if self.seen.contains(&(frame.stored, frame.first.link())) {
+                self.copies += 1;
+                continue;
+            }
             let named = frame.named;
             if self.is_in_frames || links.contains(&named) {
                 return Ok(Some((begin, named)));

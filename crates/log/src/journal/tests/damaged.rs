@@ -21,8 +21,12 @@ impl Home {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let (first, logs) = journaled_behind_a_copy(home.path(), 2, RECORDS);
-        let written = first.statistics().journal_bytes as usize;
-        drop((logs, first));
+        drop(logs);
+        Self::of(home, &first)
+    }
+
+    fn of(home: tempfile::TempDir, coordinator: &Coordinator) -> Self {
+        let written = coordinator.statistics().journal_bytes as usize;
         let file = home
             .path()
             .join("journal")
@@ -181,6 +185,43 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
 }
 
 #[test]
+fn a_changed_byte_in_the_last_frame_of_a_log_costs_its_batch_when_others_go_on_behind() {
+    let home = tempfile::tempdir().unwrap();
+    let (coordinator, mut logs) = journaled_behind_a_copy(home.path(), 2, 3);
+    let written = || coordinator.statistics().journal_bytes as usize;
+    let begin = written();
+    logs[1].append(batch(3), 1, 0).unwrap();
+    round(&mut logs[1..], 4, &coordinator);
+    let frame = begin..written();
+    for value in 3..RECORDS {
+        round(&mut logs[..1], value, &coordinator);
+    }
+    assert_eq!(coordinator.statistics().journaled_rounds, 6);
+    drop(logs);
+    let home = Home::of(home, &coordinator);
+    for at in frame.clone().step_by(7) {
+        let coordinator = home.harmed(|bytes| bytes[at] ^= 0x55);
+        let told = coordinator.journal_damages();
+        let places = told
+            .iter()
+            .map(|damage| (damage.position, damage.was_acked));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [(frame.start as u64, true)],
+            "byte {at}"
+        );
+        let [first, (served, damages)] = home.open(coordinator);
+        assert_eq!(first, ((0..RECORDS).collect(), vec![]));
+        let refused: Vec<u64> = damages.iter().flat_map(|d| d.start..d.end).collect();
+        let head = at < frame.start + format::FRAME_BYTES;
+        assert_eq!(refused.len(), usize::from(!head), "byte {at}: {damages:?}");
+        let mut all = [served, refused].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..5).collect::<Vec<_>>(), "byte {at}");
+    }
+}
+
+#[test]
 fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
     let home = Home::new();
     for number in 2..=5 {
@@ -193,6 +234,26 @@ fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
         assert_eq!((damages[0].start, damages[0].end), (lost, lost + 1));
         assert_eq!(found[1 - number % 2], ((0..RECORDS).collect(), vec![]));
     }
+}
+
+#[test]
+fn a_copy_of_a_frame_in_the_wrong_place_costs_what_it_was_written_over() {
+    let home = Home::new();
+    let len = home.frame(0).len();
+    // Of an earlier frame, over the second half of one and the head of the next.
+    let coordinator = home.harmed(|bytes| {
+        bytes.copy_within(home.frame(0), home.frame(4).start + len / 2);
+    });
+    home.expect_lost(coordinator, &(3..4));
+    // Of the beginning of a later one: by its length it would hold the beginning of the frame that lies behind it, too.
+    let from = home.frame(7).start + format::FRAME_BYTES + bascule_record::HEADER_BYTES - len;
+    let coordinator = home.harmed(|bytes| {
+        bytes.copy_within(from..from + len, home.frame(5).start);
+    });
+    let [first, (served, damages)] = home.open(coordinator);
+    assert_eq!(first, ((0..RECORDS).collect(), vec![]));
+    assert_eq!(served, [0, 1, 2, 4, 5]);
+    assert_eq!((damages[0].start, damages[0].end), (3, 4));
 }
 
 #[test]
