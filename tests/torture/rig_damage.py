@@ -1,7 +1,10 @@
 """Row S10: damage to every kind of file. Nothing wrong is served, nothing crashes, nothing is lost without a word.
 
-Three parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
-writes and reopens them; one flipped bit costs its batch and no more. *Directory*: the metadata log, its snapshots and
+Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
+writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
+journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
+the journal has. Where no frame behind a hit one tells of its log, that log may end there (`limit`); where nothing is
+left that could be told either, that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
 `bascule.json` of a whole data directory, opened by a data plane in this process: what it replays must be exactly what
 was committed, or it refuses to start. *Live*: segments are damaged under a running broker while it is read; every
 record comes back as it was or is refused.
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 ROW = "S10"
 SEED = 20_261_121
 LOGS = {Scale.SHORT: 4_000, Scale.FULL: 60_000}
+JOURNALS = {Scale.SHORT: 1_500, Scale.FULL: 20_000}
 DIRECTORIES = {Scale.SHORT: 60, Scale.FULL: 1_500}
 LIVE = {Scale.SHORT: 8, Scale.FULL: 150}
 ENTRIES = 40
@@ -42,18 +46,22 @@ SETTINGS = {"cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespac
 
 
 def run(scale: Scale) -> Result:
-    """All three parts."""
+    """All four parts."""
+    _build()
     with _scratch() as root:
-        totals, failures = _logs(root, LOGS[scale])
+        totals, failures = _damaged(root, "logs", LOGS[scale])
+        journal = _damaged(root, "journal", JOURNALS[scale])
         directory = _directories(root, DIRECTORIES[scale])
         live = _live(root, LIVE[scale])
-    for part in (directory, live):
-        failures += part.pop("failures")
-        for name, count in part.items():
+    parts = [journal, *((part, part.pop("failures")) for part in (directory, live))]
+    for counts, failed in parts:
+        failures += failed
+        for name, count in counts.items():
             totals[name] = totals.get(name, 0) + count
-    damages = LOGS[scale] + DIRECTORIES[scale] + LIVE[scale]
+    damages = LOGS[scale] + JOURNALS[scale] + DIRECTORIES[scale] + LIVE[scale]
     bad = {name: totals.get(name, 0) for name in ("wrong", "silent", "reused", "wide", "crash")}
-    answered = totals.get("detected", 0) + totals.get("harmless", 0)
+    answered = sum(totals.get(name, 0) for name in ("detected", "harmless", "beyond"))
+    ends = sum(count for name, count in totals.items() if name.startswith("limit "))
     for failure in failures:
         print(f"S10: {failure}")
     return Result(
@@ -61,7 +69,9 @@ def run(scale: Scale) -> Result:
         title="one damage to a file of a data directory, offline and under a running broker",
         figure=(
             f"{damages:,} damages: {totals.get('detected', 0):,} detected, "
-            f"{totals.get('harmless', 0):,} without effect; "
+            f"{totals.get('harmless', 0):,} without effect, "
+            f"{totals.get('beyond', 0):,} that left nothing to tell by; "
+            f"{ends:,} took a log's last frames in the journal, whose offsets may be used again; beside these "
             f"served wrong {bad['wrong']}, lost without a word {bad['silent']}, offsets used twice {bad['reused']}, "
             f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}"
         ),
@@ -77,20 +87,23 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="bascule-damage-", dir=memory if memory.is_dir() else None)
 
 
-# -- logs
+# -- logs and the journal
 
 
-def _logs(root: str, count: int) -> tuple[dict[str, int], list[str]]:
+def _build() -> None:
     if shutil.which("cargo") is None:
         reason = "cargo is not installed: it builds the program that damages logs"
         raise SkippedError(reason)
     build = ["cargo", "build", "--quiet", "--locked", "--profile", "fast", "-p", "bascule-log", "--example", "damage"]
     subprocess.run(build, cwd=REPOSITORY, check=True)
+
+
+def _damaged(root: str, part: str, count: int) -> tuple[dict[str, int], list[str]]:
     program = REPOSITORY / "target" / "fast" / "examples" / "damage"
-    command = [program, str(SEED), str(count), f"{root}/logs"]
+    command = [program, str(SEED), str(count), f"{root}/{part}", part]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"{program.name} ended with {done.returncode}: {done.stderr[-2_000:]}")
+        raise RuntimeError(f"{program.name} {part} ended with {done.returncode}: {done.stderr[-2_000:]}")
     document = json.loads(done.stdout)
     return document["totals"], document["failures"]
 

@@ -1,8 +1,10 @@
-//! Damages copies of logs, seeded, and looks at what is made of them: `damage SEED COUNT DIRECTORY`.
+//! Damages copies of logs, or of data directories with a journal, seeded, and looks at what is made of them:
+//! `damage SEED COUNT DIRECTORY [logs|journal]`.
 //!
 //! Each damage: one file of a copy is flipped, cut, zeroed, overwritten, replaced, swapped or removed; the copy is verified,
 //! opened, read, written to and opened again. Every acknowledged record must be served as it was, or refused by name, and
-//! nothing else may be served; and one flipped bit may cost the batch that it is in, not more. Prints one JSON object; the tests of the rig are in `tests/torture/rig_damage.py`.
+//! nothing else may be served; and one flipped bit may cost the batch that it is in, of the journal the frame, not more.
+//! Prints one JSON object; the tests of the rig are in `tests/torture/rig_damage.py`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,8 +14,16 @@
 
 #[path = "damage/apply.rs"]
 mod apply;
+#[path = "damage/frames.rs"]
+mod frames;
+#[path = "damage/journal.rs"]
+mod journal;
 #[path = "damage/judge.rs"]
 mod judge;
+#[path = "damage/judge_journal.rs"]
+mod judge_journal;
+#[path = "damage/power.rs"]
+mod power;
 #[path = "damage/prepare.rs"]
 mod prepare;
 
@@ -48,9 +58,23 @@ impl Dice {
     }
 }
 
+/// What became of one damage.
+struct Outcome {
+    /// The directory that was damaged, and how.
+    what: String,
+    /// What it is counted under besides the verdict.
+    counts: Vec<String>,
+    verdict: &'static str,
+    detail: String,
+}
+
+/// Does damage number so-and-so.
+type Part = Box<dyn Fn(&mut Dice, &Path) -> Outcome>;
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let mut number = || arguments.next().expect("SEED COUNT DIRECTORY");
+    let mut next = || arguments.next();
+    let mut number = || next().expect("SEED COUNT DIRECTORY [logs|journal]");
     let seed: u64 = number().parse().expect("SEED is a number");
     let count: u64 = number().parse().expect("COUNT is a number");
     let root = number();
@@ -63,29 +87,72 @@ fn main() {
         }
     }));
     let began = Instant::now();
-    let templates = prepare::templates(root);
+    let part = match next().as_deref() {
+        None | Some("logs") => logs(root),
+        Some("journal") => journal(root),
+        Some(other) => panic!("{other} is neither logs nor journal"),
+    };
     let work = root.join("work");
     let mut totals: BTreeMap<String, u64> = BTreeMap::new();
     let mut failures = Vec::new();
     for i in seed..seed + count {
-        let mut dice = Dice(i);
-        let template = &templates[dice.below(templates.len() as u64) as usize];
-        let told = template.copy_to(&work, &mut dice);
-        JUDGING.store(true, Ordering::Relaxed);
-        let outcome = catch_unwind(AssertUnwindSafe(|| judge::judge(template, &work, &told)));
-        JUDGING.store(false, Ordering::Relaxed);
-        let (verdict, detail) =
-            outcome.unwrap_or_else(|_| ("crash", PANIC.lock().unwrap().clone()));
-        *totals.entry(verdict.to_owned()).or_default() += 1;
-        *totals.entry(format!("kind {}", told.kind)).or_default() += 1;
-        *totals.entry(format!("file {}", told.file)).or_default() += 1;
-        if !matches!(verdict, "detected" | "harmless") && failures.len() < 20 {
-            failures.push(format!(
-                "seed {i}: {} {told:?}: {verdict}: {detail}",
-                template.name
-            ));
+        let outcome = part(&mut Dice(i), &work);
+        let verdict = outcome.verdict;
+        for name in outcome.counts.into_iter().chain([verdict.to_owned()]) {
+            *totals.entry(name).or_default() += 1;
+        }
+        if !matches!(verdict, "detected" | "harmless" | "beyond") && failures.len() < 20 {
+            let (what, detail) = (outcome.what, outcome.detail);
+            failures.push(format!("seed {i}: {what}: {verdict}: {detail}"));
         }
     }
+    print(began, &totals, &failures);
+}
+
+fn logs(root: &Path) -> Part {
+    let templates = prepare::templates(root);
+    Box::new(move |dice, work| {
+        let template = &templates[dice.below(templates.len() as u64) as usize];
+        let told = template.copy_to(work, dice);
+        let (verdict, detail) = judged(|| judge::judge(template, work, &told));
+        Outcome {
+            what: format!("{} {told:?}", template.name),
+            counts: told.counts(),
+            verdict,
+            detail,
+        }
+    })
+}
+
+fn journal(root: &Path) -> Part {
+    let homes = journal::homes(root);
+    Box::new(move |dice, work| {
+        let home = &homes[dice.below(homes.len() as u64) as usize];
+        let harm = home.copy_to(work, dice);
+        let mut counts = harm.told.counts();
+        let (verdict, detail) = judged(|| {
+            let (verdict, detail, limit) = judge_journal::judge(home, work, &harm, dice);
+            counts.extend(limit.map(|limit| format!("limit {limit:?}")));
+            (verdict, detail)
+        });
+        Outcome {
+            what: format!("{} {harm:?}", home.name),
+            counts,
+            verdict,
+            detail,
+        }
+    })
+}
+
+/// What a judge says; a panic is a verdict too.
+fn judged(judge: impl FnOnce() -> (&'static str, String)) -> (&'static str, String) {
+    JUDGING.store(true, Ordering::Relaxed);
+    let verdict = catch_unwind(AssertUnwindSafe(judge));
+    JUDGING.store(false, Ordering::Relaxed);
+    verdict.unwrap_or_else(|_| ("crash", PANIC.lock().unwrap().clone()))
+}
+
+fn print(began: Instant, totals: &BTreeMap<String, u64>, failures: &[String]) {
     let totals: Vec<String> = totals
         .iter()
         .map(|(name, n)| format!("{name:?}: {n}"))

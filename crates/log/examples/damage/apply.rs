@@ -1,6 +1,7 @@
 //! One damage to one file.
 use crate::Dice;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What was done, for the report.
@@ -11,6 +12,13 @@ pub struct Told {
     pub file: String,
     pub path: String,
     pub at: (u64, u64),
+}
+
+impl Told {
+    /// What it is counted under.
+    pub fn counts(&self) -> Vec<String> {
+        vec![format!("kind {}", self.kind), format!("file {}", self.file)]
+    }
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -35,9 +43,10 @@ fn pick(directory: &Path, dice: &mut Dice) -> PathBuf {
     let mut kinds: Vec<String> = files.iter().map(|path| kind_of(path)).collect();
     kinds.sort();
     kinds.dedup();
-    // Segments are what matters: half of all.
-    let kind = if dice.below(2) == 0 {
-        "seg".to_owned()
+    // Segments are what matters: half of all, where there are any.
+    let segments = "seg".to_owned();
+    let kind = if dice.below(2) == 0 && kinds.contains(&segments) {
+        segments
     } else {
         kinds[dice.below(kinds.len() as u64) as usize].clone()
     };
@@ -142,5 +151,44 @@ pub fn apply(directory: &Path, others: &[PathBuf; 2], dice: &mut Dice) -> Told {
         file: kind_of(&path),
         path: path.display().to_string(),
         at: (from, to),
+    }
+}
+
+/// Damages bytes of that range of the file; a cut takes all behind it, too.
+pub fn apply_within(path: &Path, range: Range<usize>, dice: &mut Dice) -> Told {
+    let mut bytes = fs::read(path).unwrap();
+    let from = range.start + dice.below(range.len() as u64) as usize;
+    let most = [1, 16, 128, 512, 4096][dice.below(5) as usize];
+    let to = (from + 1 + dice.below(most) as usize).min(range.end);
+    let kind = match dice.below(6) {
+        0..=1 => {
+            bytes[from] ^= 1 << dice.below(8);
+            "flip"
+        }
+        2 => {
+            bytes.truncate(from);
+            "truncate"
+        }
+        3 => {
+            bytes[from..to].fill(0);
+            "zero"
+        }
+        4 => {
+            let noise = noise(dice, (to - from) as u64);
+            bytes[from..to].copy_from_slice(&noise);
+            "noise"
+        }
+        _ => {
+            let donor = dice.below((bytes.len() - (to - from)) as u64) as usize;
+            bytes.copy_within(donor..donor + (to - from), from);
+            "misdirected"
+        }
+    };
+    fs::write(path, bytes).unwrap();
+    Told {
+        kind,
+        file: "unsettled seg".to_owned(),
+        path: path.display().to_string(),
+        at: (from as u64, to as u64),
     }
 }

@@ -9,9 +9,18 @@ use std::sync::Arc;
 
 /// What readers got.
 #[derive(Default)]
-struct Seen {
-    served: Vec<(u64, Vec<u8>)>,
-    refused: Vec<(u64, u64)>,
+pub struct Seen {
+    pub served: Vec<(u64, Vec<u8>)>,
+    pub refused: Vec<(u64, u64)>,
+}
+
+impl Seen {
+    /// Whether the offset is served or refused.
+    pub fn knows(&self, offset: u64) -> bool {
+        let is_refused = |(from, to): &(u64, u64)| (*from..*to).contains(&offset);
+        self.served.iter().any(|(served, _)| *served == offset)
+            || self.refused.iter().any(is_refused)
+    }
 }
 
 /// The verdict: `detected`, `harmless`, `wrong`, `silent` (records are gone and nobody says so), `reused`, `wide` (more is
@@ -33,8 +42,9 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
         return ("detected", String::new());
     };
     log.set_high_watermark(u64::MAX);
+    let acked = (template.start, template.durable);
     let first = read(&log.reader());
-    if let Some(fault) = check(template, &first, &log.reader(), &template.values) {
+    if let Some(fault) = check(acked, &first, &log.reader(), &template.values) {
         return fault;
     }
     if let Some(fault) = too_wide(template, told, &first) {
@@ -57,21 +67,15 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
     expected.truncate(end as usize);
     expected.resize(end as usize, Vec::new());
     expected.extend_from_slice(&fresh[end as usize..]);
-    if let Some(fault) = check(template, &second, &log.reader(), &expected) {
+    if let Some(fault) = check(acked, &second, &log.reader(), &expected) {
         return fault;
     }
     if let Some(fault) = too_wide(template, told, &second) {
         return fault;
     }
     // What the first life served is durable since: the second serves or refuses it.
-    let known = |offset: u64| {
-        second.served.iter().any(|(served, _)| *served == offset)
-            || second
-                .refused
-                .iter()
-                .any(|(from, to)| (*from..*to).contains(&offset))
-    };
-    if let Some((offset, _)) = first.served.iter().find(|(offset, _)| !known(*offset)) {
+    let lost = |(offset, _): &&(u64, Vec<u8>)| !second.knows(*offset);
+    if let Some((offset, _)) = first.served.iter().find(lost) {
         return ("silent", format!("the second life lost offset {offset}"));
     }
     let quarantined = !log.reader().quarantine().is_empty();
@@ -83,9 +87,9 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
     (if said { "detected" } else { "harmless" }, String::new())
 }
 
-/// Everything served is right, and every durable offset is served or refused.
-fn check(
-    template: &Template,
+/// Everything served is right, and every offset [start, durable) is served or refused.
+pub fn check(
+    (start, durable): (u64, u64),
     seen: &Seen,
     reader: &LogReader,
     values: &[Vec<u8>],
@@ -98,13 +102,13 @@ fn check(
             ));
         }
     }
-    if reader.log_end() < template.durable {
+    if reader.log_end() < durable {
         return Some((
             "reused",
-            format!("it ends at {} of {}", reader.log_end(), template.durable),
+            format!("it ends at {} of {durable}", reader.log_end()),
         ));
     }
-    let mut covered = vec![false; template.durable as usize];
+    let mut covered = vec![false; durable as usize];
     let mut cover = |from: u64, to: u64| {
         for slot in covered.iter_mut().take(to as usize).skip(from as usize) {
             *slot = true;
@@ -114,13 +118,10 @@ fn check(
         .iter()
         .for_each(|(offset, _)| cover(*offset, offset + 1));
     seen.refused.iter().for_each(|(from, to)| cover(*from, *to));
-    let gap = (template.start..template.durable).find(|offset| !covered[*offset as usize])?;
+    let gap = (start..durable).find(|offset| !covered[*offset as usize])?;
     Some((
         "silent",
-        format!(
-            "offset {gap} of [{}, {}) is gone",
-            template.start, template.durable
-        ),
+        format!("offset {gap} of [{start}, {durable}) is gone"),
     ))
 }
 
@@ -161,7 +162,8 @@ fn held_by(template: &Template, told: &Told) -> (u64, u64) {
     })
 }
 
-fn read(reader: &LogReader) -> Seen {
+/// Everything from the start, and past each damage.
+pub fn read(reader: &LogReader) -> Seen {
     let mut seen = Seen::default();
     let mut cursor = reader.cursor(0);
     loop {

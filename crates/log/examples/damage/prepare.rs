@@ -41,6 +41,30 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Appends one batch.
+pub fn push(log: &mut Log, values: &mut Vec<Vec<u8>>, epoch: u64, codec: Codec) {
+    let mut builder = BatchBuilder::new(BatchLimits::default());
+    let at = values.len() as u64;
+    for i in 0..=(at % 3) {
+        let value = format!("record {} of incarnation {} ", at + i, epoch)
+            .repeat((at as usize * 7 % 11) + 1);
+        let record = RecordRef {
+            timestamp: (1_000 + at + i) as i64,
+            value: Some(value.as_bytes()),
+            ..RecordRef::default()
+        };
+        builder.push(&record).unwrap();
+        values.push(value.into_bytes());
+    }
+    let producer = at.is_multiple_of(5).then_some(Producer {
+        id: 1 + at % 4,
+        epoch: 0,
+        base_sequence: at as u32,
+    });
+    let batch = builder.seal(codec, producer, None).unwrap();
+    log.append(batch, epoch, at as i64).unwrap();
+}
+
 /// Appends, and does everything that waits: nothing happens to the files behind the caller's back.
 pub fn append(
     (log, coordinator): (&mut Log, &Coordinator),
@@ -50,30 +74,7 @@ pub fn append(
     codec: Codec,
 ) {
     for _ in 0..count {
-        let mut builder = BatchBuilder::new(BatchLimits::default());
-        let at = values.len() as u64;
-        for i in 0..=(at % 3) {
-            let value = format!("record {} of incarnation {} ", at + i, epoch)
-                .repeat((at as usize * 7 % 11) + 1);
-            let record = RecordRef {
-                timestamp: (1_000 + at + i) as i64,
-                value: Some(value.as_bytes()),
-                ..RecordRef::default()
-            };
-            builder.push(&record).unwrap();
-            values.push(value.into_bytes());
-        }
-        let producer = at.is_multiple_of(5).then_some(Producer {
-            id: 1 + at % 4,
-            epoch: 0,
-            base_sequence: at as u32,
-        });
-        log.append(
-            builder.seal(codec, producer, None).unwrap(),
-            epoch,
-            at as i64,
-        )
-        .unwrap();
+        push(log, values, epoch, codec);
     }
     let (done, committed) = mpsc::channel();
     log.commit(Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()));

@@ -1,0 +1,180 @@
+//! What a journal holds, read by its format page (`specs/formats/journal.md`) and not by the code that is judged; and what of
+//! it is left in a damaged copy.
+use bascule_record::{HEADER_BYTES, Header};
+use std::fs;
+use std::path::Path;
+
+const PREAMBLE_BYTES: usize = 64;
+const FRAME_BYTES: usize = 16;
+/// The head of a frame and the header of its first batch: by these a frame tells whose it is.
+const TELLING_BYTES: usize = FRAME_BYTES + HEADER_BYTES;
+
+/// A file and the frames of its last use.
+pub struct JournalFile {
+    pub bytes: Vec<u8>,
+    pub sequence: u64,
+    pub life: u64,
+    pub frames: Vec<Frame>,
+}
+
+/// One frame.
+pub struct Frame {
+    /// Where it lies, bytes [from, to).
+    pub from: usize,
+    pub to: usize,
+    /// The log.
+    pub incarnation: u64,
+    /// Offsets [start, end).
+    pub start: u64,
+    pub end: u64,
+    /// Of each batch where its header ends, and the next offset.
+    headers: Vec<(usize, u64)>,
+}
+
+/// What is left of one frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    /// All of it.
+    pub whole: bool,
+    /// Its log and the offsets up to this one can be known; 0: nothing can.
+    pub named_to: u64,
+    /// That something is missing can be known by what stands there, or by what lies behind it in the file.
+    pub is_noticed: bool,
+    /// That it was acknowledged can be known.
+    pub is_vouched: bool,
+}
+
+/// The files that were used, by sequence number.
+pub fn read(directory: &Path) -> Vec<JournalFile> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let journals = paths.filter(|path| path.extension().is_some_and(|name| name == "journal"));
+    let files = journals.map(|path| fs::read(path).unwrap());
+    let mut files: Vec<JournalFile> = files.filter_map(read_file).collect();
+    files.sort_by_key(|file| file.sequence);
+    files
+}
+
+fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
+    let preamble = bytes.get(..PREAMBLE_BYTES)?;
+    let seed = u32_at(preamble, 60)?;
+    if !preamble.starts_with(b"BSCJ") || crc32c::crc32c(&preamble[..60]) != seed {
+        return None;
+    }
+    let number = |at: usize| {
+        Some(u64::from_le_bytes(
+            preamble.get(at..at + 8)?.try_into().ok()?,
+        ))
+    };
+    let (sequence, life) = (number(8)?, number(16)?);
+    let (mut frames, mut at, mut link) = (Vec::new(), PREAMBLE_BYTES, seed);
+    while let Some((frame, next)) = read_frame(&bytes, at, link, seed) {
+        (at, link) = (frame.to, next);
+        frames.push(frame);
+    }
+    Some(JournalFile {
+        bytes,
+        sequence,
+        life,
+        frames,
+    })
+}
+
+/// The frame at the position, and the link of the next one.
+fn read_frame(bytes: &[u8], at: usize, link: u32, seed: u32) -> Option<(Frame, u32)> {
+    let to = at + FRAME_BYTES + u32_at(bytes, at)? as usize;
+    let crc = crc32c::crc32c_append(seed, bytes.get(at..at + 12)?);
+    let crc = crc32c::crc32c_append(crc, bytes.get(at + FRAME_BYTES..at + TELLING_BYTES)?);
+    if u32_at(bytes, at + 8)? != link || u32_at(bytes, at + 12)? != crc || to > bytes.len() {
+        return None;
+    }
+    let first = Header::read(&bytes[at + FRAME_BYTES..]).ok()?;
+    let (mut position, mut headers) = (at + FRAME_BYTES, Vec::new());
+    while position < to {
+        let header = Header::read(&bytes[position..]).ok()?;
+        headers.push((position + HEADER_BYTES, header.next_offset()));
+        position += header.batch_bytes();
+    }
+    let frame = Frame {
+        from: at,
+        to,
+        incarnation: first.incarnation,
+        start: first.base_offset,
+        end: headers.last()?.1,
+        headers,
+    };
+    Some((frame, crc))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// What is left of each frame of each file, under whatever name the files now are.
+pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let now: Vec<Vec<u8>> = entries
+        .map(|entry| fs::read(entry.unwrap().path()).unwrap())
+        .collect();
+    let valid = read(directory);
+    let of_file = |file: &JournalFile| {
+        let same = now.iter().find(|now| is_use_of(now, file));
+        // The next use of any file, as far as it has frames, tells what life it is of.
+        let mut later = valid.iter().filter(|other| other.sequence > file.sequence);
+        let next = later.find(|other| !other.frames.is_empty());
+        let goes_on = next.is_some_and(|next| next.life == file.life);
+        same.map_or(vec![Left::default(); file.frames.len()], |now| {
+            left_in(file, now, goes_on)
+        })
+    };
+    before.iter().map(of_file).collect()
+}
+
+/// Whether it can still be known which use of the file this is: the preamble is there, but for a byte, or its copy.
+fn is_use_of(now: &[u8], file: &JournalFile) -> bool {
+    let known = &file.bytes[..PREAMBLE_BYTES];
+    let Some(begin) = now.get(..PREAMBLE_BYTES) else {
+        return false;
+    };
+    let changed = begin.iter().zip(known).filter(|(a, b)| a != b).count();
+    changed <= 1 || now.ends_with(known)
+}
+
+fn left_in(file: &JournalFile, now: &[u8], goes_on: bool) -> Vec<Left> {
+    let changed = |from: usize, to: usize| {
+        let now = now.get(from..to).unwrap_or_default().iter();
+        let same = now.zip(&file.bytes[from..to]).filter(|(a, b)| a == b);
+        to - from - same.count()
+    };
+    let mut left: Vec<Left> = Vec::new();
+    let (mut is_reached, mut is_linked) = (true, true);
+    for frame in &file.frames {
+        let (from, is_inside) = (frame.from, frame.to <= now.len());
+        // One changed byte of what follows a frame whose end is known is mended.
+        let most = usize::from(is_reached);
+        let has_begin = is_inside && changed(from, from + TELLING_BYTES) <= most;
+        let headers = frame.headers.iter();
+        let known =
+            headers.take_while(|(end, _)| has_begin && changed(end - HEADER_BYTES, *end) <= 1);
+        left.push(Left {
+            whole: changed(from, frame.to) == 0,
+            named_to: known.last().map_or(0, |(_, next)| *next),
+            is_noticed: is_linked && changed(from + 8, from + FRAME_BYTES) == 0,
+            is_vouched: false,
+        });
+        is_reached = has_begin;
+        is_linked = changed(from, frame.to) == 0;
+    }
+    let (mut behind, mut is_vouched) = (Vec::new(), goes_on);
+    let mut any_behind = false;
+    for (frame, left) in file.frames.iter().zip(&mut left).rev() {
+        left.is_noticed |= any_behind;
+        any_behind |= left.whole;
+        if left.named_to > 0 {
+            is_vouched |= behind.contains(&frame.incarnation);
+            behind.push(frame.incarnation);
+        }
+        left.is_vouched = is_vouched;
+    }
+    left
+}

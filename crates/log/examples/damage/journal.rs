@@ -1,0 +1,353 @@
+//! Data directories with a journal that are damaged: three logs whose last batches are in the journal alone, or in segments
+//! that were not synced, as a kill or a power cut leaves them.
+use crate::Dice;
+use crate::apply::{Told, apply, apply_within};
+use crate::frames::{self, JournalFile};
+use crate::power::{self, Cut, Power};
+use crate::prepare::{Template, push};
+use bascule_log::damage::verify;
+use bascule_log::{Coordinator, Durability, Identity, JournalOptions, Log, LogOptions, OsStorage};
+use bascule_record::Codec;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A data directory, with what is true of it.
+pub struct Home {
+    pub name: &'static str,
+    plan: Plan,
+    /// As it was when the broker ended, and what of that was synced.
+    now: PathBuf,
+    synced: PathBuf,
+    /// Journals as they were earlier, and of another data directory.
+    others: [PathBuf; 2],
+    pub logs: Vec<Template>,
+    /// Of each log: everything below is in its segments, synced.
+    pub settled: Vec<u64>,
+    /// What the journal holds.
+    pub journal: Vec<JournalFile>,
+}
+
+/// How one is made.
+#[derive(Clone, Copy)]
+struct Plan {
+    file_bytes: u64,
+    lazy_rounds: u32,
+    segment_bytes: u64,
+    codec: Codec,
+    rounds: usize,
+    /// How each log takes part in rounds.
+    parts: [Part; 3],
+    /// In the middle the broker is killed, and the next life opens so many of the logs.
+    reopens: Option<usize>,
+}
+
+/// When a log is written to.
+#[derive(Clone, Copy)]
+enum Part {
+    Each,
+    /// One round in so many.
+    Nth(usize),
+    /// The first so many rounds.
+    First(usize),
+}
+
+/// What was done to a copy of a data directory.
+#[derive(Debug)]
+pub struct Harm {
+    pub told: Told,
+    /// How the broker ended; `None`: it was killed, and the segments hold everything.
+    pub cut: Option<Cut>,
+}
+
+impl Home {
+    /// Of the directory at `root`.
+    pub fn options(&self, root: &Path) -> JournalOptions {
+        self.plan.options(root)
+    }
+
+    /// A fresh copy in a state that the end of a broker may leave, with one damage.
+    pub fn copy_to(&self, work: &Path, dice: &mut Dice) -> Harm {
+        let _ = fs::remove_dir_all(work);
+        power::copy_tree(&self.now, work);
+        let how = match dice.below(8) {
+            0 => None,
+            1..=2 => return self.harm_segment(work, dice),
+            3..=4 => Some(Cut::Shorter),
+            5 => Some(Cut::Zeros),
+            _ => Some(Cut::Mixed),
+        };
+        if let Some(how) = how {
+            power::cut(work, &self.synced, how, dice);
+        }
+        Harm {
+            told: apply(&work.join("journal"), &self.others, dice),
+            cut: how,
+        }
+    }
+
+    /// Damages what of a segment was not synced: the journal has it, too.
+    fn harm_segment(&self, work: &Path, dice: &mut Dice) -> Harm {
+        let mut unsettled = Vec::new();
+        for path in power::tree(&work.join("partitions")) {
+            let synced = fs::read(self.synced.join(path.strip_prefix(work).unwrap())).unwrap();
+            let now = fs::read(&path).unwrap();
+            let differs = |at: &usize| synced.get(*at).unwrap_or(&0) != &now[*at];
+            let is_segment = path.extension().is_some_and(|name| name == "seg");
+            let mut unsynced = (0..now.len()).filter(|_| is_segment).filter(differs);
+            if let Some(from) = unsynced.next() {
+                unsettled.push((path, from..unsynced.next_back().unwrap_or(from) + 1));
+            }
+        }
+        let (path, range) = &unsettled[dice.below(unsettled.len() as u64) as usize];
+        Harm {
+            told: apply_within(path, range.clone(), dice),
+            cut: None,
+        }
+    }
+}
+
+impl Plan {
+    fn options(&self, root: &Path) -> JournalOptions {
+        JournalOptions {
+            from_dirty_files: 1,
+            file_bytes: self.file_bytes,
+            lazy_rounds: self.lazy_rounds,
+            ..JournalOptions::new(root.join("journal"), root.join("partitions"))
+        }
+    }
+
+    fn log_options(&self) -> LogOptions {
+        LogOptions {
+            durability: Durability::Disk,
+            segment_bytes: self.segment_bytes,
+            preallocate_bytes: 4 << 10,
+            codec: self.codec,
+            ..LogOptions::default()
+        }
+    }
+}
+
+impl Part {
+    fn is_in(self, round: usize) -> bool {
+        match self {
+            Self::Each => true,
+            Self::Nth(n) => round.is_multiple_of(n),
+            Self::First(n) => round < n,
+        }
+    }
+}
+
+/// A life of the logs.
+pub struct Life {
+    pub coordinator: Arc<Coordinator>,
+    pub logs: Vec<Log>,
+}
+
+impl Life {
+    /// One round: so many batches of each log, all acknowledged when it returns.
+    pub fn round(
+        &mut self,
+        batches: &[usize],
+        values: &mut [Vec<Vec<u8>>],
+        epoch: u64,
+        codec: Codec,
+    ) {
+        let acked = Arc::new(AtomicU64::new(0));
+        let mut asked = 0;
+        for (i, log) in self.logs.iter_mut().enumerate() {
+            let count = batches.get(i).copied().unwrap_or(0);
+            (0..count).for_each(|_| push(log, &mut values[i], epoch, codec));
+            if count > 0 {
+                let acked = Arc::clone(&acked);
+                log.commit(Box::new(move |outcome| {
+                    acked.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
+                }));
+                asked += 1;
+            }
+        }
+        while self.coordinator.step() {}
+        assert_eq!(acked.load(Ordering::Relaxed), asked);
+    }
+}
+
+const EVEN: Plan = Plan {
+    file_bytes: 8 << 10,
+    lazy_rounds: 1_000,
+    segment_bytes: 64 << 10,
+    codec: Codec::None,
+    rounds: 5,
+    parts: [Part::Each; 3],
+    reopens: None,
+};
+
+/// Makes them under `root`.
+pub fn homes(root: &Path) -> Vec<Home> {
+    let _ = fs::remove_dir_all(root);
+    let uneven = [Part::Each, Part::Nth(3), Part::First(9)];
+    let plans = [
+        ("one file", EVEN),
+        ("three files", Plan { rounds: 14, ..EVEN }),
+        (
+            "ends early",
+            Plan {
+                rounds: 12,
+                parts: uneven,
+                ..EVEN
+            },
+        ),
+        (
+            "used again",
+            Plan {
+                rounds: 60,
+                parts: [Part::Each, Part::Nth(2), Part::Nth(7)],
+                ..EVEN
+            },
+        ),
+        (
+            "settled at times",
+            Plan {
+                rounds: 40,
+                lazy_rounds: 6,
+                ..EVEN
+            },
+        ),
+        (
+            "rolled",
+            Plan {
+                rounds: 24,
+                segment_bytes: 4_000,
+                codec: Codec::Lz4,
+                file_bytes: 16 << 10,
+                ..EVEN
+            },
+        ),
+        (
+            "two lives",
+            Plan {
+                rounds: 16,
+                reopens: Some(3),
+                ..EVEN
+            },
+        ),
+        (
+            "two lives, one log in the first",
+            Plan {
+                rounds: 16,
+                reopens: Some(2),
+                ..EVEN
+            },
+        ),
+    ];
+    let other = root.join("other");
+    let foreign = make(root, 1_000, ("other", Plan { rounds: 14, ..EVEN }), &other);
+    let other = foreign.now.join("journal");
+    let one = |(i, plan)| make(root, 100 * (i as u64 + 1), plan, &other);
+    plans.into_iter().enumerate().map(one).collect()
+}
+
+fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other: &Path) -> Home {
+    let at = |what: &str| root.join(format!("{what}-{incarnation}"));
+    let maker = Maker {
+        live: at("live"),
+        plan,
+        incarnation,
+        power: Power::default(),
+    };
+    let (now, synced, before) = (at("now"), at("synced"), at("before"));
+    let (life, values) = maker.live(&before);
+    power::copy_tree(&maker.live, &now);
+    maker.power.copy_synced(&maker.live, &synced);
+    drop(life);
+    let template = |(i, values): (usize, Vec<Vec<u8>>)| Template {
+        name,
+        identity: maker.identity(i),
+        options: plan.log_options(),
+        now: maker.directory(&now, i),
+        others: [PathBuf::new(), PathBuf::new()],
+        start: 0,
+        durable: values.len() as u64,
+        values,
+    };
+    let logs: Vec<Template> = values.into_iter().enumerate().map(template).collect();
+    let settled = |(i, log): (usize, &Template)| {
+        let verified = verify(&OsStorage, &maker.directory(&synced, i), log.identity);
+        verified.expect("what was synced can be read").log_end
+    };
+    let settled: Vec<u64> = logs.iter().enumerate().map(settled).collect();
+    let journal = frames::read(&now.join("journal"));
+    Home {
+        name,
+        plan,
+        now,
+        synced,
+        others: [before, other.to_path_buf()],
+        logs,
+        settled,
+        journal,
+    }
+}
+
+/// Makes one.
+struct Maker {
+    live: PathBuf,
+    plan: Plan,
+    incarnation: u64,
+    power: Power,
+}
+
+impl Maker {
+    fn identity(&self, i: usize) -> Identity {
+        Identity {
+            incarnation: self.incarnation + i as u64,
+            partition: 0,
+        }
+    }
+
+    fn directory(&self, root: &Path, i: usize) -> PathBuf {
+        let name = self.identity(i).incarnation.to_string();
+        root.join("partitions").join(name)
+    }
+
+    fn begin(&self, open: impl Fn(&Path, usize, &Arc<Coordinator>) -> Log, count: usize) -> Life {
+        let options = self.plan.options(&self.live);
+        let coordinator = Coordinator::stepped_journaled(Arc::new(self.power.clone()), options);
+        let coordinator = coordinator.unwrap();
+        let logs = (0..count).map(|i| open(&self.directory(&self.live, i), i, &coordinator));
+        Life {
+            logs: logs.collect(),
+            coordinator,
+        }
+    }
+
+    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes.
+    fn live(&self, before: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
+        let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
+        let create = |at: &Path, i, coordinator: &_| {
+            Log::create(at, self.identity(i), plan.log_options(), coordinator).unwrap()
+        };
+        let open = |at: &Path, i, coordinator: &_| {
+            let opened = Log::open(at, self.identity(i), plan.log_options(), coordinator);
+            opened.unwrap().0
+        };
+        let (mut life, mut epoch) = (self.begin(create, 3), 1);
+        for round in 0..plan.rounds {
+            if round == plan.rounds / 2 {
+                power::copy_tree(&self.live.join("journal"), before);
+                if let Some(count) = plan.reopens {
+                    // As a kill: nothing is closed.
+                    life.logs.clear();
+                    (life, epoch) = (self.begin(open, count), 2);
+                }
+            }
+            let batches = |i: usize| {
+                let is_in = plan.parts[i].is_in(round);
+                if is_in { 1 + (round + i) % 3 % 2 } else { 0 }
+            };
+            let batches = [0, 1, 2].map(batches);
+            life.round(&batches, &mut values, epoch, plan.codec);
+        }
+        (life, values)
+    }
+}

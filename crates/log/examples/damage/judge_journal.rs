@@ -1,0 +1,304 @@
+//! What became of a data directory of which a file of the journal was damaged, or what of a segment was not synced.
+//!
+//! Everything acknowledged has to be served or refused, and no more may be refused than the frames held that were hit. Where
+//! nothing behind a hit frame tells of the log, less can be known ([`Limit`]): then the log may end before it, and nothing
+//! else is excused.
+use crate::Dice;
+use crate::frames::{self, Left};
+use crate::journal::{Harm, Home, Life};
+use crate::judge::{Seen, check, read};
+use crate::power::{self, Cut, Power};
+use crate::prepare::Template;
+use bascule_log::damage::{Hanging, JournalVerified, verify, verify_journal};
+use bascule_log::{Coordinator, Log, OsStorage, Storage};
+use bascule_record::Codec;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Fault = (&'static str, String);
+
+/// What is known to be beyond a journal, by its format page and the page on repairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// Of the last frames of a log something is left: it is told, but not whose they were, or not that they were acknowledged.
+    Told,
+    /// Nothing is left of the last frames of the last file: as if they had never been written.
+    LastRounds,
+    /// Nothing is left of the last frames of an earlier file, and later ones have none of the log.
+    EndOfFile,
+    /// Nothing is left of a whole file: as if it had never been there.
+    WholeFile,
+}
+
+/// What one log owes.
+struct Due {
+    /// Everything below has to be served or refused, and is not used again.
+    sure: u64,
+    /// Why less is due than was acknowledged.
+    limit: Option<Limit>,
+    /// Offsets that may be refused.
+    hit: Vec<(u64, u64)>,
+}
+
+/// What the tools that look at a directory offline say.
+struct Offline {
+    journal: Option<JournalVerified>,
+    /// Ranges that are lost, of each log.
+    lost: Vec<Vec<(u64, u64)>>,
+    any: bool,
+}
+
+/// What was said.
+struct Said {
+    /// Anything, by whom ever.
+    any: bool,
+    /// Of the journal.
+    of_journal: bool,
+}
+
+/// The verdict, as of a single log, or `beyond`: something is lost that a limit excuses, and the journal told nothing. And the
+/// limit.
+pub fn judge(
+    home: &Home,
+    work: &Path,
+    harm: &Harm,
+    dice: &mut Dice,
+) -> (&'static str, String, Option<Limit>) {
+    let dues = dues(home, work, harm);
+    let limit = dues.iter().filter_map(|due| due.limit).max();
+    let is_silent = limit.is_some_and(|limit| limit != Limit::Told);
+    let (verdict, detail) = match live_on(home, work, &dues, dice) {
+        Ok(said) if is_silent && !said.of_journal => ("beyond", String::new()),
+        Ok(said) if said.any => ("detected", String::new()),
+        Ok(_) => ("harmless", String::new()),
+        Err(fault) => fault,
+    };
+    (verdict, detail, limit)
+}
+
+/// What each log owes after the damage.
+fn dues(home: &Home, work: &Path, harm: &Harm) -> Vec<Due> {
+    let left = frames::left(&home.journal, &work.join("journal"));
+    let due = |(log, settled): (&Template, &u64)| {
+        // The segments hold everything, or the journal what one of them lost.
+        if harm.cut.is_none() {
+            return Due {
+                sure: log.durable,
+                limit: None,
+                hit: Vec::new(),
+            };
+        }
+        due_behind(home, &left, log, *settled)
+    };
+    home.logs.iter().zip(&home.settled).map(due).collect()
+}
+
+/// What a log owes whose segments may hold no more than what was settled.
+fn due_behind(home: &Home, left: &[Vec<Left>], log: &Template, settled: u64) -> Due {
+    let mut due = Due {
+        sure: settled,
+        limit: None,
+        hit: Vec::new(),
+    };
+    let mut gone = Vec::new();
+    for (i, (file, left)) in home.journal.iter().zip(left).enumerate() {
+        let unseen = if left.iter().all(|left| !left.whole && !left.is_noticed) {
+            Limit::WholeFile
+        } else if i + 1 < home.journal.len() {
+            Limit::EndOfFile
+        } else {
+            Limit::LastRounds
+        };
+        let both = file.frames.iter().zip(left);
+        for (frame, left) in both.filter(|(frame, _)| frame.incarnation == log.identity.incarnation)
+        {
+            let known = match left {
+                Left { whole: true, .. } => frame.end,
+                Left { named_to: 0, .. } => 0,
+                Left {
+                    is_vouched: true, ..
+                } => left.named_to,
+                // A round begins when the one before it was synced.
+                _ => frame.start,
+            };
+            due.sure = due.sure.max(known);
+            if !left.whole {
+                due.hit.push((frame.start, frame.end));
+                gone.push((
+                    frame.end,
+                    if left.is_noticed { Limit::Told } else { unseen },
+                ));
+            }
+        }
+    }
+    let limits = gone.into_iter().filter(|(end, _)| *end > due.sure);
+    // Where one is told, all of it is.
+    due.limit = limits.map(|(_, limit)| limit).min();
+    due
+}
+
+/// Two lives on the directory, and what was said.
+fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Said, Fault> {
+    let offline = look_offline(home, work);
+    let power = Power::over(work);
+    // Refusing to start is an answer: nothing is served, nothing was touched.
+    let Ok(mut life) = begin(home, work, Arc::new(power.clone())) else {
+        return if offline.any {
+            Ok(Said {
+                any: true,
+                of_journal: true,
+            })
+        } else {
+            silent("it does not start")
+        };
+    };
+    let first = read_all(&life);
+    let of_journal = !life.coordinator.journal_damages().is_empty();
+    let mut any = offline.any || of_journal;
+    check_telling(&offline, &life, dues)?;
+    let mut values = Vec::new();
+    for (i, (due, seen)) in dues.iter().zip(&first).enumerate() {
+        let (log, reader) = (&home.logs[i], life.logs[i].reader());
+        prefixed(i, check((0, due.sure), seen, &reader, &log.values))?;
+        prefixed(i, too_wide(due, seen))?;
+        prefixed(i, unforeseen(seen, &offline.lost[i]))?;
+        any |= !seen.refused.is_empty();
+        let end = reader.log_end() as usize;
+        let mut known = log.values.clone();
+        known.resize(end, Vec::new());
+        values.push(known);
+    }
+    // Life goes on: new records get new offsets, and the next start finds the same.
+    for counts in [[1, 2, 1], [2, 1, 1], [1, 0, 1]] {
+        life.round(&counts, &mut values, 9, Codec::None);
+    }
+    end(life, work, &power, dice);
+    let Ok(life) = begin(home, work, Arc::new(OsStorage)) else {
+        return silent("it does not start a second time");
+    };
+    let second = read_all(&life);
+    for (i, (due, seen)) in dues.iter().zip(&second).enumerate() {
+        let reader = life.logs[i].reader();
+        prefixed(
+            i,
+            check((0, values[i].len() as u64), seen, &reader, &values[i]),
+        )?;
+        prefixed(i, too_wide(due, seen))?;
+        let lost = |(offset, _): &&(u64, Vec<u8>)| !seen.served.iter().any(|(at, _)| at == offset);
+        if let Some((offset, _)) = first[i].served.iter().find(lost) {
+            return silent(&format!("log {i}: the second life lost offset {offset}"));
+        }
+    }
+    Ok(Said { any, of_journal })
+}
+
+fn silent<T>(what: &str) -> Result<T, Fault> {
+    Err(("silent", what.to_owned()))
+}
+
+fn prefixed(log: usize, fault: Option<Fault>) -> Result<(), Fault> {
+    fault.map_or(Ok(()), |(kind, detail)| {
+        Err((kind, format!("log {log}: {detail}")))
+    })
+}
+
+fn directory(work: &Path, log: &Template) -> PathBuf {
+    let name = log.identity.incarnation.to_string();
+    work.join("partitions").join(name)
+}
+
+fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, bascule_log::Error> {
+    let coordinator = Coordinator::stepped_journaled(storage, home.options(work))?;
+    let open = |log: &Template| {
+        let at = directory(work, log);
+        let (opened, _) = Log::open(&at, log.identity, log.options.clone(), &coordinator)?;
+        opened.set_high_watermark(u64::MAX);
+        Ok(opened)
+    };
+    let logs = home.logs.iter().map(open).collect::<Result<_, _>>()?;
+    Ok(Life { coordinator, logs })
+}
+
+fn read_all(life: &Life) -> Vec<Seen> {
+    life.logs.iter().map(|log| read(&log.reader())).collect()
+}
+
+/// The broker ends: it is closed or killed, or the power goes.
+fn end(life: Life, work: &Path, power: &Power, dice: &mut Dice) {
+    match dice.below(5) {
+        0 => life.logs.into_iter().for_each(|log| log.close().unwrap()),
+        1 => {}
+        way => {
+            let synced = work.with_extension("synced");
+            let _ = std::fs::remove_dir_all(&synced);
+            power.copy_synced(work, &synced);
+            drop(life);
+            let how = [Cut::Shorter, Cut::Zeros, Cut::Mixed][way as usize - 2];
+            power::cut(work, &synced, how, dice);
+        }
+    }
+}
+
+fn look_offline(home: &Home, work: &Path) -> Offline {
+    let journal = verify_journal(&OsStorage, &work.join("journal"), &work.join("partitions")).ok();
+    let mut any = journal
+        .as_ref()
+        .is_none_or(|journal| !journal.damages.is_empty());
+    let mut lost = Vec::new();
+    for log in &home.logs {
+        let at = directory(work, log);
+        let Ok(verified) = verify(&OsStorage, &at, log.identity) else {
+            any = true;
+            lost.push(Vec::new());
+            continue;
+        };
+        any |= !verified.findings.is_empty();
+        let hanging = journal.as_ref();
+        let hanging = hanging.and_then(|found| found.of(log.identity, &at, verified.log_end));
+        let hanging: Hanging = hanging.unwrap_or_default();
+        let found = verified.findings.iter().map(|finding| finding.offsets);
+        let hanging = hanging.lost.iter().map(|damage| (damage.start, damage.end));
+        lost.push(found.chain(hanging).collect());
+    }
+    Offline { journal, lost, any }
+}
+
+/// The start and the tool say the same of the journal, and what a limit excuses is said where something is left of it.
+fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fault> {
+    let told = life.coordinator.journal_damages();
+    let found = offline.journal.as_ref().map(|journal| &journal.damages);
+    if found != Some(&told) {
+        return silent(&format!("the start tells {told:?}, verify {found:?}"));
+    }
+    let must = dues.iter().any(|due| due.limit == Some(Limit::Told));
+    if must && told.is_empty() {
+        return silent("what the journal lost is not told");
+    }
+    Ok(())
+}
+
+/// What is refused lay in frames that were hit.
+fn too_wide(due: &Due, seen: &Seen) -> Option<Fault> {
+    let is_hit = |offset: &u64| {
+        due.hit
+            .iter()
+            .any(|(from, to)| (*from..*to).contains(offset))
+    };
+    let mut refused = seen.refused.iter().flat_map(|(from, to)| *from..*to);
+    let beyond = refused.find(|offset| !is_hit(offset))?;
+    Some((
+        "wide",
+        format!("{beyond} is refused, {:?} was hit", due.hit),
+    ))
+}
+
+/// What is refused was named by the tool before.
+fn unforeseen(seen: &Seen, lost: &[(u64, u64)]) -> Option<Fault> {
+    let is_named = |offset: &u64| lost.iter().any(|(from, to)| (*from..*to).contains(offset));
+    let mut refused = seen.refused.iter().flat_map(|(from, to)| *from..*to);
+    let beyond = refused.find(|offset| !is_named(offset))?;
+    Some((
+        "silent",
+        format!("{beyond} is refused, verify names {lost:?}"),
+    ))
+}
