@@ -92,6 +92,9 @@ pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
         "its copy at the end of the file is used, and nothing is lost by it"
     } else if damage.place == JournalPlace::File {
         &format!("{NOTHING_READ}: compare with what publishers were told")
+    } else if damage.was_acked && damage.of.is_none() {
+        "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, but \
+         for a partition of which nothing lies behind it: that ends before it"
     } else if damage.was_acked {
         "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
     } else {
