@@ -104,7 +104,9 @@ def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError
     """The first thing that is wrong, in one sentence."""
     first = invalid.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
-    origin = next((origins[key] for key in (path, path.rpartition(".")[0]) if key in origins), "default")
+    above = [path, path.rpartition(".")[0]]
+    below = [key for key in origins if key.startswith(f"{path}.")]
+    origin = next((origins[key] for key in [*above, *below] if key in origins), "default")
     if first["type"] == "extra_forbidden":
         message = f'unknown setting "{path}" ({origin}){nearest(path, known_keys())}'
     else:

@@ -73,6 +73,10 @@ def _tls(tls: NatsTlsSettings) -> dict[str, Any]:
     return document
 
 
+_MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+"""How OpenSSL says that a key is another certificate's, of the same kind or not."""
+
+
 def check_authorities(setting: str, file: Path) -> None:
     """Refuse what holds no certificate."""
     read_setting(setting, file)
@@ -90,10 +94,11 @@ def check_pair(section: str, certificate: Path, key: Path) -> None:
     try:
         # An empty password: a key that needs one must not ask at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(str(certificate), str(key), password="")
-    except (ssl.SSLError, OSError):
-        remedy = (
-            f"it and {section}.key_file {key} are no certificate and its private key in PEM form, without a password"
-        )
+    except (ssl.SSLError, OSError) as failure:
+        if getattr(failure, "reason", "") in _MISMATCHES:
+            remedy = f"the private key in {section}.key_file {key} does not belong to its first certificate"
+        else:
+            remedy = f"it and {section}.key_file {key} are no certificate and its key in PEM form, without a password"
         raise unusable(f"{section}.certificate_file", certificate, remedy) from None
 
 

@@ -158,7 +158,7 @@ async def test_a_key_of_another_certificate_ends_the_start(tmp_path: Path) -> No
     assert await asyncio.wait_for(life.process.wait(), LIMIT_S) == 2
     last = life.log_file.read_text().strip().splitlines()[-1]
     assert "nats.tls.certificate_file" in last
-    assert "are no certificate and its private key" in last
+    assert "does not belong to its first certificate" in last
 
 
 async def test_a_server_that_refuses_is_told_once_and_not_at_every_attempt(tmp_path: Path) -> None:

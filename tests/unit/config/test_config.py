@@ -84,6 +84,13 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     )
 
 
+def test_an_unknown_section_is_refused_with_where_it_came_from(tmp_path: Path) -> None:
+    said = refusal(tmp_path, "streams: {retention: {max: {bytes: 5}}}\n")
+    assert re.match(r'unknown setting "streams\.retention" \(.*broker\.yaml\)', said)
+    with pytest.raises(UsageError, match=r'"cursor" \(environment variable BASCULE_CURSOR__PARTITIONS\)'):
+        config.load(environment={"BASCULE_CURSOR__PARTITIONS": "1"})
+
+
 def test_an_unknown_variable_is_refused_too() -> None:
     with pytest.raises(UsageError, match=r'unknown setting "data_dri" \(environment variable BASCULE_DATA_DRI\)'):
         config.load(environment={"BASCULE_DATA_DRI": "x"})
