@@ -8,7 +8,7 @@ from tests.torture.scoreboard import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "explanation" / "guarantees.md"
 PROOFS = re.compile(r"`((?:tests|crates)/[\w/.-]+?\.(?:py|rs))(?:::(\w+))?`")
-ROWS = re.compile(r"\bS\d+(?:-[a-z]+)*\b")
+ROWS = re.compile(r"\b(?:S\d+|LB)(?:-[a-z]+)*\b")
 QUOTED = re.compile(r"`[^`\n]*`")
 ELLIPSES = ("…", "...")
 
@@ -45,6 +45,12 @@ def test_a_named_row_has_a_rig() -> None:
     named = set(ROWS.findall(PAGE.read_text()))
     assert named
     assert named <= rigs(), f"no rig for {sorted(named - rigs())}"
+
+
+def test_a_named_row_is_on_the_scoreboard() -> None:
+    run = {path.stem for path in (REPOSITORY / "docs" / "reliability").glob("*.json")}
+    named = set(ROWS.findall(PAGE.read_text()))
+    assert named <= run, f"never run: {sorted(named - run)}"
 
 
 def test_every_sentence_of_a_table_names_its_proof() -> None:
