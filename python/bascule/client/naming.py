@@ -47,6 +47,12 @@ def _better(
     if str(failure) == ANOTHER_HISTORY:
         text = f'what was in stream "{stream}" is gone: it was deleted or purged; read it from its beginning'
         return error(failure.code, text, {**failure.details, "stream": stream})
+    if failure.code == "readonly":
+        which = "" if partition is None else f"partition {partition} of "
+        text = (
+            f'{which}stream "{stream}" is read-only: bascule stream readonly {stream} --off lets it take records again'
+        )
+        return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code in _MISSING:
         return _missing(link, failure, stream, partition)
     if failure.code == "stream_exists":

@@ -6,7 +6,7 @@ lost connection keeps the same end.
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -183,7 +183,8 @@ class Subscription:
             self.reconnects += 1
             self._open(self._reconnect)
         else:
-            raise failure
+            with self._naming():
+                raise failure
 
     def _advance(self, last: int) -> None:
         self._last = last
@@ -202,8 +203,11 @@ class Subscription:
             native.close()
 
     def _open(self, seconds: float) -> None:
-        with naming(self._link, self.reading.stream, partition=self.reading.partition):
+        with self._naming():
             self._open_unnamed(Deadline(seconds))
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(self._link, self.reading.stream, partition=self.reading.partition)
 
     def _open_unnamed(self, deadline: Deadline) -> None:
         reading = self.reading

@@ -113,7 +113,8 @@ def test_partitions_are_paused_resumed_and_made_read_only(cli: Run, here: TestBr
     cli("stream", "readonly", stream, "--dry-run")
     cli("stream", "readonly", stream, "-p", "1")
     assert states() == ["open", "read-only", "open"]
-    assert "readonly partition: 1" in cli("produce", stream, "v", "-p", "1", code=6)
+    said = cli("produce", stream, "v", "-p", "1", code=6)
+    assert f'partition 1 of stream "{stream}" is read-only: bascule stream readonly {stream} --off lets it' in said
     cli("stream", "readonly", stream, "--off")
     assert cli("produce", stream, "v", "-p", "1")["records"] == 1
     del here

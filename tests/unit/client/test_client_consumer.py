@@ -81,7 +81,7 @@ def test_after_a_purge_the_new_history_is_read_from_its_beginning_and_nothing_ol
         old = batch_of(consumer)
         assert old.offsets == [5, 6, 7, 8, 9]
         broker.purge(S0, 3)
-        with pytest.raises(StateError, match="commit log was deleted"):
+        with pytest.raises(StateError, match="deleted or purged; read it from its beginning"):
             consumer.next_batch(0)
         assert batch_of(consumer).offsets == [0, 1, 2]
         with pytest.raises(StateError, match="what this batch holds is gone"):
