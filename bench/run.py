@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from arrow import fill, flight_read
@@ -88,36 +89,36 @@ def liftbridge(bench: Bench) -> None:
 
 
 def secured(bench: Bench) -> None:
-    """What TLS and authorization cost, as ratios to the same load without."""
+    """What TLS and authorization cost, as ratios to the same load without; the three brokers take turns."""
     import bascule
 
     folder = bench.folder / "secured"
     made = Secured(folder / "ca")
     modes = {"plain text": None, "mutual TLS": made.settings(policy=False), "with a policy": made.settings(policy=True)}
-    rates: dict[tuple[str, str], float] = {}
-    for mode, settings in modes.items():
-        broker = Broker.start(folder / mode.replace(" ", "-"), settings)
-        try:
+    with ExitStack() as stack:
+        loads: dict[str, Figures] = {}
+        for mode, settings in modes.items():
+            broker = Broker.start(folder / mode.replace(" ", "-"), settings)
+            stack.callback(broker.stop)
             address = broker.ready["address"]
             with bascule.connect(made.url(address) if settings else f"bascule://{address}") as client:
                 client.create_stream("secured", "bench.secured")
-            load = {"address": address, "stream": "secured", **(made.load() if settings else {})}
-            kinds: dict[str, Callable[[], Figures]] = {
-                "publish unary": lambda load=load: bench.drive("publish", in_flight=64, seconds=bench.seconds, **load),
-                "publish async": lambda load=load: bench.drive(
-                    "publish-async", in_flight=4096, bytes=256, seconds=bench.seconds, **load
-                ),
-                "subscribe": lambda load=load: bench.drive("subscribe", count=bench.count // 5, **load),
-            }
-            for kind, run in kinds.items():
-                bench.measure(f"{kind}, {mode}", broker, run)
-                rates[kind, mode] = bench.figures[f"{kind}, {mode}"]["rate"]
-        finally:
-            broker.stop()
-    for kind in ("publish unary", "publish async", "subscribe"):
-        plain, tls, policy = (rates[kind, mode] for mode in modes)
-        bench.figures[f"{kind}, ratios"] = {"tls_to_plain": tls / plain, "policy_to_tls": policy / tls}
-        print(f"{kind}: TLS {tls / plain:.2f} of plain text, a policy {policy / tls:.2f} of TLS", flush=True)
+            loads[mode] = {"address": address, "stream": "secured", **(made.load() if settings else {})}
+        kinds: dict[str, Callable[[Figures], Figures]] = {
+            "publish unary": lambda load: bench.drive("publish", in_flight=64, seconds=bench.seconds, **load),
+            "publish async": lambda load: bench.drive(
+                "publish-async", in_flight=4096, bytes=256, seconds=bench.seconds, **load
+            ),
+            "subscribe": lambda load: bench.drive("subscribe", count=bench.count // 5, **load),
+        }
+        for kind, run in kinds.items():
+            runs = {f"{kind}, {mode}": lambda load=load, run=run: run(load) for mode, load in loads.items()}
+            bench.compare(None, runs)
+            plain, tls, policy = runs
+            share = bench.ratio(f"{kind}, TLS to plain text", tls, plain)
+            print(f"  {kind}: TLS {share:.2f} of plain text", flush=True)
+            share = bench.ratio(f"{kind}, a policy to TLS", policy, tls)
+            bench.judge(f"{kind}: with a policy, share of TLS without", share, least=0.85)
 
 
 def ingest(bench: Bench) -> None:
