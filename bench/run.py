@@ -109,7 +109,7 @@ def secured(bench: Bench) -> None:
             "publish async": lambda load: bench.drive(
                 "publish-async", in_flight=4096, bytes=256, seconds=bench.seconds, **load
             ),
-            "subscribe": lambda load: bench.drive("subscribe", count=bench.count // 5, **load),
+            "subscribe": lambda load: bench.drive("subscribe", count=2 * bench.count, **load),
         }
         for kind, run in kinds.items():
             runs = {f"{kind}, {mode}": lambda load=load, run=run: run(load) for mode, load in loads.items()}
