@@ -131,15 +131,17 @@ impl<'a> Walk<'a> {
     /// and its length can be believed.
     fn frame(&mut self, at: u64, head: &[u8]) -> io::Result<Option<Frame>> {
         let content = self.content(at, head)?;
-        let is_sealed = |content: &Vec<u8>| self.is_sealed(head, content);
-        if !content.as_ref().is_some_and(is_sealed)
+        let is_sealed = content
+            .as_ref()
+            .is_some_and(|content| self.is_sealed(head, content));
+        if !is_sealed
             && let Some((head, first)) = self.mended(at, head)?
             && let Some(content) = self.content(at, &head)?
         {
-            return self.following(at, &head, &content, Some(first));
+            return self.following(at, &head, &content, true, Some(first));
         }
         match content {
-            Some(content) => self.following(at, head, &content, None),
+            Some(content) => self.following(at, head, &content, is_sealed, None),
             None => Ok(None),
         }
     }
@@ -161,16 +163,17 @@ impl<'a> Walk<'a> {
         Ok(begin.and_then(|begin| format::mended_begin(&begin, self.seed)))
     }
 
-    /// As [`Walk::frame`]. `first`: the header of its first batch, when head or header were mended.
+    /// As [`Walk::frame`]. `is_sealed`: whether the checksum holds, as it stands or mended; `first`: the header of its first
+    /// batch, when head or header were mended.
     fn following(
         &mut self,
         at: u64,
         head: &[u8],
         content: &[u8],
+        is_sealed: bool,
         first: Option<Header>,
     ) -> io::Result<Option<Frame>> {
         let (stored, named) = (format::next_link(head), format::link(head));
-        let is_sealed = first.is_some() || self.is_sealed(head, content);
         let is_linked = self.links.contains(&named);
         let computed = format::computed(head, content, named, self.seed);
         let end = at + (FRAME_BYTES + content.len()) as u64;
