@@ -81,16 +81,16 @@ class Administration(Details):
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        listens_on = name if subject is None else subject
-        request = requests.create_stream(name, listens_on, options or StreamOptions())
+        asked, listens_on = options or StreamOptions(), name if subject is None else subject
+        request = requests.create_stream(name, listens_on, asked)
         method, deadline = "CheckCreateStream" if dry_run else "CreateStream", self._deadline(timeout)
 
         def create() -> None:
             self._call(method, request, deadline, stream=name, subject=listens_on)
 
         def check() -> None:
-            if asks_for_something(subject, options):
-                self._check_existing(name, subject, options or StreamOptions(), deadline)
+            if asks_for_something(subject, asked):
+                self._check_existing(name, subject, asked, deadline)
 
         if exist_ok:
             _create_or_check(create, check)

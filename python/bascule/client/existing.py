@@ -14,16 +14,14 @@ _FIXED: Final = ("encryption", "partition_by_subject")
 """Settings that stay as the stream was created, and that only a broker of ours tells."""
 
 
-def asks_for_something(subject: str | None, options: StreamOptions | None) -> bool:
+def asks_for_something(subject: str | None, options: StreamOptions) -> bool:
     """Whether there is anything to compare."""
-    return subject is not None or (
-        options is not None and (options.partitions is not None or asks_for_details(options))
-    )
+    return subject is not None or options.partitions is not None or asks_for_details(options)
 
 
-def asks_for_details(options: StreamOptions | None) -> bool:
+def asks_for_details(options: StreamOptions) -> bool:
     """Whether some of it is told by FetchStreamDetails alone."""
-    return options is not None and (bool(options.group) or any(getattr(options, name) is not None for name in _FIXED))
+    return bool(options.group) or any(getattr(options, name) is not None for name in _FIXED)
 
 
 def mismatch(
