@@ -111,13 +111,31 @@ impl SegmentFile {
         self.segment.file_to_write(next_offset)
     }
 
-    /// Writes to the page cache.
-    pub fn write(&self, file: &SyncFile, bytes: &[u8], position: u64) -> io::Result<()> {
-        let end = position + bytes.len() as u64;
+    /// Writes to the page cache. A write that passes the zeros has more of them written first, up to the next multiple of
+    /// `stride`; 0: none. Small writes into pages that are there cost half of those that each bring new ones.
+    pub fn write(
+        &self,
+        file: &SyncFile,
+        bytes: &[u8],
+        position: u64,
+        stride: u64,
+    ) -> io::Result<()> {
+        let mut end = position + bytes.len() as u64;
         if end <= self.zeroed_to.load(Ordering::Acquire) {
             return file.file.write_all_at(bytes, position);
         }
         let _guard = self.ahead.lock();
+        if stride > 0 {
+            let from = self.zeroed_to.load(Ordering::Acquire).max(position);
+            let to = end.next_multiple_of(stride).max(from);
+            let zeros = ZEROS.get(..(to - from) as usize).unwrap_or_default();
+            match file.file.write_all_at(zeros, from) {
+                Ok(()) => end = from + zeros.len() as u64,
+                // There may be room for the bytes.
+                Err(error) if disk::is_full(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
         let result = file.file.write_all_at(bytes, position);
         if result.is_ok() {
             self.zeroed_to.fetch_max(end, Ordering::AcqRel);

@@ -26,6 +26,9 @@ use std::sync::Arc;
 
 /// Batches behind the last commit request that are kept for the journal, bytes; more is read back from the segment.
 const HELD_BYTES: u64 = 1 << 20;
+/// Zeros written at once, on the boundaries. Measured for batches of 5 KiB, by 16, 64 and 256 KiB: 3.3, 2.6 and 3.1 µs each,
+/// and 4.9 µs without.
+const STRIDE: u64 = 64 << 10;
 
 /// Where an append landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +148,8 @@ impl Log {
             failpoint::pass("checkpoint.epoch_written");
         }
         let position = self.active.end();
-        if let Err(source) = self.file.write(&file, bytes, position) {
+        let stride = self.stride(position, bytes.len());
+        if let Err(source) = self.file.write(&file, bytes, position, stride) {
             let error = self.failed_write(&file, source, position);
             if begins_epoch {
                 self.epochs.withdraw(header.leader_epoch);
@@ -175,6 +179,19 @@ impl Log {
             );
         }
         Ok(())
+    }
+
+    /// Up to which multiple zeros are written with a batch of so many bytes at `position`; 0: none. Only with small ones, of a
+    /// log whose acks the journal bears: nobody waits for a sync of its segment, and the preparer writes no zeros for it.
+    fn stride(&self, position: u64, len: usize) -> u64 {
+        let (options, end) = (&self.options, position + STRIDE);
+        let has_room = STRIDE <= options.preallocate_bytes && end <= options.segment_bytes;
+        let is_small = (len as u64) < STRIDE / 4;
+        if self.shared.is_journaled() && has_room && is_small {
+            STRIDE
+        } else {
+            0
+        }
     }
 
     /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
