@@ -1,12 +1,8 @@
 //! The `checkpoint` file: high watermark, log start, durable point, in two slots.
 //!
-//! Slot 0 lies at position 0, slot 1 at 4,096, so that no single block holds both. The valid slot with the higher
-//! sequence number counts; an unreadable slot is as if it were absent. All values are lower bounds: a checkpoint that
-//! is behind costs a longer scan, nothing else. It is written to the page cache; the log start is also synced before
-//! files vanish.
-//!
-//! The slot that was synced last is never the one that is written: whatever a power cut tears, that one is left. So the
-//! slots change only after a sync. An open syncs the file before it reads it: what it finds is what the disk holds.
+//! The slots are those of [`crate::slots`]. All values are lower bounds: a checkpoint that is behind costs a longer scan,
+//! nothing else. It is written to the page cache; the log start is also synced before files vanish. So the slots change
+//! only after a sync. An open syncs the file before it reads it: what it finds is what the disk holds.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -21,8 +17,9 @@
 //! | 48 | u64 | durable point: every offset below it was synced |
 //! | 56 | u32 | reserved: writers write 0, readers ignore |
 //! | 60 | u32 | CRC-32C of bytes 0–59 |
-use crate::disk::{SyncFile, read_up_to};
+use crate::disk::SyncFile;
 use crate::fields::{seal, u32_at, u64_at, unseal};
+use crate::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
 use crate::storage::{OpenMode, Storage, StorageFile};
 use crate::{Error, Identity};
 use std::path::{Path, PathBuf};
@@ -33,9 +30,6 @@ pub(crate) const CHECKPOINT: &str = "checkpoint";
 const MAGIC: [u8; 4] = *b"BSCC";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 64;
-const SLOT_DISTANCE: u64 = 4096;
-/// The slot of the first checkpoint ever.
-const FIRST_SLOT: u64 = 1;
 const CLEAN: u32 = 1;
 
 /// What a checkpoint records.
@@ -78,7 +72,7 @@ impl CheckpointFile {
         let path = directory.join(CHECKPOINT);
         let target = SyncFile::open(storage, &path, OpenMode::Create)?;
         let file = &*target.file;
-        reserve(file).map_err(|source| Error::io("write", &path, source))?;
+        slots::reserve(file, SLOT_BYTES).map_err(|source| Error::io("write", &path, source))?;
         let failed = |operation| {
             let path = &path;
             move |source| Error::io(operation, path, source)
@@ -86,7 +80,7 @@ impl CheckpointFile {
         // An earlier life may have been killed before its sync, or have ended after a failed one: then the page cache shows
         // what the disk does not have.
         file.forget_cached(0).map_err(failed("sync"))?;
-        let slots = Slots::read(file, identity).map_err(failed("read"))?;
+        let slots = read(file, identity).map_err(failed("read"))?;
         Ok(Self {
             identity,
             sequence: slots.sequence,
@@ -175,48 +169,20 @@ impl CheckpointFile {
     }
 }
 
-/// What the two slots say.
-pub(crate) struct Slots {
-    /// The newer valid slot.
-    pub last: Option<Checkpoint>,
-    /// A slot that was written does not check.
-    pub is_damaged: bool,
-    /// Sequence number of the newer valid one, 0 = none.
-    sequence: u64,
-    /// Which one that is, 0 or 1.
-    newest: Option<u64>,
+/// Looks into `<directory>/checkpoint` without touching it; `None` when there is none.
+pub(crate) fn look(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: Identity,
+) -> Option<Slots<Checkpoint>> {
+    let path = directory.join(CHECKPOINT);
+    let file = storage.open(&path, OpenMode::Read).ok()?;
+    read(&*file, identity).ok()
 }
 
-impl Slots {
-    /// Looks into `<directory>/checkpoint` without touching it; `None` when there is none.
-    pub fn look(storage: &dyn Storage, directory: &Path, identity: Identity) -> Option<Self> {
-        let path = directory.join(CHECKPOINT);
-        let file = storage.open(&path, OpenMode::Read).ok()?;
-        Self::read(&*file, identity).ok()
-    }
-
-    /// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
-    fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Self> {
-        let bytes = [read_slot(file, 0)?, read_slot(file, SLOT_DISTANCE)?];
-        let slots = bytes.map(|bytes| parse_slot(&bytes, identity));
-        let valid_slots = (0..).zip(slots).filter_map(|(slot, it)| Some((slot, it?)));
-        let newest = valid_slots.max_by_key(|(_, (sequence, _))| *sequence);
-        let sequence = newest.map_or(0, |(_, (sequence, _))| sequence);
-        let valid = slots.iter().flatten().count();
-        let [first, second] = bytes.map(|bytes| bytes.iter().all(|byte| *byte == 0));
-        // The first checkpoint ever stands alone; all others have the one before beside them.
-        let is_damaged = match valid {
-            2 => false,
-            1 => sequence > 1 || !first,
-            _ => !first || !second,
-        };
-        Ok(Self {
-            last: newest.map(|(_, (_, checkpoint))| checkpoint),
-            newest: newest.map(|(slot, _)| slot),
-            is_damaged,
-            sequence,
-        })
-    }
+/// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
+fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Slots<Checkpoint>> {
+    Slots::read::<SLOT_BYTES>(file, |bytes| parse_slot(bytes, identity))
 }
 
 /// Whose checkpoint lies in the directory, by a slot that checks; `None` when there is none.
@@ -227,8 +193,8 @@ pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Id
         other => other.map_err(|source| Error::io("open", &path, source))?,
     };
     for position in [0, SLOT_DISTANCE] {
-        let bytes =
-            read_slot(&*file, position).map_err(|source| Error::io("read", &path, source))?;
+        let bytes = slots::read_slot::<SLOT_BYTES>(&*file, position)
+            .map_err(|source| Error::io("read", &path, source))?;
         let identity = unseal(&bytes).filter(|body| body.get(..4) == Some(&MAGIC));
         let identity = identity.and_then(|body| {
             Some(Identity {
@@ -241,16 +207,6 @@ pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Id
         }
     }
     Ok(None)
-}
-
-/// Gives both slots their blocks, so that a full disk does not keep a checkpoint from being written.
-fn reserve(file: &dyn StorageFile) -> std::io::Result<()> {
-    let whole = SLOT_DISTANCE + SLOT_BYTES as u64;
-    let len = file.len()?;
-    if len < whole {
-        file.write_all_at(&vec![0; (whole - len) as usize], len)?;
-    }
-    Ok(())
 }
 
 fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8> {
@@ -267,13 +223,6 @@ fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8
     out.extend_from_slice(&[0; 4]);
     seal(&mut out);
     out
-}
-
-/// The bytes of a slot, zeros behind the end of the file.
-fn read_slot(file: &dyn StorageFile, position: u64) -> std::io::Result<[u8; SLOT_BYTES]> {
-    let mut bytes = [0; SLOT_BYTES];
-    read_up_to(file, &mut bytes, position)?;
-    Ok(bytes)
 }
 
 /// Sequence number and content of a slot. One that does not check, belongs to another log or has another version is

@@ -47,6 +47,7 @@ mod rounds;
 mod scan;
 mod segment;
 mod shared;
+mod slots;
 mod sources;
 mod storage;
 mod trim;

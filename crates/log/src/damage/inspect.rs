@@ -2,7 +2,7 @@
 use super::resume::{Ending, Known};
 use super::walk::{Course, walk};
 use super::{Damage, quarantine};
-use crate::checkpoint::{Checkpoint, Slots};
+use crate::checkpoint::{self, Checkpoint};
 use crate::epochs::EpochTable;
 use crate::index;
 use crate::producers::Producers;
@@ -81,7 +81,7 @@ pub fn inspect(
 ) -> Result<LogView, Error> {
     let sources = find_sources_to_read(storage, directory)?;
     let known = quarantine::read(storage, directory, identity);
-    let last = Slots::look(storage, directory, identity).and_then(|slots| slots.last);
+    let last = checkpoint::look(storage, directory, identity).and_then(|slots| slots.last);
     let producers = disk::read(storage, &directory.join("producers")).ok();
     let producers = producers.and_then(|bytes| Producers::read(&bytes, identity));
     let mut view = LogView {

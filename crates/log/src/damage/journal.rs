@@ -1,7 +1,8 @@
 //! The journal of a data directory that no broker uses, read and checked without touching anything, and what of each log
 //! hangs on it.
 use super::Damage;
-use crate::journal::replay::{self, Pending};
+use crate::journal::pending::Pending;
+use crate::journal::replay;
 use crate::journal::{JournalDamage, JournalOptions, Replay};
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};

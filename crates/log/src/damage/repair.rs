@@ -7,7 +7,7 @@
 use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
 use super::{Damage, Fault, FindingKind};
-use crate::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile, Slots};
+use crate::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::journal::forget;
 use crate::landmark::LANDMARK;
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
@@ -285,7 +285,7 @@ impl Repair<'_> {
 
     /// The log ends at `offset` from now on.
     fn lower_checkpoint(&self, offset: u64) -> Result<(), Error> {
-        let last = Slots::look(self.storage, self.directory, self.identity)
+        let last = checkpoint::look(self.storage, self.directory, self.identity)
             .and_then(|slots| slots.last)
             .unwrap_or_default();
         let mut file = CheckpointFile::open(self.storage, self.directory, self.identity)?;

@@ -5,7 +5,7 @@
 use super::resume::{Ending, Known};
 use super::walk::{Course, Walked, walk};
 use super::{Damage, Fault};
-use crate::checkpoint::{CHECKPOINT, Checkpoint, Slots};
+use crate::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::epochs::EpochTable;
 use crate::index::{self, SparseIndex, Summary};
 use crate::landmark::Landmark;
@@ -99,7 +99,7 @@ pub fn verify(
     identity: Identity,
 ) -> Result<Verified, Error> {
     let mut sources = find_sources_to_read(storage, directory)?;
-    let checkpoint = Slots::look(storage, directory, identity);
+    let checkpoint = checkpoint::look(storage, directory, identity);
     if sources.is_empty() && checkpoint.is_none() {
         return Err(Error::Absent {
             path: directory.to_path_buf(),

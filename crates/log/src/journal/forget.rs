@@ -1,7 +1,8 @@
 //! Taking the frames of one log out of the journal: of a log that is cut while no broker runs, and that would else take
 //! over at its next opening what was cut off.
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
-use super::replay::{self, Part};
+use super::pending::Part;
+use super::replay;
 use crate::disk;
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};

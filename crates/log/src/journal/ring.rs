@@ -2,7 +2,8 @@
 //! them any more.
 use super::JournalOptions;
 use super::format::{self, PREAMBLE_BYTES};
-use super::replay::{Pending, Source};
+use super::pending::Pending;
+use super::replay::Source;
 use crate::Error;
 use crate::ahead::PIECE;
 use crate::disk::{self, SyncFile};

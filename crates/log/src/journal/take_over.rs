@@ -3,7 +3,8 @@
 //! What a frame of the journal lost is known by the frames behind it: a log's frame begins where all that was appended to the
 //! log in earlier rounds ends, and those were acknowledged. So a log goes on behind such a hole, in a new segment, and the
 //! hole is damage: its offsets are refused to readers and are never used again.
-use super::replay::{JournalDamage, Part};
+use super::pending::Part;
+use super::replay::JournalDamage;
 use crate::checkpoint::Checkpoint;
 use crate::damage::{Damage, Fault};
 use crate::failpoint;

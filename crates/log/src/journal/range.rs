@@ -1,0 +1,75 @@
+//! What a round copies into the journal.
+use crate::disk::{SyncFile, read_up_to};
+use crate::shared::Shared;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What one commit of one log adds to its active segment, so that a round may copy it.
+#[derive(Debug)]
+pub(crate) struct Range {
+    /// The active segment.
+    pub file: Arc<SyncFile>,
+    /// Positions of whole batches, half open.
+    pub from: u64,
+    /// See `from`.
+    pub to: u64,
+    /// The batches there, in order, where all of them are at hand; otherwise too few.
+    pub batches: Vec<Bytes>,
+    /// The log.
+    pub shared: Arc<Shared>,
+    /// Its end after these batches.
+    pub end: u64,
+}
+
+impl Range {
+    /// Length of the batches.
+    pub fn bytes(&self) -> usize {
+        (self.to - self.from) as usize
+    }
+
+    /// Whether the other one begins where this one ends.
+    fn goes_on_in(&self, next: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &next.file) && self.to == next.from
+    }
+
+    /// Copies the batches to `content`, which has their size; false when they cannot be had.
+    fn copy_to(&self, content: &mut [u8]) -> bool {
+        let len = content.len();
+        if self.batches.iter().map(Bytes::len).sum::<usize>() != len {
+            return read_up_to(&*self.file.file, content, self.from).ok() == Some(len);
+        }
+        let mut rest = content;
+        for batch in &self.batches {
+            let (place, behind) = std::mem::take(&mut rest).split_at_mut(batch.len());
+            place.copy_from_slice(batch);
+            rest = behind;
+        }
+        true
+    }
+}
+
+/// Length of all their batches.
+pub(super) fn content_bytes(ranges: &[&Range]) -> u64 {
+    ranges.iter().map(|range| range.bytes() as u64).sum()
+}
+
+/// The ranges of each log together, so that two frames of one log are of two rounds: what a commit adds lies behind what an
+/// earlier one of the round asked for. `None` when a log went on in another segment meanwhile.
+pub(super) fn by_log<'a>(ranges: &[&'a Range]) -> Option<Vec<Vec<&'a Range>>> {
+    let mut places: HashMap<usize, usize> = HashMap::with_capacity(ranges.len());
+    let mut out: Vec<Vec<&'a Range>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let place = *places
+            .entry(Arc::as_ptr(&range.shared) as usize)
+            .or_insert(out.len());
+        match out.get_mut(place) {
+            None => out.push(vec![*range]),
+            Some(before) if before.last().is_some_and(|last| last.goes_on_in(range)) => {
+                before.push(*range);
+            }
+            Some(_) => return None,
+        }
+    }
+    Some(out)
+}
