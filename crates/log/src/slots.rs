@@ -24,7 +24,7 @@ pub(crate) struct Slots<T> {
     pub newest: Option<u64>,
 }
 
-impl<T: Copy> Slots<T> {
+impl<T> Slots<T> {
     /// `parse`: sequence number and content of a slot of so many bytes; `None` when it does not count.
     ///
     /// # Errors
@@ -38,10 +38,10 @@ impl<T: Copy> Slots<T> {
             read_slot::<BYTES>(file, SLOT_DISTANCE)?,
         ];
         let slots = bytes.map(|bytes| parse(&bytes));
+        let valid = slots.iter().flatten().count();
         let valid_slots = (0..).zip(slots).filter_map(|(slot, it)| Some((slot, it?)));
         let newest = valid_slots.max_by_key(|(_, (sequence, _))| *sequence);
-        let sequence = newest.map_or(0, |(_, (sequence, _))| sequence);
-        let valid = slots.iter().flatten().count();
+        let sequence = newest.as_ref().map_or(0, |(_, (sequence, _))| *sequence);
         let [first, second] = bytes.map(|bytes| bytes.iter().all(|byte| *byte == 0));
         // The first one ever stands alone; all others have the one before beside them.
         let is_damaged = match valid {
@@ -50,8 +50,8 @@ impl<T: Copy> Slots<T> {
             _ => !first || !second,
         };
         Ok(Self {
+            newest: newest.as_ref().map(|(slot, _)| *slot),
             last: newest.map(|(_, (_, content))| content),
-            newest: newest.map(|(slot, _)| slot),
             is_damaged,
             sequence,
         })

@@ -21,10 +21,12 @@ impl Told {
     }
 }
 
+/// The files in a directory; of a journal its head, too, which lies beside it.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(directory)
         .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
         .unwrap_or_default();
+    files.push(directory.with_extension("head"));
     files.retain(|path| path.is_file());
     files.sort();
     files
@@ -43,12 +45,13 @@ fn pick(directory: &Path, dice: &mut Dice) -> PathBuf {
     let mut kinds: Vec<String> = files.iter().map(|path| kind_of(path)).collect();
     kinds.sort();
     kinds.dedup();
-    // Segments are what matters: half of all, where there are any.
-    let segments = "seg".to_owned();
-    let kind = if dice.below(2) == 0 && kinds.contains(&segments) {
-        segments
-    } else {
-        kinds[dice.below(kinds.len() as u64) as usize].clone()
+    // Where records lie is what matters: half of all.
+    let records = kinds
+        .iter()
+        .find(|kind| ["seg", "journal"].contains(&kind.as_str()));
+    let kind = match records {
+        Some(records) if dice.below(2) == 0 => records.clone(),
+        _ => kinds[dice.below(kinds.len() as u64) as usize].clone(),
     };
     let of_kind: Vec<&PathBuf> = files.iter().filter(|path| kind_of(path) == kind).collect();
     of_kind[dice.below(of_kind.len() as u64) as usize].clone()

@@ -6,6 +6,8 @@ use std::path::Path;
 
 const PREAMBLE_BYTES: usize = 64;
 const FRAME_BYTES: usize = 16;
+/// A slot of the head.
+const HEAD_BYTES: usize = 512;
 /// The head of a frame and the header of its first batch: by these a frame tells whose it is.
 const TELLING_BYTES: usize = FRAME_BYTES + HEADER_BYTES;
 
@@ -14,6 +16,8 @@ pub struct JournalFile {
     pub bytes: Vec<u8>,
     pub sequence: u64,
     pub life: u64,
+    /// The use before, and where its frames end.
+    pub before: (u64, u64),
     pub frames: Vec<Frame>,
 }
 
@@ -61,12 +65,13 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
     if !preamble.starts_with(b"BSCJ") || crc32c::crc32c(&preamble[..60]) != seed {
         return None;
     }
-    let number = |at: usize| {
-        Some(u64::from_le_bytes(
-            preamble.get(at..at + 8)?.try_into().ok()?,
-        ))
-    };
+    let number = |at: usize| u64_at(preamble, at);
     let (sequence, life) = (number(8)?, number(16)?);
+    let before = if u32_at(preamble, 4)? < 3 {
+        (0, 0)
+    } else {
+        (number(32)?, u64::from(u32_at(preamble, 40)?))
+    };
     let (mut frames, mut at, mut link) = (Vec::new(), PREAMBLE_BYTES, seed);
     while let Some((frame, next)) = read_frame(&bytes, at, link, seed) {
         (at, link) = (frame.to, next);
@@ -76,6 +81,7 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
         bytes,
         sequence,
         life,
+        before,
         frames,
     })
 }
@@ -110,6 +116,29 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The uses that the head of the journal names, each with a position up to which its frames were synced.
+fn named_by_head(journal: &Path) -> Vec<(u64, u64)> {
+    let bytes = fs::read(journal.with_extension("head")).unwrap_or_default();
+    let slot = |at: usize| {
+        let slot = bytes.get(at..at + HEAD_BYTES)?;
+        let (body, crc) = slot.split_at(HEAD_BYTES - 4);
+        (slot.starts_with(b"BSCH") && u32_at(crc, 0)? == crc32c::crc32c(body)).then_some(slot)
+    };
+    let slots = [slot(0), slot(4096)].into_iter().flatten();
+    let newest = slots.max_by_key(|slot| u64_at(slot, 8));
+    let named = |slot: &[u8]| {
+        let kept = u32_at(slot, 40)? as usize;
+        let places = [16].into_iter().chain((0..kept).map(|i| 48 + 16 * i));
+        let uses = places.map(|at| Some((u64_at(slot, at)?, u64::from(u32_at(slot, at + 8)?))));
+        uses.collect::<Option<Vec<_>>>()
+    };
+    newest.and_then(named).unwrap_or_default()
+}
+
 /// What is left of each frame of each file, under whatever name the files now are.
 pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
     let entries = fs::read_dir(directory).into_iter().flatten();
@@ -117,14 +146,25 @@ pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
         .map(|entry| fs::read(entry.unwrap().path()).unwrap())
         .collect();
     let valid = read(directory);
+    let mut named = named_by_head(directory);
+    named.extend(valid.iter().map(|file| file.before));
     let of_file = |file: &JournalFile| {
         let same = now.iter().find(|now| is_use_of(now, file));
         // The next use of any file, as far as it has frames, tells what life it is of.
         let mut later = valid.iter().filter(|other| other.sequence > file.sequence);
         let next = later.find(|other| !other.frames.is_empty());
         let goes_on = next.is_some_and(|next| next.life == file.life);
+        let ours = named
+            .iter()
+            .filter(|(sequence, _)| *sequence == file.sequence);
+        let known_to = ours.map(|(_, end)| *end as usize).max();
+        let known_to = if goes_on {
+            usize::MAX
+        } else {
+            known_to.unwrap_or(0)
+        };
         same.map_or(vec![Left::default(); file.frames.len()], |now| {
-            left_in(file, now, goes_on)
+            left_in(file, now, known_to)
         })
     };
     before.iter().map(of_file).collect()
@@ -140,7 +180,8 @@ fn is_use_of(now: &[u8], file: &JournalFile) -> bool {
     changed <= 1 || now.ends_with(known)
 }
 
-fn left_in(file: &JournalFile, now: &[u8], goes_on: bool) -> Vec<Left> {
+/// `known_to`: others tell that the frames before it were acknowledged.
+fn left_in(file: &JournalFile, now: &[u8], known_to: usize) -> Vec<Left> {
     let changed = |from: usize, to: usize| {
         let now = now.get(from..to).unwrap_or_default().iter();
         let same = now.zip(&file.bytes[from..to]).filter(|(a, b)| a == b);
@@ -165,10 +206,11 @@ fn left_in(file: &JournalFile, now: &[u8], goes_on: bool) -> Vec<Left> {
         is_reached = has_begin;
         is_linked = changed(from, frame.to) == 0;
     }
-    let (mut behind, mut is_vouched) = (Vec::new(), goes_on);
+    let (mut behind, mut is_vouched) = (Vec::new(), false);
     let mut any_behind = false;
     for (frame, left) in file.frames.iter().zip(&mut left).rev() {
         left.is_noticed |= any_behind;
+        is_vouched |= frame.from < known_to;
         any_behind |= left.whole;
         if left.named_to > 0 {
             is_vouched |= behind.contains(&frame.incarnation);

@@ -321,7 +321,7 @@ impl Maker {
         }
     }
 
-    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes.
+    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes, with its head.
     fn live(&self, before: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
         let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
         let create = |at: &Path, i, coordinator: &_| {
@@ -335,6 +335,8 @@ impl Maker {
         for round in 0..plan.rounds {
             if round == plan.rounds / 2 {
                 power::copy_tree(&self.live.join("journal"), before);
+                let head = self.live.join("journal.head");
+                fs::copy(head, before.with_extension("head")).unwrap();
                 if let Some(count) = plan.reopens {
                     // As a kill: nothing is closed.
                     life.logs.clear();

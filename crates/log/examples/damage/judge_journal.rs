@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 type Fault = (&'static str, String);
 
-/// What is known to be beyond a journal, by its format page and the page on repairs.
+/// What is known to be beyond a journal, by its format page and the page on repairs. All but the last has to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// Of the last frames of a log something is left: it is told, but not whose they were, or not that they were acknowledged.
+    /// Of the last frames of a log something is left: but not whose they were, or not that they were acknowledged.
     Told,
+    /// Nothing is left of the last frames of an earlier file, and later ones have none of the log: not whose they were.
+    EndOfFile,
+    /// Nothing is left of a whole file: not whose frames it held.
+    WholeFile,
     /// Nothing is left of the last frames of the last file: as if they had never been written.
     LastRounds,
-    /// Nothing is left of the last frames of an earlier file, and later ones have none of the log.
-    EndOfFile,
-    /// Nothing is left of a whole file: as if it had never been there.
-    WholeFile,
 }
 
 /// What one log owes.
@@ -66,7 +66,7 @@ pub fn judge(
 ) -> (&'static str, String, Option<Limit>) {
     let dues = dues(home, work, harm);
     let limit = dues.iter().filter_map(|due| due.limit).max();
-    let is_silent = limit.is_some_and(|limit| limit != Limit::Told);
+    let is_silent = limit == Some(Limit::LastRounds);
     let (verdict, detail) = match live_on(home, work, &dues, dice) {
         Ok(said) if is_silent && !said.of_journal => ("beyond", String::new()),
         Ok(said) if said.any => ("detected", String::new()),
@@ -176,6 +176,11 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
     let Ok(life) = begin(home, work, Arc::new(OsStorage)) else {
         return silent("it does not start a second time");
     };
+    // All logs have taken over what there was: what is lost by then was told.
+    let told = life.coordinator.journal_damages();
+    if told.iter().any(|damage| damage.was_acked) {
+        return Err(("alarm", format!("the second start tells {told:?}")));
+    }
     let second = read_all(&life);
     for (i, (due, seen)) in dues.iter().zip(&second).enumerate() {
         let reader = life.logs[i].reader();
@@ -270,7 +275,8 @@ fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fau
     if found != Some(&told) {
         return silent(&format!("the start tells {told:?}, verify {found:?}"));
     }
-    let must = dues.iter().any(|due| due.limit == Some(Limit::Told));
+    let is_told = |limit: Limit| limit != Limit::LastRounds;
+    let must = dues.iter().any(|due| due.limit.is_some_and(is_told));
     if must && told.is_empty() {
         return silent("what the journal lost is not told");
     }

@@ -1,8 +1,9 @@
 //! Taking the frames of one log out of the journal: of a log that is cut while no broker runs, and that would else take
 //! over at its next opening what was cut off.
-use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES};
+use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::pending::Part;
 use super::replay;
+use super::witness::Claim;
 use crate::disk;
 use crate::storage::{OpenMode, Storage};
 use crate::{Error, Identity};
@@ -20,7 +21,11 @@ pub(crate) fn files_with(
     let mut paths = Vec::new();
     for source in replay::sources(storage, directory, OpenMode::Read)? {
         let holds = |(of, part): &(Identity, Part)| *of == identity && !part.is_lost();
-        if replay::read_file(&source, 0)?.parts.iter().any(holds) {
+        if replay::read_file(&source, Claim::default())?
+            .parts
+            .iter()
+            .any(holds)
+        {
             paths.push(source.file.path.clone());
         }
     }
@@ -39,14 +44,19 @@ pub(crate) fn take_out(
     identity: Identity,
 ) -> Result<(), Error> {
     let source = replay::open(storage, path, OpenMode::Read)?;
-    let read = replay::read_file(&source, 0)?;
+    let read = replay::read_file(&source, Claim::default())?;
     let life = if read.damages.is_empty() {
         source.life()
     } else {
         0
     };
-    let salt = source.preamble.map_or(0, |preamble| preamble.salt);
-    let (preamble, seed) = format::preamble(source.sequence(), life, salt);
+    // The next use names the end that it had.
+    let (preamble, seed) = format::preamble(&Preamble {
+        version: format::VERSION_REWRITTEN,
+        life,
+        before: Reached::default(),
+        ..source.preamble.unwrap_or_default()
+    });
     let (mut bytes, mut link) = (preamble.clone(), seed);
     for (of, part) in read.parts {
         if of == identity || part.is_lost() {

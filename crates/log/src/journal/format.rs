@@ -6,9 +6,10 @@
 //! | 64 | frames, back to back; behind the last one zeros, or what an earlier use of the file left |
 //! | length − 64 | copy of the preamble |
 //!
-//! Preamble: magic `BSCJ`, version u32 = 2, sequence number u64 (ascending over all uses of all files), life u64 (the first
-//! sequence number of the life that writes it), salt u64, zeros, CRC-32C of bytes 0–59. Frame, 16 bytes and its content,
-//! whole batches of one log one after the other:
+//! Preamble: magic `BSCJ`, version u32 = 3, sequence number u64 (ascending over all uses of all files), life u64 (the first
+//! sequence number of the life that writes it), salt u64, of the last use before that has synced frames the sequence number
+//! u64, the position u32 behind them and the preamble's checksum u32, zeros, CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
+//! one after the other:
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -18,7 +19,8 @@
 //! | 12 | u32 | CRC-32C of the preamble's bytes 0–59, of bytes 0–11 and of the first batch's header (the first 128 bytes of the content) |
 //!
 //! So a frame proves by itself to which use of the file it belongs. In version 1 its checksum leaves out the preamble, and
-//! there is no copy.
+//! there is no copy. In version 2 the preamble says nothing of other uses, and nobody says anything of a use of version 2: a
+//! file whose frames were changed since others named its end is one.
 use crate::fields::{seal, u32_at, u64_at, unseal};
 use bascule_record::{HEADER_BYTES, Header};
 use std::ops::Range;
@@ -28,12 +30,47 @@ pub(crate) const PREAMBLE_BYTES: usize = 64;
 /// Length of what stands before the batches, bytes.
 pub(crate) const FRAME_BYTES: usize = 16;
 /// Format written here, and the newest read.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+/// Of a use of which nobody knows how far it reached.
+pub(crate) const VERSION_REWRITTEN: u32 = 2;
 const MAGIC: [u8; 4] = *b"BSCJ";
 const BATCHES: u32 = 1;
 
+/// How far synced frames reach in a use of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// Sequence number of the use; 0: there is none.
+    pub sequence: u64,
+    /// The checksum of its preamble, where the checksums of its frames begin: another directory's use of that number has
+    /// another one.
+    pub seed: u32,
+    /// Position behind the last of them, bytes.
+    pub end: u32,
+}
+
+/// Length of [`Reached`] on disk.
+pub(crate) const REACHED_BYTES: usize = 16;
+
+impl Reached {
+    /// Sequence number u64, end u32, seed u32.
+    pub fn to_bytes(self) -> [u8; REACHED_BYTES] {
+        let fields =
+            u128::from(self.sequence) | u128::from(self.end) << 64 | u128::from(self.seed) << 96;
+        fields.to_le_bytes()
+    }
+
+    /// From the bytes at that place.
+    pub fn read(bytes: &[u8], at: usize) -> Option<Self> {
+        Some(Self {
+            sequence: u64_at(bytes, at)?,
+            end: u32_at(bytes, at + 8)?,
+            seed: u32_at(bytes, at + 12)?,
+        })
+    }
+}
+
 /// What stands at the beginning of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preamble {
     /// Of the format.
     pub version: u32,
@@ -44,7 +81,9 @@ pub(crate) struct Preamble {
     pub life: u64,
     /// What nobody who writes records knows, and so no frame in a record has in its checksum.
     pub salt: u64,
-    /// Link of the first frame.
+    /// The last use before this one that has synced frames.
+    pub before: Reached,
+    /// Link of the first frame; computed when it is written.
     pub link: u32,
 }
 
@@ -54,6 +93,11 @@ impl Preamble {
         self.version > 1
     }
 
+    /// Whether others know how far it reaches, and it knows that of others.
+    pub fn is_witnessed(&self) -> bool {
+        self.version > VERSION_REWRITTEN
+    }
+
     /// Where the checksums of frames begin.
     pub fn seed(&self) -> u32 {
         if self.is_in_frames() { self.link } else { 0 }
@@ -61,13 +105,14 @@ impl Preamble {
 }
 
 /// The preamble of one use of a file, and the link of its first frame, which is the seed of all.
-pub(crate) fn preamble(sequence: u64, life: u64, salt: u64) -> (Vec<u8>, u32) {
+pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, u32) {
     let mut out = Vec::with_capacity(PREAMBLE_BYTES);
     out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&sequence.to_le_bytes());
-    out.extend_from_slice(&life.to_le_bytes());
-    out.extend_from_slice(&salt.to_le_bytes());
+    out.extend_from_slice(&of.version.to_le_bytes());
+    for field in [of.sequence, of.life, of.salt] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&of.before.to_bytes());
     out.resize(PREAMBLE_BYTES - 4, 0);
     seal(&mut out);
     let link = u32_at(&out, PREAMBLE_BYTES - 4).unwrap_or_default();
@@ -79,11 +124,18 @@ pub(crate) fn read_preamble(bytes: &[u8]) -> Option<Preamble> {
     let bytes = bytes.get(..PREAMBLE_BYTES)?;
     let body = unseal(bytes)?;
     (body.get(..4)? == MAGIC).then_some(())?;
+    let version = u32_at(body, 4)?;
+    let before = Reached::read(body, 32)?;
     Some(Preamble {
-        version: u32_at(body, 4)?,
+        version,
         sequence: u64_at(body, 8)?,
         life: u64_at(body, 16)?,
         salt: u64_at(body, 24)?,
+        before: if version > VERSION_REWRITTEN {
+            before
+        } else {
+            Reached::default()
+        },
         link: u32_at(bytes, PREAMBLE_BYTES - 4)?,
     })
 }

@@ -6,8 +6,10 @@
 //! later sync: then the round would have to do it, and goes to the journal as well.
 //!
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
+//! * [`head`]: which uses of the files there have to be, in a file beside them.
 //! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
 //! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
+//! * `witness`: what is missing of files or of their ends, by what others say of them.
 //! * [`replay`]: what the journal holds at a start, by partition.
 //! * [`take_over`]: a log takes its part when it is opened.
 //! * [`lazy`]: the segments that are to be synced later.
@@ -15,12 +17,14 @@
 //!
 //! Invariants. A log's *settled end* (what its segments have durably) never passes what was synced in them, and only it
 //! goes into checkpoints; the *durable end* counts the journal too. A journal file is used again only when every segment
-//! with a range in it has been synced. After a failed sync of the journal or of a segment the directory is failed.
+//! with a range in it has been synced, and the head does not name it any more; a round is acknowledged only when the head names
+//! the use that it is in. After a failed sync of the journal or of a segment the directory is failed.
 //! A batch is replayed only at its own offset and onto its own predecessor, so replaying twice is replaying once, and
 //! what was deleted, trimmed or written since stays as it is. Between the settled end and the durable end readers find in
 //! the journal what a segment has lost.
 pub(crate) mod forget;
 mod format;
+pub(crate) mod head;
 mod lazy;
 pub(crate) mod pending;
 mod range;
@@ -30,24 +34,27 @@ mod take_over;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod witness;
 
 use crate::coordinator::Rounds;
 use crate::disk::{self, SyncFile, is_passing};
 use crate::failpoint;
 use crate::files::Files;
 use crate::scan::Place;
-use crate::storage::OpenMode;
+use crate::storage::{OpenMode, Storage};
 use crate::worker::Door;
 use crate::{Error, Identity};
 use bascule_record::Header;
 use bytes::Bytes;
+use format::Reached;
+use head::{Head, KEPT};
 use lazy::{Lazy, LazySegments};
 use parking_lot::Mutex;
 use pending::Pending;
 use range::{by_log, content_bytes};
-use replay::Looked;
-use ring::Ring;
-use std::path::PathBuf;
+use replay::{Looked, Source};
+use ring::{Ring, Use};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -72,10 +79,10 @@ pub struct JournalOptions {
     pub partitions: PathBuf,
     /// Dirty segments in a round from which on it is used, at least 1. Small rounds of fewer go on in it.
     pub from_dirty_files: usize,
-    /// Size of one file, bytes; at least 1 KiB.
+    /// Size of one file, bytes; at least 1 KiB, less than 4 GiB.
     pub file_bytes: u64,
     /// Files at most, and as many again with what logs of the last life have yet to take over; when all are full, rounds sync
-    /// directly until segments are synced. At least 2.
+    /// directly until segments are synced. At least 2, at most 14.
     pub files: usize,
     /// Only of a stepped coordinator, which has no time: so many rounds stand for the 5 s after which segments are synced.
     pub lazy_rounds: u32,
@@ -103,8 +110,8 @@ struct State {
     lazy_rounds: u32,
     /// A job syncs segments.
     settling: bool,
-    /// The files that it will set free.
-    retiring: Vec<Arc<SyncFile>>,
+    /// The uses that it will end.
+    retiring: Vec<Use>,
     pending: Pending,
     buffer: Vec<u8>,
 }
@@ -116,6 +123,8 @@ pub(crate) struct Journal {
     preparer: Door,
     threads: bool,
     state: Mutex<State>,
+    /// Whoever holds both has locked the state first; its owner need not hold it to write.
+    head: Mutex<Head>,
     rounds: OnceLock<Weak<Rounds>>,
     /// What did not check when it was opened.
     damages: Vec<JournalDamage>,
@@ -141,51 +150,35 @@ impl Journal {
         preparer: Door,
         threads: bool,
     ) -> Result<Arc<Self>, Error> {
-        let Looked {
-            pending,
-            sources,
-            damages,
-            frames: _,
-        } = replay::look(files.storage(), &options, OpenMode::ReadWrite)?;
+        let storage = files.storage();
+        let looked = replay::look(storage, &options, OpenMode::ReadWrite)?;
+        let sources = &looked.sources;
         if !sources.is_empty() {
             sources.iter().try_for_each(|source| source.file.sync())?;
-            disk::sync_directory_and_name(files.storage(), &options.directory)?;
+            disk::sync_directory_and_name(storage, &options.directory)?;
         }
-        // Of the moment, which nobody who writes records knows to the nanosecond.
-        let salt = files.storage().wall_clock_ns().cast_unsigned();
-        let next_sequence = sources.iter().map(|source| source.sequence() + 1).max();
-        let mut state = State {
-            ring: Ring::new(sources, next_sequence.unwrap_or(1), salt),
-            lazy: LazySegments::default(),
-            lazy_bytes: 0,
-            lazy_since: None,
-            lazy_rounds: 0,
-            settling: false,
-            retiring: Vec::new(),
-            pending,
-            buffer: Vec::new(),
-        };
         let options = JournalOptions {
             from_dirty_files: options.from_dirty_files.max(1),
-            file_bytes: options.file_bytes.max(1 << 10),
-            files: options.files.max(2),
+            file_bytes: options.file_bytes.clamp(1 << 10, u64::from(u32::MAX)),
+            files: options.files.clamp(2, KEPT / 2),
             ..options
         };
-        let State { ring, pending, .. } = &mut state;
-        ring.release_old(&options, files.storage(), pending);
+        let damages = looked.damages.clone();
+        let (state, head) = begin(looked, &options, storage)?;
         Ok(Arc::new(Self {
             options,
             files: Arc::clone(files),
             preparer,
             threads,
             state: Mutex::new(state),
+            head: Mutex::new(head),
             rounds: OnceLock::new(),
             damages,
         }))
     }
 
     /// Whether the log in `directory` may use the journal.
-    pub fn serves(&self, directory: &std::path::Path) -> bool {
+    pub fn serves(&self, directory: &Path) -> bool {
         directory.parent() == Some(&self.options.partitions)
     }
 
@@ -247,20 +240,26 @@ impl Journal {
         let path = &current.file.path;
         if let Err(source) = current.write(buffer, self.options.file_bytes) {
             let error = Error::io("write", path, source);
-            ring.give_up_current();
-            return if is_passing(&error) {
-                Ok(None)
-            } else {
-                Err(error)
-            };
+            return ring.end_unacked(error);
         }
         if current.position == 0 {
             failpoint::pass("journal.recycled");
         }
         current.file.sync()?;
-        current.position += buffer.len() as u64;
-        current.link = link;
         let written = buffer.len() as u64;
+        if current.position == 0 {
+            let newest = Reached {
+                sequence: current.sequence,
+                seed: current.seed,
+                end: ring::end_of(written),
+            };
+            if let Err(error) = self.head.lock().began(self.files.storage(), newest) {
+                return ring.end_unacked(error);
+            }
+            failpoint::pass("journal.head_synced");
+        }
+        current.position += written;
+        current.link = link;
         self.note(&mut state, ranges, written);
         Ok(Some(written))
     }
@@ -313,6 +312,7 @@ impl Journal {
         self.preparer.submit(Box::new(move || {
             let outcome = journal.sync_segments(&lazy.entries);
             failpoint::pass("journal.segments_synced");
+            let outcome = outcome.and_then(|()| journal.need_less(true));
             let mut state = journal.state.lock();
             state.settling = false;
             state.retiring.clear();
@@ -331,6 +331,16 @@ impl Journal {
                 }
             }
         }));
+    }
+
+    /// Has the head name only what is needed still; `is_settled`: what is retiring is not.
+    fn need_less(&self, is_settled: bool) -> Result<(), Error> {
+        let state = self.state.lock();
+        let retiring = if is_settled { &[][..] } else { &state.retiring };
+        let needed = state.ring.needed(retiring, &state.pending);
+        drop(state);
+        let mut head = self.head.lock();
+        head.need_no_more_than(self.files.storage(), &needed)
     }
 
     /// Syncs by descriptors of its own: the kernel tells a failed write-back once per descriptor, and on the one that acks
@@ -356,7 +366,7 @@ impl Journal {
     pub fn find(&self, identity: Identity, place: &Place) -> Option<(Header, Bytes)> {
         let state = self.state.lock();
         let mut files = state.ring.in_use();
-        files.extend(state.retiring.iter().map(Arc::clone));
+        files.extend(state.retiring.iter().map(|of| Arc::clone(&of.file)));
         drop(state);
         // A file that cannot be read holds nothing that can be had.
         files
@@ -374,14 +384,21 @@ impl Journal {
         let journal = Arc::clone(self);
         // Until it is there rounds sync many segments: that must not wait for what acks do not wait for.
         self.preparer.submit_first(Box::new(move || {
-            let storage = journal.files.storage();
-            let made = ring::make(storage, &path, journal.options.file_bytes);
-            let now_ns = storage.monotonic_ns();
+            let made = journal.make(&path);
+            let now_ns = journal.files.storage().monotonic_ns();
             journal.state.lock().ring.made(made.as_ref().ok(), now_ns);
             if let Err(error) = made {
                 journal.fail_if_lost(&error);
             }
         }));
+    }
+
+    /// Makes one, and before the first one the head: without it none may be used.
+    fn make(&self, path: &Path) -> Result<Arc<SyncFile>, Error> {
+        let storage = self.files.storage();
+        disk::create_directories(storage, &self.options.directory)?;
+        self.head.lock().make(storage)?;
+        ring::make(storage, path, self.options.file_bytes)
     }
 
     /// The coordinator's side, told of what is lost.
@@ -409,9 +426,67 @@ impl Journal {
 
     /// The log has taken over its part, durably. The files of the last life that no other log waits for are used again.
     pub fn replayed(&self, identity: Identity) {
+        self.state.lock().pending.remove(identity);
+        let needed = self.need_less(false);
         let mut state = self.state.lock();
+        let head = self.head.lock();
         let State { ring, pending, .. } = &mut *state;
-        pending.remove(identity);
-        ring.release_old(&self.options, self.files.storage(), pending);
+        ring.release_old(&self.options, self.files.storage(), pending, &head);
+        drop((head, state));
+        if let Err(error) = needed {
+            self.fail_if_lost(&error);
+        }
     }
+}
+
+/// A life that begins with what was found. What no log has anything to take over from is needed no more.
+fn begin(
+    looked: Looked,
+    options: &JournalOptions,
+    storage: &dyn Storage,
+) -> Result<(State, Head), Error> {
+    let Looked {
+        pending,
+        sources,
+        mut head,
+        known,
+        ..
+    } = looked;
+    // Where the head tells nothing it will name the last use that is there.
+    let last = || {
+        sources
+            .last()
+            .map(|last| last.reached_to(0))
+            .unwrap_or_default()
+    };
+    let is_used = known.is_some() || !sources.is_empty();
+    let newest = known.map_or_else(last, |known| known.newest);
+    let used = sources
+        .iter()
+        .map(Source::sequence)
+        .chain([newest.sequence]);
+    let next_sequence = used.max().map_or(1, |used| used + 1);
+    // Of the moment, which nobody who writes records knows to the nanosecond.
+    let salt = storage.wall_clock_ns().cast_unsigned();
+    let mut ring = Ring::new(sources, next_sequence, newest, salt);
+    if is_used {
+        let needed = ring.needed(&[], &pending);
+        match head.set(storage, needed) {
+            // All of them are needed until it can be said that they are not.
+            Err(error) if !is_passing(&error) => return Err(error),
+            _ => ring.release_old(options, storage, &pending, &head),
+        }
+    }
+    let state = State {
+        ring,
+        lazy: LazySegments::default(),
+        lazy_bytes: 0,
+        lazy_since: None,
+        lazy_rounds: 0,
+        settling: false,
+        retiring: Vec::new(),
+        pending,
+        buffer: Vec::new(),
+    };
+    Ok((state, head))
 }

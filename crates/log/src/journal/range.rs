@@ -34,7 +34,7 @@ impl Range {
     }
 
     /// Copies the batches to `content`, which has their size; false when they cannot be had.
-    fn copy_to(&self, content: &mut [u8]) -> bool {
+    pub fn copy_to(&self, content: &mut [u8]) -> bool {
         let len = content.len();
         if self.batches.iter().map(Bytes::len).sum::<usize>() != len {
             return read_up_to(&*self.file.file, content, self.from).ok() == Some(len);

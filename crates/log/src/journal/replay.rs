@@ -1,9 +1,11 @@
 //! What the last life left in the journal, by log (reliability specification §3.1, step 3).
 use super::JournalOptions;
-use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble};
+use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
+use super::head::{Facts, Head};
 use super::pending::{Part, Pending};
-use super::ring::number;
+use super::ring::{end_of, number};
 use super::walk::{Frame, Walk};
+use super::witness::{Claim, Witness};
 use crate::checkpoint;
 use crate::disk::{self, SyncFile, read_up_to};
 use crate::scan::Place;
@@ -28,6 +30,8 @@ pub(crate) struct Source {
     pub beginning: Option<JournalPlace>,
     /// Whether anything of it does not check; known after [`look`].
     pub is_damaged: bool,
+    /// How far its whole frames reach, when segments may not have them; known after [`look`].
+    pub reached: Reached,
 }
 
 impl Source {
@@ -36,13 +40,22 @@ impl Source {
         self.preamble.map_or(0, |preamble| preamble.sequence)
     }
 
+    /// The use, with frames up to that position.
+    pub fn reached_to(&self, end: u64) -> Reached {
+        Reached {
+            sequence: self.sequence(),
+            seed: self.preamble.map_or(0, |preamble| preamble.link),
+            end: end_of(end),
+        }
+    }
+
     /// First sequence number of the life that used it last; 0 when it does not tell.
     pub fn life(&self) -> u64 {
         self.preamble.map_or(0, |preamble| preamble.life)
     }
 }
 
-/// What of a journal's file does not check.
+/// What of a journal does not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalPlace {
     /// A frame, or several side by side of which nothing is left.
@@ -51,6 +64,17 @@ pub enum JournalPlace {
     Beginning,
     /// The beginning and its copy: none of the frames in the file can be read.
     File,
+    /// A whole file, which is gone, emptied or an older one; the path is that of the journal.
+    Lost,
+    /// The head, which tells what files there have to be: nothing is lost by it alone.
+    Head,
+}
+
+impl JournalPlace {
+    /// Whether frames can be lost by it.
+    pub fn can_cost(self) -> bool {
+        !matches!(self, Self::Beginning | Self::Head)
+    }
 }
 
 /// Something in the journal that does not check.
@@ -69,7 +93,6 @@ pub struct JournalDamage {
 }
 
 /// What the files of a journal hold.
-#[derive(Default)]
 pub(crate) struct Looked {
     /// What logs have to take over.
     pub pending: Pending,
@@ -79,6 +102,10 @@ pub(crate) struct Looked {
     pub damages: Vec<JournalDamage>,
     /// How many frames are whole.
     pub frames: u64,
+    /// The head, as it was found.
+    pub head: Head,
+    /// What it says; `None` when that cannot be believed.
+    pub known: Option<Facts>,
 }
 
 /// Reads every file of the journal. Frames of partitions that are not there are passed over: they were deleted. So are
@@ -88,7 +115,9 @@ pub(crate) fn look(
     options: &JournalOptions,
     mode: OpenMode,
 ) -> Result<Looked, Error> {
+    let head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
+    let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
@@ -104,17 +133,22 @@ pub(crate) fn look(
         present.contains(&identity.incarnation) && end > *durable
     };
     let (mut parts, mut damages, mut frames) = (Vec::new(), Vec::new(), 0);
-    // The newest first: a file tells that all rounds in those before it were synced, within one life.
-    let mut later_life = 0;
+    // The newest first: a file tells of those before it.
+    let mut later = None;
     for source in sources.iter_mut().rev() {
-        let read = read_file(source, later_life)?;
-        later_life = if read.any { source.life() } else { later_life };
+        let read = read_file(source, witness.claim(source, later.as_ref()))?;
+        later = if read.any { source.preamble } else { later };
         frames += read.frames;
-        source.is_damaged |= !read.damages.is_empty();
+        if witness.needs(source) {
+            source.is_damaged = !read.damages.is_empty();
+            source.reached = source.reached_to(read.end);
+            damages.extend(read.damages.into_iter().rev());
+        }
         let wanted = read.parts.into_iter().rev();
         parts.extend(wanted.filter(|(identity, part)| is_wanted(*identity, part.end)));
-        damages.extend(read.damages.into_iter().rev());
     }
+    let beside = witness.damages(head.path(), &options.directory, &sources);
+    damages.extend(beside.into_iter().rev());
     damages.reverse();
     let mut pending = Pending::default();
     for (identity, part) in parts.into_iter().rev() {
@@ -125,6 +159,8 @@ pub(crate) fn look(
         sources,
         damages,
         frames,
+        known: witness.facts().cloned(),
+        head,
     })
 }
 
@@ -139,13 +175,15 @@ pub(crate) struct FileRead {
     pub frames: u64,
     /// Whether there is any frame.
     pub any: bool,
+    /// Position behind the last whole frame.
+    pub end: u64,
 }
 
-/// Reads one file; `later_life`: that of the next file with frames, 0 without one.
+/// Reads one file; `claim`: what others say of it.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn read_file(source: &Source, later_life: u64) -> Result<FileRead, Error> {
+pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error> {
     let failed = |error| Error::io("read", &source.file.path, error);
     let mut read = FileRead::default();
     let damage = |position, place, of| JournalDamage {
@@ -156,9 +194,12 @@ pub(crate) fn read_file(source: &Source, later_life: u64) -> Result<FileRead, Er
         was_acked: false,
     };
     if let Some(place) = source.beginning {
-        read.damages.push(damage(0, place, None));
+        read.damages.push(JournalDamage {
+            was_acked: source.preamble.is_none() && claim.acked_to > 0,
+            ..damage(0, place, None)
+        });
     }
-    // Log and number of parts and damages of each frame.
+    // Position, log and number of parts and damages of each frame.
     let mut frames = Vec::new();
     let mut walk = Walk::new(source);
     while let Some(frame) = walk.next().map_err(failed)? {
@@ -168,21 +209,29 @@ pub(crate) fn read_file(source: &Source, later_life: u64) -> Result<FileRead, Er
             read.damages.push(damage(frame.position, place, frame.of));
         } else {
             read.frames += 1;
+            read.end = walk.position();
         }
         add_parts(&mut read.parts, source, &frame);
         let identity = frame.of.map(|(identity, _, _)| identity);
         frames.push((
+            frame.position,
             identity,
             parts..read.parts.len(),
             damages..read.damages.len(),
         ));
     }
     read.any = !frames.is_empty();
+    if let Some(end) = walk.silent_end().filter(|end| *end < claim.reached) {
+        let damages = read.damages.len()..read.damages.len() + 1;
+        read.damages.push(damage(end, JournalPlace::Frame, None));
+        frames.push((end, None, 0..0, damages));
+    }
     // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
     // round could have several.
-    let mut was_acked = source.life() != 0 && source.life() == later_life;
+    let mut was_acked = false;
     let mut behind = HashSet::new();
-    for (identity, parts, damages) in frames.into_iter().rev() {
+    for (position, identity, parts, damages) in frames.into_iter().rev() {
+        was_acked |= position < claim.acked_to;
         was_acked |=
             source.life() != 0 && identity.is_some_and(|identity| !behind.insert(identity));
         for (_, part) in read.parts.get_mut(parts).unwrap_or_default() {
@@ -279,6 +328,7 @@ fn of_file(file: &Arc<SyncFile>) -> Result<Source, Error> {
         preamble,
         beginning: None,
         is_damaged: false,
+        reached: Reached::default(),
     };
     if sound.is_none() {
         let is_used = begin.iter().any(|byte| *byte != 0);
@@ -313,7 +363,7 @@ pub(crate) fn find(
     identity: Identity,
     place: &Place,
 ) -> Result<Option<(Header, Bytes)>, Error> {
-    let read = read_file(&of_file(file)?, 0)?;
+    let read = read_file(&of_file(file)?, Claim::default())?;
     let ours = |(of, part): &&(Identity, Part)| *of == identity && part.start <= place.offset;
     for (_, part) in read.parts.iter().rev().filter(ours) {
         let found = part

@@ -1,7 +1,8 @@
 //! The journal's files: made in advance and full of zeros, filled one after the other, used again when nothing hangs on
 //! them any more.
 use super::JournalOptions;
-use super::format::{self, PREAMBLE_BYTES};
+use super::format::{self, PREAMBLE_BYTES, Preamble, Reached};
+use super::head::{Facts, Head, KEPT};
 use super::pending::Pending;
 use super::replay::Source;
 use crate::Error;
@@ -19,6 +20,15 @@ const PAUSE_NS: i64 = 60_000_000_000;
 /// Name of the damaged file that was put aside last.
 const DAMAGED: &str = "damaged";
 
+/// A file in one of its uses.
+#[derive(Clone)]
+pub(crate) struct Use {
+    /// The file.
+    pub file: Arc<SyncFile>,
+    /// Sequence number of the use.
+    pub sequence: u64,
+}
+
 /// The file that is being filled.
 pub(crate) struct Current {
     /// Where frames go.
@@ -29,6 +39,8 @@ pub(crate) struct Current {
     pub link: u32,
     /// Where the checksums of its frames begin.
     pub seed: u32,
+    /// Sequence number of this use.
+    pub sequence: u64,
     preamble: Vec<u8>,
 }
 
@@ -49,6 +61,13 @@ impl Current {
         }
         file.write_all_at(&self.preamble, file_bytes - PREAMBLE_BYTES as u64)
     }
+
+    fn into_use(self) -> Use {
+        Use {
+            file: self.file,
+            sequence: self.sequence,
+        }
+    }
 }
 
 /// All files of the journal.
@@ -57,7 +76,7 @@ pub(crate) struct Ring {
     /// Nothing hangs on these.
     ready: Vec<Arc<SyncFile>>,
     /// Segments have to be synced before these are used again.
-    full: Vec<Arc<SyncFile>>,
+    full: Vec<Use>,
     /// Of the last life; they may hold what a log still has to take over.
     old: Vec<Source>,
     /// Files that are in the ring or being made.
@@ -65,17 +84,23 @@ pub(crate) struct Ring {
     making: bool,
     /// No file is made before this monotonic time, ns.
     not_before: i64,
-    next_sequence: u64,
-    /// The first sequence number of this life.
-    life: u64,
-    /// Of this life.
-    salt: u64,
+    /// What the next use begins with.
+    next: Preamble,
     next_name: u64,
 }
 
 impl Ring {
-    /// A ring that begins with the files of the last life.
-    pub fn new(old: Vec<Source>, next_sequence: u64, salt: u64) -> Self {
+    /// A ring that begins with the files of the last life. `before`: the last use that is named beside its own file; `salt`:
+    /// of this life.
+    pub fn new(old: Vec<Source>, next_sequence: u64, before: Reached, salt: u64) -> Self {
+        let next = Preamble {
+            version: format::VERSION,
+            sequence: next_sequence,
+            life: next_sequence,
+            salt,
+            before,
+            link: 0,
+        };
         let next_name = old
             .iter()
             .filter_map(|source| number(&source.file.path))
@@ -88,9 +113,7 @@ impl Ring {
             count: 0,
             making: false,
             not_before: i64::MIN,
-            next_sequence,
-            life: next_sequence,
-            salt,
+            next,
             next_name: next_name.map_or(0, |name| name + 1),
         }
     }
@@ -114,18 +137,17 @@ impl Ring {
             return false;
         };
         failpoint::pass("journal.file_switch");
-        let (preamble, link) = format::preamble(self.next_sequence, self.life, self.salt);
-        let next = Current {
+        self.end_current();
+        let (preamble, link) = format::preamble(&self.next);
+        self.current = Some(Current {
             file,
             position: 0,
             link,
             seed: link,
+            sequence: self.next.sequence,
             preamble,
-        };
-        self.next_sequence += 1;
-        if let Some(before) = self.current.replace(next) {
-            self.full.push(before.file);
-        }
+        });
+        self.next.sequence += 1;
         true
     }
 
@@ -134,10 +156,31 @@ impl Ring {
         self.current.as_mut()
     }
 
-    /// Nothing more goes into the file: frames behind its end that were written and not acked would be taken for its own.
-    pub fn give_up_current(&mut self) {
-        let given_up = self.current.take().map(|current| current.file);
-        self.full.extend(given_up);
+    /// Nothing more goes into the file: it is full; or a write failed, and frames behind its end that were written and not acked
+    /// would be taken for its own.
+    pub fn end_current(&mut self) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        if current.position > 0 {
+            self.next.before = Reached {
+                sequence: current.sequence,
+                seed: current.seed,
+                end: end_of(current.position),
+            };
+        }
+        self.full.push(current.into_use());
+    }
+
+    /// The same after a write or sync that failed, of a round that was not acknowledged; `None` when the round may go on
+    /// elsewhere.
+    pub fn end_unacked<T>(&mut self, error: Error) -> Result<Option<T>, Error> {
+        self.end_current();
+        if disk::is_passing(&error) {
+            Ok(None)
+        } else {
+            Err(error)
+        }
     }
 
     /// Whether the next file should be made now.
@@ -179,33 +222,50 @@ impl Ring {
     /// The files that segments hang on, but for those whose segments are being synced.
     pub fn in_use(&self) -> Vec<Arc<SyncFile>> {
         let current = self.current.iter().map(|current| &current.file);
-        self.full.iter().chain(current).map(Arc::clone).collect()
+        let full = self.full.iter().map(|full| &full.file);
+        full.chain(current).map(Arc::clone).collect()
     }
 
     /// The files whose segments are about to be synced.
-    pub fn take_full(&mut self) -> Vec<Arc<SyncFile>> {
+    pub fn take_full(&mut self) -> Vec<Use> {
         std::mem::take(&mut self.full)
     }
 
-    /// They were: the files may be used again.
-    pub fn release(&mut self, files: Vec<Arc<SyncFile>>) {
-        self.ready.extend(files);
+    /// They were: the files may be used again, once the head says so.
+    pub fn release(&mut self, uses: Vec<Use>) {
+        self.ready.extend(uses.into_iter().map(|of| of.file));
     }
 
     /// They were not.
-    pub fn keep_full(&mut self, files: Vec<Arc<SyncFile>>) {
-        self.full.extend(files);
+    pub fn keep_full(&mut self, uses: Vec<Use>) {
+        self.full.extend(uses);
     }
 
-    /// Keeps those files of the last life in which something is still to be taken over. Others that do not fit are removed;
-    /// the last damaged one is put aside, and the next start does not tell it again.
+    /// Which uses segments may not have: of this life those that are not ready, `retiring` included, of earlier ones those
+    /// that some log has something to take over from.
+    pub fn needed(&self, retiring: &[Use], pending: &Pending) -> Facts {
+        let current = self.current.iter().map(|current| current.sequence);
+        let full = self.full.iter().chain(retiring).map(|full| full.sequence);
+        let old = self.old.iter().filter(|source| pending.is_in(&source.file));
+        let kept = old.map(|source| source.reached);
+        Facts {
+            newest: self.next.before,
+            first_needed: full.chain(current).min().unwrap_or(self.next.sequence),
+            kept: kept.filter(|kept| kept.sequence > 0).take(KEPT).collect(),
+        }
+    }
+
+    /// Keeps those files of the last life in which something is still to be taken over, or of which `head` says so. Others
+    /// that do not fit are removed; the last damaged one is put aside, and the next start does not tell it again.
     pub fn release_old(
         &mut self,
         options: &JournalOptions,
         storage: &dyn Storage,
         pending: &Pending,
+        head: &Head,
     ) {
-        let is_needed = |source: &Source| pending.is_in(&source.file);
+        let is_needed =
+            |source: &Source| pending.is_in(&source.file) || head.needs(source.sequence());
         let (needed, free) = std::mem::take(&mut self.old)
             .into_iter()
             .partition(is_needed);
@@ -264,6 +324,11 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
             Err(error)
         }
     }
+}
+
+/// A position in a file, which is no longer than that; what is behind it is not spoken of.
+pub(crate) fn end_of(position: u64) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 /// The name of a file of the journal.

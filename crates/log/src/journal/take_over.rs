@@ -93,7 +93,7 @@ impl Replay {
                 .of
                 .is_some_and(|(_, from, to)| from < end && start < to)
         };
-        let unknown = |damage: &&JournalDamage| damage.of.is_none();
+        let unknown = |damage: &&JournalDamage| damage.of.is_none() && damage.place.can_cost();
         let by = self.damages.iter().find(held);
         let by = by.or_else(|| self.damages.iter().find(unknown));
         let (path, position, fault) = match by {

@@ -453,7 +453,19 @@ fn the_bytes_are_those_of_the_format_page() {
         not_before: 5,
     };
     let content = batch(1).stamp(&stamp);
-    let (preamble, link) = format::preamble(9, 8, 7);
+    let of = format::Preamble {
+        version: format::VERSION,
+        sequence: 9,
+        life: 8,
+        salt: 7,
+        before: format::Reached {
+            sequence: 6,
+            seed: 0x0506_0708,
+            end: 500,
+        },
+        link: 0,
+    };
+    let (preamble, link) = format::preamble(&of);
     let mut head = [0; format::FRAME_BYTES];
     let next = format::frame(&mut head, &content, link, link);
     let mut hex = String::new();
@@ -464,10 +476,7 @@ fn the_bytes_are_those_of_the_format_page() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors/journal/frame.hex");
     assert_eq!(hex, fs::read_to_string(vector).unwrap().trim());
     let read = format::read_preamble(&preamble).unwrap();
-    assert_eq!(
-        (read.version, read.sequence, read.life, read.salt, read.link),
-        (2, 9, 8, 7, link)
-    );
+    assert_eq!(read, format::Preamble { link, ..of });
     assert_eq!(format::announced(&head), Some(content.len()));
     assert_eq!(format::link(&head), link);
     assert_eq!(format::next_link(&head), next);

@@ -68,6 +68,8 @@ pub(crate) struct Walk<'a> {
     /// Copies of frames that were passed over.
     copies: usize,
     ended: bool,
+    /// Nothing of what stands where it ended is told.
+    silent_end: Option<u64>,
 }
 
 impl<'a> Walk<'a> {
@@ -86,6 +88,7 @@ impl<'a> Walk<'a> {
             resumed: false,
             copies: 0,
             ended: source.preamble.is_none(),
+            silent_end: None,
         }
     }
 
@@ -113,6 +116,7 @@ impl<'a> Walk<'a> {
             None => self.ended = true,
         }
         let is_told = ours.is_some() || resumed.is_some() || std::mem::take(&mut self.copies) > 0;
+        self.silent_end = (!is_told).then_some(at);
         Ok(is_told.then(|| Frame {
             position: at,
             content: at,
@@ -121,6 +125,16 @@ impl<'a> Walk<'a> {
             is_proven: false,
             is_damaged: true,
         }))
+    }
+
+    /// Behind the frame that was found last.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where the frames end, when nothing tells that there were more.
+    pub fn silent_end(&self) -> Option<u64> {
+        self.silent_end
     }
 
     fn go_on_at(&mut self, (position, link): (u64, u32)) {

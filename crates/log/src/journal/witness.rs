@@ -1,0 +1,139 @@
+//! What is known of the uses of journal files beside their own bytes: that one is missing, or has lost its last frames.
+//!
+//! The head names the newest use, and those of earlier lives that are still needed; the first preamble of each use names the
+//! one before it, and how far that reached. What segments have by now is not needed: its file may be half written over.
+use super::format::{Preamble, Reached};
+use super::head::{Facts, Head};
+use super::replay::{JournalDamage, JournalPlace, Source};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What others say of one use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Claim {
+    /// What lies before was acknowledged, bytes.
+    pub acked_to: u64,
+    /// Frames have to reach so far, bytes.
+    pub reached: u64,
+}
+
+/// What the head and all preambles say.
+pub(crate) struct Witness {
+    /// What the head says; `None` when nobody can tell which uses are needed.
+    facts: Option<Facts>,
+    /// How far uses reached, by their sequence numbers.
+    reached: BTreeMap<u64, Reached>,
+    /// Needed uses that have no file.
+    absent: usize,
+    /// Whether all uses that have a file tell of the one before.
+    is_complete: bool,
+    /// Whether the head says something, and all of it.
+    is_head_sound: bool,
+}
+
+impl Witness {
+    /// `sources`: all files.
+    pub fn new(head: &Head, sources: &[Source]) -> Self {
+        let used = || sources.iter().filter_map(|source| source.preamble);
+        let witnessed = || used().filter(Preamble::is_witnessed);
+        let before = || witnessed().map(|preamble| preamble.before);
+        // Whoever names a use was written behind the head that does.
+        let is_old = |facts: &Facts| before().any(|of| of.sequence > facts.newest.sequence);
+        let facts = head.facts().filter(|facts| !is_old(facts)).cloned();
+        let of_head = facts
+            .iter()
+            .flat_map(|facts| facts.kept.iter().chain([&facts.newest]));
+        let mut reached: BTreeMap<u64, Reached> = BTreeMap::new();
+        for of in of_head.copied().chain(before()) {
+            let known = reached.entry(of.sequence).or_insert(of);
+            known.end = of.end.max(known.end);
+        }
+        reached.remove(&0);
+        let is_needed = |of: &&Reached| {
+            let facts = facts.as_ref();
+            facts.is_some_and(|facts| facts.needs(of.sequence))
+        };
+        let is_absent = |of: &&Reached| used().all(|preamble| !is_of(&preamble, of));
+        let needed = reached.values().filter(is_needed);
+        Self {
+            absent: needed.filter(is_absent).count(),
+            is_complete: used().all(|preamble| preamble.is_witnessed()),
+            is_head_sound: !head.is_damaged() && (facts.is_some() || witnessed().next().is_none()),
+            facts,
+            reached,
+        }
+    }
+
+    /// What the head says; `None` when nobody can tell which uses are needed.
+    pub fn facts(&self) -> Option<&Facts> {
+        self.facts.as_ref()
+    }
+
+    /// Whether segments may not have what the file holds. If not, its damage costs nothing, and may be the beginning of
+    /// another use.
+    pub fn needs(&self, source: &Source) -> bool {
+        match (&self.facts, source.preamble) {
+            (None, _) => true,
+            (Some(facts), Some(preamble)) => facts.needs(preamble.sequence),
+            (Some(_), None) => !self.is_complete || self.absent > 0,
+        }
+    }
+
+    /// What is said of a file; `later`: the preamble of the next use with frames.
+    pub fn claim(&self, source: &Source, later: Option<&Preamble>) -> Claim {
+        let Some(preamble) = source.preamble else {
+            let acked_to = if self.absent == 0 { 0 } else { u64::MAX };
+            return Claim {
+                acked_to,
+                reached: 0,
+            };
+        };
+        let known = self.reached.get(&preamble.sequence);
+        let known = known.filter(|of| preamble.is_witnessed() && is_of(&preamble, of));
+        let named = known.map_or(0, |of| u64::from(of.end));
+        let is_sure = self.facts.is_some() && self.needs(source);
+        // A file tells that all rounds in those before it were synced, within one life; or how far they were.
+        let names_an_end = |later: &Preamble| {
+            preamble.is_witnessed()
+                && later.is_witnessed()
+                && later.before.sequence <= preamble.sequence
+        };
+        let acked_to = match later.filter(|later| preamble.life != 0 && later.life == preamble.life)
+        {
+            Some(later) if !names_an_end(later) => u64::MAX,
+            _ => named,
+        };
+        Claim {
+            acked_to,
+            reached: if is_sure { named } else { 0 },
+        }
+    }
+
+    /// What is told of the head at `head`, and of files of the journal in `directory` that are not there.
+    pub fn damages(&self, head: &Path, directory: &Path, sources: &[Source]) -> Vec<JournalDamage> {
+        let damage = |path: &Path, place| JournalDamage {
+            path: path.to_path_buf(),
+            position: 0,
+            place,
+            of: None,
+            was_acked: place == JournalPlace::Lost,
+        };
+        let is_unreadable = |source: &&Source| source.preamble.is_none() && source.is_damaged;
+        let unreadable = sources.iter().filter(is_unreadable).count();
+        let mut damages = Vec::new();
+        if !self.is_head_sound {
+            damages.push(damage(head, JournalPlace::Head));
+        }
+        // A file of which the beginning cannot be read is told as that.
+        if self.absent > unreadable {
+            let lost = damage(directory, JournalPlace::Lost);
+            damages.extend(std::iter::repeat_n(lost, self.absent));
+        }
+        damages
+    }
+}
+
+/// Whether it is the preamble of that use. One that was rewritten has another checksum.
+fn is_of(preamble: &Preamble, of: &Reached) -> bool {
+    preamble.sequence == of.sequence && (preamble.link == of.seed || !preamble.is_witnessed())
+}
