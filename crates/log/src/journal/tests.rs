@@ -1,5 +1,7 @@
 //! The journal's bytes, and its life with logs: used, settled, used again, taken over.
+mod cuts;
 mod damaged;
+mod missing;
 
 use super::{FEW_BYTES, JournalOptions, format};
 use crate::damage::{RepairOptions, repair};

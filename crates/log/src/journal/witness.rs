@@ -40,13 +40,17 @@ impl Witness {
         // Whoever names a use was written behind the head that does.
         let is_old = |facts: &Facts| before().any(|of| of.sequence > facts.newest.sequence);
         let facts = head.facts().filter(|facts| !is_old(facts)).cloned();
+        let mut reached: BTreeMap<u64, Reached> = BTreeMap::new();
         let of_head = facts
             .iter()
             .flat_map(|facts| facts.kept.iter().chain([&facts.newest]));
-        let mut reached: BTreeMap<u64, Reached> = BTreeMap::new();
-        for of in of_head.copied().chain(before()) {
-            let known = reached.entry(of.sequence).or_insert(of);
-            known.end = of.end.max(known.end);
+        of_head.for_each(|of| name(&mut reached, of));
+        for preamble in sources.iter().rev().filter_map(|source| source.preamble) {
+            // A file of another directory speaks of others.
+            let is_ours = |of: &Reached| is_of(&preamble, of);
+            if reached.get(&preamble.sequence).is_none_or(is_ours) {
+                name(&mut reached, &preamble.before);
+            }
         }
         reached.remove(&0);
         let is_needed = |of: &&Reached| {
@@ -131,6 +135,11 @@ impl Witness {
         }
         damages
     }
+}
+
+fn name(reached: &mut BTreeMap<u64, Reached>, of: &Reached) {
+    let known = reached.entry(of.sequence).or_insert(*of);
+    known.end = of.end.max(known.end);
 }
 
 /// Whether it is the preamble of that use. One that was rewritten has another checksum.

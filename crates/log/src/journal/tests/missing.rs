@@ -1,0 +1,216 @@
+//! Files of the journal that are gone, emptied or older ones, and frames of which nothing is left: that it is told.
+use super::super::format::Reached;
+use super::super::head::{Facts, Head, parse_slot};
+use super::*;
+use crate::storage::{OpenMode, Storage, StorageFile, StorageOver};
+use crate::{JournalDamage, JournalPlace};
+use std::io;
+
+/// No segment can be opened again, so that none is synced later.
+#[derive(Debug)]
+struct Scarce;
+
+impl StorageOver for Scarce {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        let is_segment = path.extension().is_some_and(|name| name == "seg");
+        if is_segment && mode == OpenMode::ReadWrite {
+            return Err(rustix::io::Errno::MFILE.into());
+        }
+        OsStorage.open(path, mode)
+    }
+}
+
+/// A home with two logs that filled three files, of which segments have nothing, and the journal as it was in between.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let at = home.path();
+    let options = options(at);
+    let coordinator = Coordinator::stepped_journaled(Arc::new(Scarce), options).unwrap();
+    let mut logs = [1, 2].map(|i| create(at, i, &coordinator));
+    assert_eq!(round(&mut logs, 0, &coordinator), 2);
+    copy_tree(&at.join("partitions"), &at.join("copy"));
+    let mut value = 1;
+    while journal_files(at) < 3 || files(at).iter().any(|path| sequence(path) == 0) {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        if value == 20 {
+            copy_journal(at, &at.join("earlier"));
+        }
+        value += 1;
+    }
+    for value in value..value + 20 {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+    }
+    drop((logs, coordinator));
+    restore(&at.join("copy"), at);
+    copy_journal(at, &at.join("whole"));
+    home
+}
+
+fn copy_journal(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to.join("journal"));
+    copy_tree(&from.join("journal"), &to.join("journal"));
+    fs::copy(from.join("journal.head"), to.join("journal.head")).unwrap();
+}
+
+/// The files of the journal, by the use that they are in.
+fn files(home: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(home.join("journal")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort_by_key(|path| sequence(path));
+    paths
+}
+
+fn sequence(path: &Path) -> u64 {
+    format::read_preamble(&fs::read(path).unwrap()).map_or(0, |of| of.sequence)
+}
+
+/// What a start tells of the journal that `harm` was done to; and that the start after it tells nothing.
+fn told(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<JournalDamage> {
+    let at = home.path();
+    restore(&at.join("copy"), at);
+    copy_journal(&at.join("whole"), at);
+    harm(at);
+    let first = coordinator(at);
+    let told = first.journal_damages();
+    for i in 1..=2 {
+        open(at, i, &first);
+    }
+    drop(first);
+    assert_eq!(coordinator(at).journal_damages(), vec![]);
+    told
+}
+
+fn places(told: &[JournalDamage]) -> Vec<(JournalPlace, bool)> {
+    let places = told.iter().map(|damage| (damage.place, damage.was_acked));
+    places.collect()
+}
+
+const LOST: [(JournalPlace, bool); 1] = [(JournalPlace::Lost, true)];
+
+#[test]
+fn a_journal_as_it_was_is_no_damage() {
+    assert_eq!(told(&home(), |_| ()), vec![]);
+}
+
+#[test]
+fn a_file_that_is_gone_or_emptied_or_of_another_directory_is_told_once() {
+    let (home, other) = (home(), home());
+    let foreign = files(other.path());
+    for (number, foreign) in foreign.iter().enumerate() {
+        let at = |home: &Path| files(home)[number].clone();
+        let told = |harm: &dyn Fn(&Path)| places(&told(&home, |home| harm(&at(home))));
+        assert_eq!(told(&|path| fs::remove_file(path).unwrap()), LOST);
+        assert_eq!(told(&|path| fs::write(path, []).unwrap()), LOST);
+        assert_eq!(
+            told(&|path| fs::write(path, vec![0; FILE_BYTES as usize]).unwrap()),
+            LOST
+        );
+        let found = told(&|path| {
+            fs::copy(foreign, path).unwrap();
+        });
+        assert_eq!(found, LOST);
+    }
+    let found = told(&home, |home| {
+        fs::remove_dir_all(home.join("journal")).unwrap()
+    });
+    assert_eq!(places(&found), LOST);
+    assert_eq!(found[0].path, home.path().join("journal"));
+}
+
+#[test]
+fn lost_last_frames_are_told_where_they_were() {
+    let home = home();
+    for number in 0..2 {
+        let found = told(&home, |home| {
+            let path = &files(home)[number];
+            let mut bytes = fs::read(path).unwrap();
+            bytes[FILE_BYTES as usize / 2..FILE_BYTES as usize - 64].fill(0);
+            fs::write(path, bytes).unwrap();
+        });
+        assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+        assert!(found[0].position <= FILE_BYTES / 2);
+        assert!(found[0].position > FILE_BYTES / 2 - 1_000);
+    }
+    // The first round of the last file: the head knows how far it reached. Of what followed nobody can tell.
+    let found = told(&home, |home| {
+        let path = files(home).pop().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        let end = bytes.len() - 64;
+        bytes[64..end].fill(0);
+        fs::write(path, bytes).unwrap();
+    });
+    assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+    assert_eq!(found[0].position, 64);
+}
+
+#[test]
+fn an_older_copy_of_a_file_is_told() {
+    let home = home();
+    let older = files(&home.path().join("earlier"));
+    let found = told(&home, |home| {
+        fs::copy(&older[0], &files(home)[0]).unwrap();
+    });
+    assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+}
+
+#[test]
+fn a_head_that_does_not_check_is_told_and_made_again() {
+    let home = home();
+    let head = |home: &Path| home.join("journal.head");
+    let harms: [&dyn Fn(&Path); 4] = [
+        &|path| fs::remove_file(path).unwrap(),
+        &|path| fs::write(path, []).unwrap(),
+        &|path| {
+            let mut bytes = fs::read(path).unwrap();
+            bytes[17] ^= 1;
+            fs::write(path, bytes).unwrap();
+        },
+        &|path| {
+            let earlier = path.with_file_name("earlier").join("journal.head");
+            fs::copy(earlier, path).unwrap();
+        },
+    ];
+    for harm in harms {
+        let found = told(&home, |home| harm(&head(home)));
+        assert_eq!(places(&found), [(JournalPlace::Head, false)]);
+    }
+}
+
+#[test]
+fn frames_that_were_taken_out_are_not_missed() {
+    let home = home();
+    let found = told(&home, |home| {
+        for path in files(home) {
+            super::super::forget::take_out(&OsStorage, &path, identity(1)).unwrap();
+        }
+    });
+    assert_eq!(found, vec![]);
+}
+
+#[test]
+fn the_head_has_the_bytes_of_the_format_page() {
+    let home = tempfile::tempdir().unwrap();
+    let journal = home.path().join("journal");
+    let reached = |sequence, end, seed| Reached {
+        sequence,
+        seed,
+        end,
+    };
+    let facts = Facts {
+        newest: reached(9, 500, 0x0102_0304),
+        first_needed: 8,
+        kept: vec![reached(5, 600, 0x0506_0708), reached(6, 700, 9)],
+    };
+    let mut head = Head::look(&OsStorage, &journal, OpenMode::ReadWrite).unwrap();
+    head.set(&OsStorage, facts.clone()).unwrap();
+    let bytes = fs::read(home.path().join("journal.head")).unwrap();
+    assert!(bytes[..4096].iter().all(|byte| *byte == 0));
+    let slot = &bytes[4096..];
+    assert_eq!(parse_slot(slot), Some((1, facts)));
+    let mut hex = String::new();
+    for byte in slot {
+        write!(hex, "{byte:02x}").unwrap();
+    }
+    let vector = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors/journal/head.hex");
+    assert_eq!(hex, fs::read_to_string(vector).unwrap().trim());
+}
