@@ -3,8 +3,9 @@
 Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
 writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
 journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
-the journal has. Where no frame behind a hit one tells of its log, that log may end there (`limit`); where nothing is
-left that could be told either, that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
+the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and that
+has to be told (`limit`); only where nothing is left of the last rounds of the last file, as if they had never been written,
+there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
 `bascule.json` of a whole data directory, opened by a data plane in this process: what it replays must be exactly what
 was committed, or it refuses to start. *Live*: segments are damaged under a running broker while it is read; every
 record comes back as it was or is refused.
@@ -59,7 +60,7 @@ def run(scale: Scale) -> Result:
         for name, count in counts.items():
             totals[name] = totals.get(name, 0) + count
     damages = LOGS[scale] + JOURNALS[scale] + DIRECTORIES[scale] + LIVE[scale]
-    bad = {name: totals.get(name, 0) for name in ("wrong", "silent", "reused", "wide", "crash")}
+    bad = {name: totals.get(name, 0) for name in ("wrong", "silent", "reused", "wide", "crash", "alarm")}
     answered = sum(totals.get(name, 0) for name in ("detected", "harmless", "beyond"))
     ends = sum(count for name, count in totals.items() if name.startswith("limit "))
     for failure in failures:
@@ -70,12 +71,13 @@ def run(scale: Scale) -> Result:
         figure=(
             f"{damages:,} damages: {totals.get('detected', 0):,} detected, "
             f"{totals.get('harmless', 0):,} without effect, "
-            f"{totals.get('beyond', 0):,} that left nothing to tell by; "
+            f"{totals.get('beyond', 0):,} that took the last rounds of the journal and left nothing to tell by; "
             f"{ends:,} took a log's last frames in the journal, whose offsets may be used again; beside these "
             f"served wrong {bad['wrong']}, lost without a word {bad['silent']}, offsets used twice {bad['reused']}, "
-            f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}"
+            f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}, "
+            f"damage told that there was none of {bad['alarm']}"
         ),
-        bar=f"0 wrong, 0 silent, 0 reused, 0 wide, 0 crashes in {damages:,} damages",
+        bar=f"0 wrong, 0 silent, 0 reused, 0 wide, 0 crashes, 0 false alarms in {damages:,} damages",
         passed=not any(bad.values()) and not failures and answered == damages,
         numbers={name: float(count) for name, count in sorted(totals.items())},
     )

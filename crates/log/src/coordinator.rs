@@ -202,6 +202,15 @@ impl Coordinator {
         journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
     }
 
+    /// Syncs what only the journal has, once all logs are closed: then its files may be lost. Of a directory that has failed
+    /// nothing. Blocks.
+    pub fn settle_journal(&self) {
+        let journal = self.rounds.journal();
+        if let Some(journal) = journal.filter(|_| self.rounds.failure().is_none()) {
+            journal.settle();
+        }
+    }
+
     /// The first failure, if any: then nothing is acked from this directory until restart.
     pub fn failure(&self) -> Option<String> {
         self.rounds

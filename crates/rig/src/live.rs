@@ -115,6 +115,20 @@ impl Life {
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
+        for damage in coordinator.journal_damages() {
+            // Nothing damages the journal here: whatever ends a life, it must not look like a loss.
+            if damage.was_acked {
+                eprintln!("told without a reason: {damage:?}");
+                let offset = damage.position;
+                ledger.note(
+                    Kind::Wrong,
+                    Entry {
+                        offset,
+                        ..Entry::default()
+                    },
+                );
+            }
+        }
         let ledger = Arc::new(ledger);
         let told = Arc::clone(&ledger);
         coordinator.on_failure(Box::new(move |_| {

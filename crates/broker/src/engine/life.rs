@@ -270,6 +270,7 @@ impl Engine {
                 .events
                 .log(40, "metadata", text, serde_json::json!({}));
         }
+        self.coordinator.settle_journal();
         self.shared.events.close();
         // The view holds the partitions, and they what the view is in.
         self.shared.view.store(Arc::default());

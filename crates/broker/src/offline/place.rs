@@ -92,7 +92,10 @@ impl Target {
         let journal = match self.logs.first() {
             _ if self.is_data_directory => self.root.join("journal"),
             Some(log) if log.is_metadata() => return None,
-            log => log?.journal().filter(|journal| journal.is_dir())?,
+            // Its head tells of a journal that is gone.
+            log => log?
+                .journal()
+                .filter(|journal| journal.is_dir() || journal.with_extension("head").is_file())?,
         };
         let partitions = journal.with_file_name("partitions");
         Some((journal, partitions))

@@ -76,8 +76,30 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
 /// What a file of the journal costs whose beginning and its copy are lost.
 const NOTHING_READ: &str = "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions";
 
+/// What a file of the journal costs that is gone, emptied or an older one.
+const FILE_LOST: &str = "a file of the journal is gone, emptied, an older one or of another data directory: acknowledged records that no segment has may be missing at the end of partitions";
+
+/// What a head of the journal costs that does not check.
+const HEAD_LOST: &str =
+    "no record is lost by it, but nobody can tell now whether a file of the journal is missing";
+
 /// What a journal's damage is, in a sentence.
 pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
+    let path = damage.path.display();
+    match damage.place {
+        JournalPlace::Lost => {
+            format!("in {path} {FILE_LOST}: compare with what publishers were told")
+        }
+        JournalPlace::Head => {
+            format!(
+                "the head of the journal, {path}, does not check or is missing: {HEAD_LOST}; it is written anew"
+            )
+        }
+        _ => damage_in_file(damage),
+    }
+}
+
+fn damage_in_file(damage: &JournalDamage) -> String {
     let held = match damage.of {
         Some((log, start, end)) => {
             format!(
@@ -148,6 +170,8 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
             "no record is lost: its copy at the end of the file is used",
         ),
         _ if damage.place == JournalPlace::File => ("damage", NOTHING_READ),
+        _ if damage.place == JournalPlace::Lost => ("damage", FILE_LOST),
+        _ if damage.place == JournalPlace::Head => ("derived", HEAD_LOST),
         (false, _) => (
             "tail",
             "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \
@@ -162,6 +186,10 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
     let (start, end) = damage.of.map_or((0, 0), |(_, start, end)| (start, end));
     let what = match damage.of {
         Some((log, ..)) => format!("a frame of incarnation {} does not check", log.incarnation),
+        None if damage.place == JournalPlace::Lost => "a file of the journal is missing".to_owned(),
+        None if damage.place == JournalPlace::Head => {
+            "the head of the journal does not check or is missing".to_owned()
+        }
         None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
         None => "a frame does not check".to_owned(),
     };

@@ -1,8 +1,14 @@
 //! Segments whose latest batches are only in the journal, until they are synced.
+use super::ring::Use;
+use super::{Journal, LAZY_BYTES, LAZY_TIME, State};
+use crate::Error;
 use crate::disk::SyncFile;
+use crate::failpoint;
 use crate::shared::Shared;
+use crate::storage::OpenMode;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A segment whose latest batches are only in the journal.
 pub(super) struct Lazy {
@@ -35,6 +41,108 @@ impl LazySegments {
             None => self.entries.push(new),
         }
     }
+}
+
+impl Journal {
+    /// How long until segments have to be synced; `None` when nothing waits.
+    pub fn due_in(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let since = state.lazy_since.filter(|_| !state.settling)?;
+        Some(LAZY_TIME.saturating_sub(since.elapsed()))
+    }
+
+    /// Has the segments synced when it is time. Called after each round and when [`Journal::due_in`] has passed.
+    pub fn settle_when_due(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let late = state
+            .lazy_since
+            .is_some_and(|since| since.elapsed() >= LAZY_TIME);
+        let often = !self.threads && state.lazy_rounds >= self.options.lazy_rounds;
+        let much = state.lazy_bytes >= LAZY_BYTES || state.ring.is_short();
+        let is_idle = state.lazy.entries.is_empty() && !state.ring.is_short();
+        if state.settling || is_idle || !(late || often || much) {
+            return;
+        }
+        let (lazy, retired) = begin(&mut state);
+        drop(state);
+        let journal = Arc::clone(self);
+        self.preparer
+            .submit(Box::new(move || journal.settle_these(lazy, retired)));
+    }
+
+    /// Syncs the segments now, so that no file is needed any more: at the end of a life of which nothing is left to do. What a
+    /// job is about to sync is left to that.
+    pub fn settle(&self) {
+        let mut state = self.state.lock();
+        if state.settling {
+            return;
+        }
+        state.ring.end_current();
+        let (lazy, retired) = begin(&mut state);
+        drop(state);
+        self.settle_these(lazy, retired);
+    }
+
+    fn settle_these(&self, lazy: LazySegments, retired: Vec<Use>) {
+        let outcome = self.sync_segments(&lazy.entries);
+        failpoint::pass("journal.segments_synced");
+        let outcome = outcome.and_then(|()| self.need_less(true));
+        let mut state = self.state.lock();
+        state.settling = false;
+        state.retiring.clear();
+        match outcome {
+            Ok(()) => state.ring.release(retired),
+            Err(error) => {
+                // Nothing was lost by a lack of descriptors: all of it is tried again with the next.
+                state.ring.keep_full(retired);
+                let since = std::mem::replace(&mut state.lazy, lazy);
+                for new in since.entries {
+                    state.lazy.add(new);
+                }
+                state.lazy_since = self.threads.then(Instant::now);
+                drop(state);
+                self.fail_if_lost(&error);
+            }
+        }
+    }
+
+    /// Has the head name only what is needed still; `is_settled`: what is retiring is not.
+    pub(super) fn need_less(&self, is_settled: bool) -> Result<(), Error> {
+        let state = self.state.lock();
+        let retiring = if is_settled { &[][..] } else { &state.retiring };
+        let needed = state.ring.needed(retiring, &state.pending);
+        drop(state);
+        let mut head = self.head.lock();
+        head.need_no_more_than(self.files.storage(), &needed)
+    }
+
+    /// Syncs by descriptors of its own: the kernel tells a failed write-back once per descriptor, and on the one that acks
+    /// are synced by it would be taken away from them.
+    fn sync_segments(&self, lazy: &[Lazy]) -> Result<(), Error> {
+        for Lazy { file, shared, end } in lazy {
+            let own = match SyncFile::open(self.files.storage(), &file.path, OpenMode::ReadWrite) {
+                Ok(own) => own,
+                // Removed, with its log or by retention.
+                Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            own.sync()?;
+            shared.raise_settled_end(*end);
+        }
+        Ok(())
+    }
+}
+
+/// All that waits is being settled.
+fn begin(state: &mut State) -> (LazySegments, Vec<Use>) {
+    state.settling = true;
+    let lazy = std::mem::take(&mut state.lazy);
+    let retired = state.ring.take_full();
+    state.retiring.clone_from(&retired);
+    (state.lazy_bytes, state.lazy_since, state.lazy_rounds) = (0, None, 0);
+    (lazy, retired)
 }
 
 fn address(file: &SyncFile) -> usize {

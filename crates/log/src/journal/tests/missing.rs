@@ -111,7 +111,7 @@ fn a_file_that_is_gone_or_emptied_or_of_another_directory_is_told_once() {
         assert_eq!(found, LOST);
     }
     let found = told(&home, |home| {
-        fs::remove_dir_all(home.join("journal")).unwrap()
+        fs::remove_dir_all(home.join("journal")).unwrap();
     });
     assert_eq!(places(&found), LOST);
     assert_eq!(found[0].path, home.path().join("journal"));
@@ -174,6 +174,23 @@ fn a_head_that_does_not_check_is_told_and_made_again() {
         let found = told(&home, |home| harm(&head(home)));
         assert_eq!(places(&found), [(JournalPlace::Head, false)]);
     }
+}
+
+#[test]
+fn after_a_clean_end_the_journal_is_not_missed() {
+    let home = tempfile::tempdir().unwrap();
+    let at = home.path();
+    let (first, logs) = journaled_behind_a_copy(at, 2, 20);
+    for log in logs {
+        log.close().unwrap();
+    }
+    first.settle_journal();
+    drop(first);
+    fs::remove_dir_all(at.join("journal")).unwrap();
+    let second = coordinator(at);
+    assert_eq!(second.journal_damages(), vec![]);
+    let (log, replayed) = open(at, 1, &second);
+    assert_eq!((replayed, log.reader().log_end()), (0, 20));
 }
 
 #[test]
