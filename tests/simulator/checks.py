@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.simulator import files
 from tests.simulator.model import Model, ViolationError
 from tests.simulator.native import Disk, Log, Record, SimError, Store
 from tests.simulator.sometimes import Reached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Contents = tuple[int, int, tuple[Record, ...]]
 """Log start, log end, records."""
@@ -66,17 +71,28 @@ def contents(model: Model, log: Log, reached: Reached) -> Contents:
     return start, end, tuple(read_all(model, log, (start, end), reached, None))
 
 
+def check_journal(store: Store, models: Iterable[Model]) -> None:
+    """P12: nothing of the journal is said to be lost when no write went astray.
+
+    Raises:
+        ViolationError: P12.
+    """
+    if (lost := store.journal_losses()) and not any(model.weak for model in models):
+        raise ViolationError("P12", f"the journal is said to have lost what was acked: {lost}")
+
+
 def open_copy(disk: Disk, model: Model) -> tuple[Log, Store]:
     """Open one log on a disk of its own.
 
     Raises:
-        ViolationError: I23 when it cannot be opened.
+        ViolationError: I23 when it cannot be opened; P12.
     """
     try:
         store = Store(disk, model.journal)
         log, _ = store.open(model.path, model.incarnation, model.number, **model.settings.arguments())
     except SimError as error:
         raise ViolationError("I23", f"{model.path} cannot be opened: {error.args}") from error
+    check_journal(store, [model])
     log.set_high_watermark(log.ends()[1])
     return log, store
 

@@ -169,7 +169,7 @@ class World:
         self.failed_syncs = failed
         for path, _, _ in self.disk.misdirected():
             for model in self.models:
-                model.weak |= path.startswith((f"{model.path}/", "/journal/"))
+                model.weak |= path.startswith((f"{model.path}/", "/journal"))
 
     # The beginning of a life.
 
@@ -209,6 +209,8 @@ class World:
             self.store = Store(self.disk, self.plan.journal)
         except SimError as error:
             return error.args[0], error.args[1]
+        self.note_astray()
+        checks.check_journal(self.store, self.models)
         for number, model in enumerate(self.models):
             if model.created and self.streams.checks.maybe(0.1) and not model.weak and not model.damaged:
                 checks.check_prefix(self.disk, model, self.streams.checks.random(), self.reached)

@@ -132,6 +132,14 @@ impl Store {
         Ok(self.coordinator()?.step())
     }
 
+    fn journal_losses(&self) -> PyResult<Vec<(String, u64)>> {
+        let damages = self.coordinator()?.journal_damages();
+        let lost = damages.into_iter().filter(|damage| damage.was_acked);
+        Ok(lost
+            .map(|damage| (damage.path.display().to_string(), damage.position))
+            .collect())
+    }
+
     fn failure(&self) -> PyResult<Option<String>> {
         Ok(self.coordinator()?.failure())
     }
