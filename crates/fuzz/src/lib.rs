@@ -34,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_checkpoint", log::checkpoint),
     ("log_epochs", log::epochs),
     ("log_index", log::index),
+    ("log_journal", log::journal),
     ("log_preamble", log::preamble),
     ("log_producers", log::producers),
     ("log_recover", log::recover),

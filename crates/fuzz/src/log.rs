@@ -35,6 +35,14 @@ pub(crate) fn checkpoint(data: &[u8]) {
     fuzz::checkpoint_slot(&sealed(data), IDENTITY);
 }
 
+/// One slot of the journal's head, or the first bytes of one of its files.
+pub(crate) fn journal(data: &[u8]) {
+    for bytes in [data, &sealed(data)] {
+        fuzz::journal_head(bytes);
+        fuzz::journal_preamble(bytes);
+    }
+}
+
 /// An epochs file, each entry of which has its own checksum.
 pub(crate) fn epochs(data: &[u8]) {
     let mended: Vec<u8> = data.chunks(24).flat_map(sealed).collect();

@@ -1,7 +1,7 @@
 //! Doors for the fuzz targets (`crates/fuzz`) to parsers of file bytes that nothing else outside may call.
 use crate::preamble::Preamble;
 use crate::producers::Producers;
-use crate::{Identity, checkpoint, epochs, index};
+use crate::{Identity, checkpoint, epochs, index, journal};
 
 /// An `.idx` file: next offset and number of entries.
 pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64, usize)> {
@@ -14,6 +14,17 @@ pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64,
 /// A slot of a checkpoint: whether it counts.
 pub fn checkpoint_slot(bytes: &[u8], identity: Identity) -> bool {
     checkpoint::parse_slot(bytes, identity).is_some()
+}
+
+/// A slot of the journal's head: whether it counts. What reads says of every use whether it is needed.
+pub fn journal_head(bytes: &[u8]) -> bool {
+    let parsed = journal::head::parse_slot(bytes);
+    parsed.is_some_and(|(_, facts)| facts.needs(facts.first_needed))
+}
+
+/// The first bytes of a file of the journal: whether they count.
+pub fn journal_preamble(bytes: &[u8]) -> bool {
+    journal::format::read_preamble(bytes).is_some()
 }
 
 /// The entries of an `epochs` file.

@@ -23,7 +23,7 @@
 //! what was deleted, trimmed or written since stays as it is. Between the settled end and the durable end readers find in
 //! the journal what a segment has lost.
 pub(crate) mod forget;
-mod format;
+pub(crate) mod format;
 pub(crate) mod head;
 mod lazy;
 pub(crate) mod pending;
