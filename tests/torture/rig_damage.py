@@ -3,9 +3,9 @@
 Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
 writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
 journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
-the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and that
-has to be told (`limit`); only where nothing is left of the last rounds of the last file, as if they had never been written,
-there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
+the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and
+that has to be told (`limit`); only where nothing is left of the last rounds of the last file, as if they had never been
+written, there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
 `bascule.json` of a whole data directory, opened by a data plane in this process: what it replays must be exactly what
 was committed, or it refuses to start. *Live*: segments are damaged under a running broker while it is read; every
 record comes back as it was or is refused.
