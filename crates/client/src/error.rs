@@ -113,6 +113,11 @@ impl Error {
 /// How a refusal begins when the partition is not open: nothing was taken, and the broker goes on trying to open it.
 const NOT_OPEN: &str = "failed to resume stream";
 
+/// How a refusal to create an encrypted stream begins.
+const NO_MASTER_KEY: &str = "Failed on preconditions for stream's encryption handler";
+/// How a record of an encrypted stream is refused whose key is not there.
+const NOT_ENCRYPTED: &str = "encryption failed on partition";
+
 /// Statuses to codes; where one status stands for several things the text, which the protocol fixes, tells them apart.
 fn code_of(status: &Status, effect: Effect) -> &'static str {
     let text = status.message();
@@ -123,7 +128,11 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
         Code::NotFound => not_found(text),
         Code::AlreadyExists => "stream_exists",
         Code::FailedPrecondition if text.starts_with("readonly partition") => "readonly",
-        Code::FailedPrecondition if let Some(code) = sequence_code(text) => code,
+        Code::FailedPrecondition if text.starts_with(NO_MASTER_KEY) => "encryption_unavailable",
+        Code::FailedPrecondition if text.contains("cannot be decrypted") => {
+            "encryption_key_missing"
+        }
+        Code::FailedPrecondition | Code::Internal if let Some(code) = append_code(text) => code,
         Code::FailedPrecondition if text.to_lowercase().contains("leader") => "not_leader",
         Code::FailedPrecondition | Code::Aborted => "failed_precondition",
         Code::InvalidArgument if text.starts_with("message exceeds") => "too_large",
@@ -139,14 +148,19 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
         Code::Unknown if text.starts_with("failed to publish to NATS") => "nats_unavailable",
         Code::Internal if text == "no known metadata leader" => "unavailable",
         Code::Internal if text.starts_with(NOT_OPEN) => "unavailable",
+        Code::Internal if text == NOT_ENCRYPTED => "encryption_key_missing",
         _ => "internal",
     }
 }
 
-/// How an append is refused for its producer's sake.
-fn sequence_code(text: &str) -> Option<&'static str> {
+/// How an append is refused for the sake of its producer, of its replicas or of its key.
+fn append_code(text: &str) -> Option<&'static str> {
     let reason = text.strip_prefix("failed to append: ")?;
-    if reason.starts_with("sequence ") {
+    if reason.starts_with("not enough in-sync replicas") {
+        Some("not_enough_replicas")
+    } else if reason.starts_with("batch was not encrypted") {
+        Some("encryption_key_missing")
+    } else if reason.starts_with("sequence ") {
         Some("sequence_gap")
     } else if reason.starts_with("producer epoch ") {
         Some("producer_fenced")
@@ -192,12 +206,13 @@ pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
         Ok(Number::Readonly) => "readonly",
         Ok(Number::IncorrectOffset) => "incorrect_offset",
         Ok(Number::PermissionDenied) => "permission_denied",
+        Ok(Number::EncryptionFailed) => "encryption_key_missing",
         Ok(Number::Internal) if text.starts_with(NOT_OPEN) => "unavailable",
         Ok(Number::Internal) if text.contains("no space left") => "disk_full",
         Ok(Number::Internal) if text.contains("queue is full") => "busy",
         Ok(Number::Internal) if text.contains("not led here") => "not_leader",
         Ok(Number::Internal) if text.contains("partition is closed") => "unavailable",
-        Ok(Number::Internal) if let Some(code) = sequence_code(text) => code,
+        Ok(Number::Internal) if let Some(code) = append_code(text) => code,
         Ok(Number::Internal) if text.contains("storage failed") => "storage_failed",
         _ => "internal",
     }
@@ -279,6 +294,32 @@ mod tests {
                 ),
                 "too_many_producers",
             ),
+            (
+                Status::failed_precondition(
+                    "failed to append: not enough in-sync replicas: there are 1, min ISR is 2",
+                ),
+                "not_enough_replicas",
+            ),
+            (
+                Status::failed_precondition(
+                    "Failed on preconditions for stream's encryption handler: invalid AES key size 0",
+                ),
+                "encryption_unavailable",
+            ),
+            (
+                Status::failed_precondition(
+                    "batch at or after offset 0 cannot be decrypted: its master key \"one\" is not configured",
+                ),
+                "encryption_key_missing",
+            ),
+            (
+                Status::internal("encryption failed on partition"),
+                "encryption_key_missing",
+            ),
+            (
+                Status::internal("failed to append: batch was not encrypted: x"),
+                "encryption_key_missing",
+            ),
             (Status::data_loss("x"), "damaged"),
             (Status::unknown("x"), "internal"),
         ];
@@ -288,6 +329,32 @@ mod tests {
                 code,
                 "{status}"
             );
+        }
+    }
+
+    #[test]
+    fn asynchronous_errors_become_the_same_codes() {
+        let cases = [
+            (1, "message exceeds max replication size", "too_large"),
+            (
+                6,
+                "encryption failed on partition",
+                "encryption_key_missing",
+            ),
+            (
+                3,
+                "failed to append: not enough in-sync replicas: there are 1, min ISR is 2",
+                "not_enough_replicas",
+            ),
+            (
+                3,
+                "failed to append: sequence 3 does not follow",
+                "sequence_gap",
+            ),
+            (3, "x", "internal"),
+        ];
+        for (number, text, code) in cases {
+            assert_eq!(async_code(number, text), code, "{text}");
         }
     }
 
