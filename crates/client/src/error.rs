@@ -1,4 +1,5 @@
 //! What a call of the SDK can end with.
+use std::num::NonZeroU32;
 use tonic::{Code, Status};
 
 /// A failure, by a code of `specs/errors.toml`.
@@ -19,6 +20,9 @@ pub struct Details {
     /// Which record of a batch, counted from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
+    /// Length of its message, of code `too_large`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<NonZeroU32>,
     /// How many records of the batch are known to be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<usize>,
@@ -294,6 +298,15 @@ mod tests {
                 ),
                 "too_many_producers",
             ),
+            (Status::data_loss("x"), "damaged"),
+            (Status::unknown("x"), "internal"),
+        ];
+        assert_codes(&cases);
+    }
+
+    #[test]
+    fn what_a_stream_lacks_has_a_code_of_its_own() {
+        assert_codes(&[
             (
                 Status::failed_precondition(
                     "failed to append: not enough in-sync replicas: there are 1, min ISR is 2",
@@ -320,15 +333,13 @@ mod tests {
                 Status::internal("failed to append: batch was not encrypted: x"),
                 "encryption_key_missing",
             ),
-            (Status::data_loss("x"), "damaged"),
-            (Status::unknown("x"), "internal"),
-        ];
+        ]);
+    }
+
+    fn assert_codes(cases: &[(Status, &str)]) {
         for (status, code) in cases {
-            assert_eq!(
-                Error::from_status(&status, Effect::Read).code,
-                code,
-                "{status}"
-            );
+            let error = Error::from_status(status, Effect::Read);
+            assert_eq!(error.code, *code, "{status}");
         }
     }
 

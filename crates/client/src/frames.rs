@@ -40,6 +40,16 @@ impl Frames {
     }
 }
 
+/// Lengths of the messages of whole frames, in order.
+pub(crate) fn lengths(mut frames: &[u8]) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let &[_, a, b, c, d] = frames.first_chunk::<PREFIX_BYTES>()?;
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        frames = frames.get(PREFIX_BYTES + length..)?;
+        Some(length)
+    })
+}
+
 /// A message with its prefix.
 pub(crate) fn frame(message: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(PREFIX_BYTES + message.len());
@@ -66,6 +76,13 @@ mod tests {
             }
             assert_eq!(read, [&b"first"[..], b"", &[7; 300]], "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_messages() {
+        let body = [frame(b"first"), frame(b""), frame(&[7; 300])].concat();
+        assert_eq!(lengths(&body).collect::<Vec<_>>(), [5, 0, 300]);
+        assert_eq!(lengths(&body[..body.len() - 1]).count(), 2);
     }
 
     #[test]

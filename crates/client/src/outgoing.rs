@@ -1,11 +1,14 @@
 //! Records on their way out: framed once, as they are added, and kept until all are answered, so that what was not can be
 //! sent again.
+use crate::Error;
 use crate::acks::Acks;
+use crate::frames::lengths;
 use bascule_record::Producer;
 use bascule_wire::liftbridge::publish::{
     PRODUCER_BATCH_AT, ProducerBatch, PublishFields, put_request_frame,
 };
 use bytes::Bytes;
+use std::num::NonZeroU32;
 
 /// A chunk is closed at about this many bytes, and at so many records. As many as the broker remembers may be on their
 /// way, so these bound what is published while a disk syncs once.
@@ -176,6 +179,26 @@ impl Outgoing {
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (usize, &Chunk)> {
         let chunks = self.chunks.iter().enumerate();
         chunks.filter(|(number, _)| self.acks.is_open(*number))
+    }
+
+    /// The failure that the others follow from; that of a record which is too large says how large it is.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        let mut error = self.acks.failure()?;
+        if error.code == "too_large" {
+            error.details.bytes = error
+                .details
+                .index
+                .and_then(|index| self.message_bytes(index));
+        }
+        Some(error)
+    }
+
+    /// Length of a record's message: what the broker compares with its bounds.
+    fn message_bytes(&self, index: usize) -> Option<NonZeroU32> {
+        let next = self.chunks.partition_point(|chunk| chunk.first <= index);
+        let chunk = self.chunks.get(next.checked_sub(1)?)?;
+        let bytes = lengths(&chunk.frames).nth(index - chunk.first)?;
+        NonZeroU32::new(u32::try_from(bytes).ok()?)
     }
 
     fn close_chunk(&mut self) {

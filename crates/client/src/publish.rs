@@ -72,7 +72,7 @@ pub(crate) async fn publish(
     let in_time = outcome.is_ok();
     let mut error = match outcome.unwrap_or_else(|_| Err(Error::deadline(Effect::Write))) {
         _ if batch.acks.stored() == batch.len() => return Ok(()),
-        _ if let Some(refusal) = batch.acks.failure() => refusal,
+        _ if let Some(refusal) = batch.failure() => refusal,
         Ok(()) if batch.is_unacknowledged() => return Ok(()),
         Ok(()) => batch.acks.cut_short(Error::new(
             "outcome_unknown",

@@ -98,7 +98,10 @@ fn the_first_refused_record_is_named() {
         (error.details.index, error.details.acknowledged),
         (Some(2), Some(3))
     );
-    assert_eq!(error.details_json(), r#"{"index":2,"acknowledged":3}"#);
+    assert_eq!(
+        error.details_json(),
+        r#"{"index":2,"bytes":28,"acknowledged":3}"#
+    );
 }
 
 #[test]

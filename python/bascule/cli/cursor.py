@@ -15,6 +15,7 @@ from bascule.cli.options import DryRun, Output, Partition, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
 from bascule.client import Client
+from bascule.client.refusals import no_partition
 from bascule.errors import StateError
 
 __all__ = ["app"]
@@ -164,7 +165,6 @@ def _check_partition(client: Client, stream: str, partition: int) -> int | None:
     partitions = client.get_stream(stream).partitions
     count = len(partitions)
     if partition >= count:
-        text = f'stream "{stream}" has no partition {partition}: its partitions are numbered 0 to {count - 1}'
-        raise StateError("partition_not_found", text, {"stream": stream, "partition": partition})
+        raise no_partition(stream, partition, count)
     chosen = partitions[partition]
     return None if chosen.paused else chosen.high_watermark

@@ -14,7 +14,8 @@ from bascule.cli.options import DryRun, Output, Partitions
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.settings import SETTINGS, Given, stored, with_settings
 from bascule.client import Client
-from bascule.errors import StateError, UsageError
+from bascule.client.refusals import no_partition
+from bascule.errors import UsageError
 
 __all__ = ["edit", "pause", "readonly", "resume"]
 
@@ -183,6 +184,5 @@ def _numbers(client: Client, name: str, chosen: Sequence[int] | None) -> tuple[i
     count = len(client.get_stream(name).partitions)
     for number in chosen or ():
         if number >= count:
-            text = f'stream "{name}" has no partition {number}: its partitions are numbered 0 to {count - 1}'
-            raise StateError("partition_not_found", text, {"stream": name, "partition": number})
+            raise no_partition(name, number, count)
     return tuple(sorted(set(chosen))) if chosen else tuple(range(count))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bascule.client import Client, PartitionDetails, Start, group_cursor
+from bascule.client.refusals import no_partition
 from bascule.errors import StateError, UsageError
 
 __all__ = ["Move", "move", "planned"]
@@ -42,8 +43,7 @@ def planned(client: Client, group: str, streams: Sequence[str], partitions: Sequ
         known = {item.number: item for item in client.describe_stream(name).partitions}
         for number in sorted(set(partitions)) or sorted(known):
             if number not in known:
-                text = f'stream "{name}" has no partition {number}: its partitions are numbered 0 to {len(known) - 1}'
-                raise StateError("partition_not_found", text, {"stream": name, "partition": number})
+                raise no_partition(name, number, len(known))
             after = _offset(client, name, known[number], target)
             stored = client.fetch_cursor(group_cursor(group), name, partition=number)
             moves.append(Move(group, name, number, None if stored is None else stored + 1, after))

@@ -21,7 +21,8 @@ from bascule.cli.output import OutputFormat, render
 from bascule.cli.pace import Pace
 from bascule.cli.results import Produced
 from bascule.client import Ack, Client, Receipt
-from bascule.errors import BrokerError, StateError, UsageError, error
+from bascule.client.refusals import no_partition
+from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["produce"]
 
@@ -159,14 +160,7 @@ class _Publishing:
     def _publish_to(self, partition: int, batch: Sequence[Item]) -> None:
         first = last = None
         if not self.dry_run:
-            try:
-                receipts = self._send(partition, batch)
-            except UsageError as failure:
-                if failure.code != "too_large":
-                    raise
-                largest = max(len(item.value) for item in batch)
-                text = f"{failure}: the largest value has {largest} bytes; {self._bound()}"
-                raise error(failure.code, text, failure.details) from failure
+            receipts = self._send(partition, batch)
             if receipts:
                 first, last = receipts[0].offset, receipts[-1].offset
         known = self.done.get(partition)
@@ -185,15 +179,6 @@ class _Publishing:
             ack=self.ack,
         )
 
-    def _bound(self) -> str:
-        """What the stream takes, and where that is set."""
-        remedy = "see bascule stream edit --max-record-bytes and limits.message_bytes"
-        try:
-            most = self.client.describe_stream(self.stream).in_effect.get("max_record_bytes")
-        except BrokerError:  # no right, or another kind of broker
-            return remedy
-        return f"the stream takes records of {most} bytes, envelope included, {remedy}"
-
 
 def _chooser(client: Client, stream: str, partition: int, by: PartitionBy | None) -> Choose:
     """What picks a record's partition; asks the broker how many there are.
@@ -206,8 +191,7 @@ def _chooser(client: Client, stream: str, partition: int, by: PartitionBy | None
 
     def checked(number: int) -> int:
         if number >= count:
-            text = f'stream "{stream}" has no partition {number}: its partitions are numbered 0 to {count - 1}'
-            raise StateError("partition_not_found", text, {"stream": stream, "partition": number})
+            raise no_partition(stream, number, count)
         return number
 
     match by:

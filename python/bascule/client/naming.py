@@ -2,11 +2,12 @@
 neither name nor value, and some say that a partition is missing where the stream is.
 """
 
+import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from bascule.client import requests
+from bascule.client import refusals, requests
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
 from bascule.errors import BrokerError, error
@@ -19,22 +20,30 @@ ANOTHER_HISTORY: Final = "commit log was deleted"
 """How the broker says that a position belongs to records that a purge, or the end of the stream, took away."""
 _BAD_SUBJECT: Final = "Subject is invalid"
 _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
+_OFFSET: Final = "incorrect_offset"
 
 
 @contextmanager
-def naming(link: Link, stream: str, *, partition: int | None = None, subject: str | None = None) -> Generator[None]:
+def naming(
+    link: Link, stream: str, *, partition: int | None = None, subject: str | None = None, expected: int | None = None
+) -> Generator[None]:
     """Raise what the body raises, with the stream, the partition or the subject in the sentence.
 
     Args:
-        link: to ask what exactly is missing.
+        link: to ask what exactly is missing, or what would have been taken.
         stream: name of the stream that the body is about; empty = about none.
         partition: the partition, when it is about one.
         subject: the subject, when it is about one.
+        expected: the offset that a record is to get, when it is about that.
     """
     try:
         yield
     except BrokerError as failure:
-        better = _better(link, failure, stream, partition, subject) if stream else None
+        better = refusals.of_size(failure)
+        if better is None and failure.code == _OFFSET and expected is not None and partition is not None:
+            better = refusals.incorrect_offset(stream, partition, expected, _next_offset(link, stream, partition))
+        elif better is None and stream:
+            better = _better(link, failure, stream, partition, subject)
         if better is None:
             raise
         raise better from failure
@@ -61,13 +70,33 @@ def _better(
     if failure.code == "invalid_argument" and str(failure) == _BAD_SUBJECT and subject is not None:
         text = f"subject {subject[:200]!r} is invalid: tokens joined by dots, without white space, `>` only at the end"
         return error(failure.code, text, failure.details)
-    return None
+    most = _max_record_bytes(link, stream) if failure.code == "too_large" else None
+    return refusals.of_record(failure, stream, most)
+
+
+def _max_record_bytes(link: Link, stream: str) -> int | None:
+    """What the stream takes; `None` = not told."""
+    answer = _asked(link, "FetchStreamDetails", json.dumps({"name": stream}).encode())
+    return None if not answer else json.loads(answer)["in_effect"].get("max_record_bytes")
+
+
+def _next_offset(link: Link, stream: str, partition: int) -> int | None:
+    """Where the partition goes on; `None` = not told."""
+    answer = _asked(link, "FetchPartitionMetadata", requests.partition_metadata(stream, partition))
+    return None if not answer else requests.read_partition(answer).log_end_offset
+
+
+def _asked(link: Link, method: str, request: bytes) -> bytes | None:
+    try:
+        return link.run(Deadline(LOOK_SECONDS), lambda native, left: native.call(method, request, left))
+    except BrokerError:  # no right, or another kind of broker: the refusal is told without
+        return None
 
 
 def _missing(link: Link, failure: BrokerError, stream: str, partition: int | None) -> BrokerError:
     details = {**failure.details, "stream": stream}
     if failure.code == "stream_not_found" or partition is None:
-        return error("stream_not_found", requests.no_stream(stream), details)
+        return error("stream_not_found", str(refusals.no_stream(stream)), details)
     details["partition"] = partition
     request = requests.metadata([stream])
     try:
@@ -79,6 +108,4 @@ def _missing(link: Link, failure: BrokerError, stream: str, partition: int | Non
         found = []
     if not found:
         return error(failure.code, f'stream "{stream}" has no partition {partition}, or does not exist', details)
-    last = len(found[0].partitions) - 1
-    text = f'stream "{stream}" has no partition {partition}: its partitions are numbered 0 to {last}'
-    return error(failure.code, text, details)
+    return error(failure.code, str(refusals.no_partition(stream, partition, len(found[0].partitions))), details)

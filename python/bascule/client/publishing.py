@@ -61,8 +61,9 @@ class Publishing(Calls):
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: codes `stream_not_found`, `partition_not_found`, `readonly`, `incorrect_offset`.
-            UsageError: codes `invalid_argument`, `too_large`.
+            StateError: codes `stream_not_found`, `partition_not_found`, `readonly`, `not_enough_replicas`,
+                `encryption_key_missing`; `incorrect_offset`: `details` has the `next_offset`, if it is told.
+            UsageError: codes `invalid_argument`; `too_large`: `details` has the `bytes` of the message and the `limit`.
             OutcomeUnknownError: it was sent and not acknowledged in time.
             UnavailableError: it could not be sent in time.
         """
@@ -72,7 +73,7 @@ class Publishing(Calls):
         batch = self._batch(place, ack)
         with engine.native_errors():
             batch.push(key, value, headers, expected)
-        self._sessions.publish(place, batch, ack, deadline)
+        self._sessions.publish(place, batch, ack, deadline, expected_offset)
         places = batch.places()
         return Receipt._make(places[0]) if places else Receipt(-1, 0)
 

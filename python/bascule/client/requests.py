@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from bascule._liftbridge_pb import message
+from bascule.client import refusals
 from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stream, SubjectReceipt
 from bascule.errors import StateError, UsageError, error
 
@@ -27,7 +28,6 @@ __all__ = [
     "leave_group",
     "metadata",
     "nanoseconds",
-    "no_stream",
     "partition_metadata",
     "pause_stream",
     "publish_to_subject",
@@ -55,8 +55,8 @@ _UNKNOWN_STREAM: Final = 1
 _UNKNOWN_GROUP: Final = 1
 _ACK_ERRORS: Final = {
     2: ("incorrect_offset", "it checks offsets, and only its first record can come by subject"),
-    3: ("too_large", "it is larger than the stream takes"),
-    4: ("encryption_unavailable", "it cannot be encrypted"),
+    3: ("too_large", "it is larger than the stream takes, see bascule stream edit --max-record-bytes"),
+    4: ("encryption_key_missing", "the broker lacks the key to encrypt it, see encryption.keys of its configuration"),
 }
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -224,16 +224,11 @@ def read_streams(answer: bytes) -> list[Stream]:
     streams: list[Stream] = []
     for found in message("FetchMetadataResponse").FromString(answer).streamMetadata:
         if found.error == _UNKNOWN_STREAM:
-            raise StateError("stream_not_found", no_stream(found.name), {"stream": found.name})
+            raise refusals.no_stream(found.name)
         created = _EPOCH + timedelta(microseconds=found.creationTimestamp // 1000)
         partitions = tuple(_partition(found.partitions[key]) for key in sorted(found.partitions))
         streams.append(Stream(found.name, found.subject, created, partitions))
     return streams
-
-
-def no_stream(name: str) -> str:
-    """The one sentence about a stream that is not there."""
-    return f'stream "{name}" does not exist: create it, or see bascule stream list'
 
 
 def read_brokers(answer: bytes) -> list[Broker]:

@@ -61,8 +61,16 @@ class Sessions:
         self._lock: Final = threading.Lock()
         self._idle: Final[dict[PartitionPlace, list[_Session]]] = {}
 
-    def publish(self, place: PartitionPlace, batch: engine.Outgoing, ack: Ack, deadline: Deadline) -> None:
-        """Publish a batch for the partition `place`, made for the policy `ack`; then its `places` say where it is.
+    def publish(
+        self,
+        place: PartitionPlace,
+        batch: engine.Outgoing,
+        ack: Ack,
+        deadline: Deadline,
+        expected: int | None = None,
+    ) -> None:
+        """Publish a batch for the partition `place`, made for the policy `ack`; then its `places` say where it is. Its
+        one record is to get the offset `expected`, if that is said.
 
         Raises:
             BrokerError: of the first record that failed; `details` has its `index`, and how many of the batch are known
@@ -70,26 +78,33 @@ class Sessions:
         """
         if ack == "none":
             # nobody answers, so there is nothing to send again for
-            self._run(place, batch, deadline, None)
+            self._run(place, batch, deadline, None, expected)
             return
         session = self._borrow(place)
         try:
-            self._run(place, batch, deadline, session)
+            self._run(place, batch, deadline, session, expected)
         except BaseException as failure:
             session.begin_anew()
             if not (isinstance(failure, BrokerError) and _is_refused_as_producer(failure)):
                 raise
             # so many others publish that one more cannot be remembered: it is stored all the same, but sent only once
-            self._run(place, batch, deadline, None)
+            self._run(place, batch, deadline, None, expected)
         else:
             session.advance(len(batch))
         finally:
             with self._lock:
                 self._idle.setdefault(place, []).append(session)
 
-    def _run(self, place: PartitionPlace, batch: engine.Outgoing, deadline: Deadline, session: _Session | None) -> None:
+    def _run(
+        self,
+        place: PartitionPlace,
+        batch: engine.Outgoing,
+        deadline: Deadline,
+        session: _Session | None,
+        expected: int | None,
+    ) -> None:
         identity = None if session is None else session.identity
-        with naming(self._link, place.stream, partition=place.partition):
+        with naming(self._link, place.stream, partition=place.partition, expected=expected):
             self._link.run(deadline, lambda native, left: native.publish(batch, identity, left), place)
 
     def _borrow(self, place: PartitionPlace) -> _Session:

@@ -134,5 +134,6 @@ def test_a_position_beyond_the_end_is_stored_with_a_warning(
 def test_what_is_too_large_is_answered_with_its_size_and_the_bound(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--max-record-bytes", "1000")
     said = cli("produce", stream, "a", "b" * 2000, code=2)
-    assert "the largest value has 2000 bytes; the stream takes records of 1000 bytes" in said
-    assert "bascule stream edit --max-record-bytes" in said
+    assert "a record of 20" in said
+    assert f'envelope included, is too large for stream "{stream}", which takes 1000' in said
+    assert f"bascule stream edit {stream} --max-record-bytes" in said

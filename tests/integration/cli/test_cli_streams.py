@@ -56,7 +56,7 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
     assert [row["dry_run"] for row in cli(*wish)] == [False, False, False]
     with bascule.connect(here.url) as client:
         client.publish(stream, b"x" * 50)
-        with pytest.raises(bascule.BrokerError, match="exceeds max replication size"):
+        with pytest.raises(bascule.BrokerError, match="which takes 1000"):
             client.publish(stream, b"x" * 2000)
     assert cli(*wish[:5]) == []
 

@@ -62,10 +62,18 @@ def test_an_asynchronous_publish_goes_on_behind_a_record_that_is_too_large(raw: 
 
 
 def test_the_sdk_and_the_command_say_too_large(broker: testing.TestBroker) -> None:
-    with broker.connect() as client, pytest.raises(BrokerError) as refused:
-        client.publish(STREAM, b"x" * (RECORD + 1))
-    assert refused.value.code == "too_large"
-    check_refusal(run("produce", STREAM, "x" * (RECORD + 1), "--url", broker.url), 2, "exceeds")
+    sentence = rf'a record of 655\d\d bytes, .* stream "{STREAM}", which takes {RECORD}: .*--max-record-bytes'
+    with broker.connect() as client:
+        with pytest.raises(BrokerError, match=sentence) as refused:
+            client.publish(STREAM, b"x" * (RECORD + 1))
+        assert refused.value.code == "too_large"
+        with pytest.raises(BrokerError, match=sentence) as refused:
+            client.publish_many(STREAM, [b"", b"x" * (RECORD + 1), b"x" * (RECORD + 1000)])
+        assert refused.value.details["index"] == 1
+        for records in (1, 2):
+            with pytest.raises(BrokerError, match=rf"the broker takes {MESSAGE}, its setting limits\.message_bytes"):
+                client.publish_many(STREAM, [b"x" * MESSAGE] * records)
+    check_refusal(run("produce", STREAM, "x" * (RECORD + 1), "--url", broker.url), 2, "--max-record-bytes")
 
 
 def test_flight_refuses_a_row_that_is_too_large(broker: testing.TestBroker, raw: Raw) -> None:

@@ -145,6 +145,22 @@ def test_a_record_over_the_limit_is_refused_and_the_stream_is_well(client: Clien
     assert client.publish(stream, bytes(900_000)).offset == 0
 
 
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_stream_that_wants_more_replicas_than_there_are_says_so(client: Client, stream: str, records: int) -> None:
+    client.create_stream(stream, options=StreamOptions(min_isr=2))
+    with pytest.raises(StateError, match=f"there are 1, min ISR is 2: bascule stream edit {stream}") as raised:
+        client.publish_many(stream, [b"v"] * records)
+    assert raised.value.code == "not_enough_replicas"
+
+
+def test_an_offset_that_was_not_met_is_told_with_the_next_one(client: Client, stream: str) -> None:
+    client.create_stream(stream, options=StreamOptions(concurrency_control=True))
+    client.publish(stream, b"v", expected_offset=0)
+    with pytest.raises(StateError, match=r"expected_offset 0 is not the next offset .* which is 1") as raised:
+        client.publish(stream, b"v", expected_offset=0)
+    assert (raised.value.code, raised.value.details["next_offset"]) == ("incorrect_offset", 1)
+
+
 def test_values_that_are_no_bytes_are_a_type_error(client: Client, stream: str) -> None:
     client.create_stream(stream)
     with pytest.raises(TypeError, match="bytes"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 import pytest
-from bascule.client import connect
+from bascule.client import StreamOptions, connect
 from bascule.errors import BrokerError
 
 from tests.conformance.api import Api, Failed
@@ -35,8 +35,7 @@ def everything(directory: Path, *, without: frozenset[str]) -> bytes:
 
 def publish(broker: Process, *values: bytes) -> None:
     with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
-        for value in values:
-            client.publish("s", value)
+        client.publish_many("s", values)
 
 
 def read(broker: Process, count: int) -> list[bytes]:
@@ -101,10 +100,15 @@ async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(
         await create(broker)
         publish(broker, VALUE)
     async with started(tmp_path) as broker:
-        with pytest.raises(BrokerError, match="encryption failed on partition"):
-            publish(broker, b"lost?")
-        with pytest.raises(BrokerError, match='master key "one" is not configured'):
+        for values in ((b"lost?",), (b"lost?", b"and this?")):
+            with pytest.raises(
+                BrokerError, match='stream "s" takes no records, for the broker lacks the key'
+            ) as raised:
+                publish(broker, *values)
+            assert raised.value.code == "encryption_key_missing"
+        with pytest.raises(BrokerError, match='master key "one" is not configured') as raised:
             read(broker, 1)
+        assert raised.value.code == "encryption_key_missing"
         with Api(broker.addresses["address"]) as api:
             (answer,) = api.publish_async([{"stream": "s", "correlationId": "c"}])
             refused = answer.asyncError
@@ -117,6 +121,9 @@ async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
             client.publish("plain", b"x")
+            with pytest.raises(BrokerError, match="invalid AES key size 0") as raised:
+                client.create_stream("t", options=StreamOptions(encryption=True))
+            assert raised.value.code == "encryption_unavailable"
     async with started(tmp_path, **flags) as broker:
         assert read(broker, 1) == [VALUE]
 

@@ -134,7 +134,7 @@ def test_nothing_behind_a_part_that_failed_is_sent() -> None:
     native.acks = [None, failure("too_large", "too big", '{"index": 7, "acknowledged": 7}')]
     with pytest.raises(UsageError) as raised:
         client_of(native).publish_many("s", [b""] * 50_000)
-    assert raised.value.details == {"index": 8199, "acknowledged": 8199}
+    assert raised.value.details == {"index": 8199, "acknowledged": 8199, "stream": "s"}
     assert len(native.producers) == 2
 
 

@@ -83,7 +83,7 @@ def test_a_failure_is_raised_once_with_what_is_not_stored_and_the_rest_goes_on()
     producer, gate = held(native, failure("too_large", "too big", '{"index": 0, "acknowledged": 0}'))
     producer.send(b"behind")
     gate.opened.set()
-    with pytest.raises(UsageError, match="too big") as raised:
+    with pytest.raises(UsageError, match="a record is too large") as raised:
         producer.flush()
     assert raised.value.details["unstored"] == 1
     producer.flush()
