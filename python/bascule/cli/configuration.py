@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule._text import without_credentials
 from bascule.cli.commands import Commands
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
@@ -15,9 +14,6 @@ from bascule.cli.results import Setting
 from bascule.cli.serve import check_files
 
 __all__ = ["app"]
-
-MASK: Final = "*" * 10
-"""As secrets are shown."""
 
 app: Final = Commands(help="Show and check settings.")
 
@@ -39,15 +35,13 @@ def show(
     from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
 
     resolved = config.resolve(config_file)
-    document = resolved.settings.model_dump(mode="json")
-    document["nats"]["servers"] = [without_credentials(server, MASK) for server in document["nats"]["servers"]]
-    values = dict(config.leaves(document))
+    values = dict(config.leaves(config.document(resolved.settings)))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
     if origin:
         render(rows, output)
     elif output in {OutputFormat.JSON, OutputFormat.YAML}:
         # nested, so that it can be a configuration file
-        render(document, output)
+        render(config.file_document(resolved.settings), output)
     else:
         render([{"key": row.key, "value": row.value} for row in rows], output)
 

@@ -26,6 +26,7 @@ from bascule.config.sections import (
     StreamDefaults,
     TlsSettings,
 )
+from bascule.config.showing import document, file_document
 from bascule.config.sources import Layer, Resolved, combine, load, read_yaml, resolve, scalar
 
 __all__ = [
@@ -50,7 +51,9 @@ __all__ = [
     "TlsSettings",
     "combine",
     "contradictions",
+    "document",
     "expand",
+    "file_document",
     "known_keys",
     "leaves",
     "load",

@@ -33,7 +33,7 @@ def contradictions(settings: Settings) -> Iterator[str]:
 def _names_own(nats: NatsSettings) -> bool:
     """Whether `nats.servers` is where the standalone server listens."""
     if not nats.port:
-        # as `config show` prints it where nobody wrote any
+        # the default, which `config show` of earlier versions printed
         return nats.servers == NatsSettings.model_fields["servers"].default
     if len(nats.servers) != 1:
         return False

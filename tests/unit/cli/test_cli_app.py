@@ -204,11 +204,16 @@ def test_config_show_shows_no_credentials(
     assert "nats://three:1" in shown
 
 
-def test_what_config_show_prints_as_yaml_is_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", "show", "-o", "yaml"]) == 0
+@pytest.mark.parametrize("settings", ["{}", "nats: {standalone: true, port: 4333}"])
+def test_what_config_show_prints_as_yaml_is_a_configuration(
+    settings: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "b.yaml"
+    file.write_text(settings)
+    assert main(["config", "show", "-c", str(file), "-o", "yaml"]) == 0
     file.write_text(capsys.readouterr().out)
     assert main(["config", "check", str(file)]) == 0
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

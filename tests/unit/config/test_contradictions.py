@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from bascule.config import Layer, combine, contradictions
+from bascule.config import Layer, combine, contradictions, file_document
 
 
 def said(**nats: Any) -> list[str]:
@@ -39,11 +39,26 @@ def test_a_file_for_a_server_that_is_not_to_be_started_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize("port", [0, 4222])
-def test_what_a_broker_shows_of_itself_goes_together(port: int) -> None:
-    resolved = combine([Layer("test", {"nats.standalone": True, "nats.port": port})]).settings
-    shown = combine([Layer("shown", resolved.model_dump(mode="json"))]).settings
+@pytest.mark.parametrize(
+    "nats",
+    [
+        {},
+        {"servers": ["nats://10.0.0.5:4222"]},
+        {"standalone": True},
+        {"standalone": True, "port": 4222},
+        {"standalone": True, "port": 4333},
+        {"standalone": True, "config": "/n.conf"},
+        {"config": "/n.conf"},
+    ],
+)
+def test_what_a_broker_shows_of_itself_is_what_it_was_told(nats: dict[str, Any]) -> None:
+    told = combine([Layer("test", {"nats": nats})]).settings
+    shown = combine([Layer("shown", file_document(told))]).settings
     assert list(contradictions(shown)) == []
+    assert shown == told
+    own = bool({"standalone", "config"} & nats.keys())
+    said = {"servers", "host", "standalone"} & shown.nats.model_fields_set
+    assert said == ({"servers", "host", "standalone"} & nats.keys() if own else {"servers", "host", "standalone"})
 
 
 @pytest.mark.parametrize(
