@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from bascule.cli.commands import Commands
+from bascule.cli.config_file import resolved as resolved_from
 from bascule.cli.options import ConfigFile, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
@@ -34,7 +35,7 @@ def show(
     """
     from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
 
-    resolved = config.resolve(config_file)
+    resolved = resolved_from(config_file)
     values = dict(config.leaves(config.document(resolved.settings)))
     rows = [Setting(key, value, resolved.origins.get(key, "default")) for key, value in values.items()]
     if origin:
@@ -61,7 +62,7 @@ def check(
     """
     from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
 
-    resolved = config.resolve(config_file)
+    resolved = resolved_from(config_file)
     check_files(resolved.settings)
     _warn(config.contradictions(resolved.settings))
     render({"file": str(config_file), "valid": True, "settings": len(resolved.origins)}, output)

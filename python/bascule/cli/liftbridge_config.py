@@ -11,7 +11,7 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 from bascule import config
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge_keys import KEYS, flattened
 from bascule.cli.liftbridge_security import security
 from bascule.cli.liftbridge_values import Address
 from bascule.cli.liftbridge_words import reworded
@@ -71,7 +71,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
     """
     given = _Given()
     if file is not None:
-        _take(given, _flatten(_read(file)), str(file), FILE)
+        _take(given, flattened(_read(file)), str(file), FILE)
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in NOT_KEYS:
             key = name.removeprefix(PREFIX).lower().replace("_", ".")
@@ -106,18 +106,6 @@ def _read(file: Path) -> dict[str, object]:
     except UsageError as failure:
         message = f"Failed to load configuration file: {failure}"
         raise UsageError("configuration_invalid", message, failure.details) from None
-
-
-def _flatten(
-    document: Mapping[object, object] | Mapping[str, object], prefix: str = ""
-) -> Iterator[tuple[str, object]]:
-    """Dotted keys in lower case. A key may be a value and a section at once (`nats.embedded`)."""
-    for name, value in document.items():
-        key = f"{prefix}{name}".lower()
-        if isinstance(value, Mapping):
-            yield from _flatten(cast("Mapping[object, object]", value), f"{key}.")
-        else:
-            yield key, value
 
 
 def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str, source: int) -> None:

@@ -2,9 +2,9 @@
 refused with the reason. None is ever dropped silently.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from bascule.cli.liftbridge_values import (
     ack_policy,
@@ -19,7 +19,7 @@ from bascule.cli.liftbridge_values import (
     text,
 )
 
-__all__ = ["KEYS", "Key", "Parser"]
+__all__ = ["KEYS", "Key", "Parser", "flattened"]
 
 Parser = Callable[[object], object]
 
@@ -132,3 +132,15 @@ KEYS: Final[dict[str, Key]] = {
     "telemetry.interval.seconds": _idle(integer, ""),
 }
 """Every key that Liftbridge knows, in the order of its documentation."""
+
+
+def flattened(
+    document: Mapping[object, object] | Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, object]]:
+    """Dotted keys in lower case. A key may be a value and a section at once (`nats.embedded`)."""
+    for name, value in document.items():
+        key = f"{prefix}{name}".lower()
+        if isinstance(value, Mapping):
+            yield from flattened(cast("Mapping[object, object]", value), f"{key}.")
+        else:
+            yield key, value

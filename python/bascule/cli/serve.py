@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bascule.cli.config_file import resolved
 from bascule.cli.options import ConfigFile
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def serve(
 
         bascule serve --nats nats://10.0.0.5:4222 --host 0.0.0.0 --config broker.yaml
     """
-    from bascule import config  # noqa: PLC0415 (takes longer to load than most commands to run)
-
     flags: dict[str, object] = {
         "nats.standalone": standalone or None,
         "nats.servers": nats or None,
@@ -61,7 +60,7 @@ def serve(
     }
 
     def read() -> "Settings":
-        return config.load(config_file, flags)
+        return resolved(config_file, flags).settings
 
     return run_broker(read(), read, ready_file)
 

@@ -216,6 +216,34 @@ def test_what_config_show_prints_as_yaml_is_a_configuration(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("command", [["serve", "--config"], ["config", "show", "-c"], ["config", "check"]])
+@pytest.mark.parametrize(
+    "text",
+    ["listen: 127.0.0.1:9292", "nats.embedded: true\nlogging: {level: debug}", "Port: 1\nhost: h\nbroker.drain_ms: 5"],
+)
+def test_a_configuration_of_liftbridge_is_known_as_one(
+    command: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(text)
+    assert main([*command, str(file)]) == 2
+    said = capsys.readouterr().err
+    assert f"{file} is a configuration of Liftbridge: start it with liftbridge -c {file}" in said
+    assert f"bascule config import {file} (unknown setting" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["broker.prot: 1", "broker: {drain_ms: 5}\nport: 1", "nats: {servers: [], x: 1}", "- 1"]
+)
+def test_a_mistake_in_one_of_ours_is_told_as_that(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "b.yaml"
+    file.write_text(text)
+    assert main(["config", "check", str(file)]) == 2
+    assert "Liftbridge" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("setting", "content", "said"),
     [
