@@ -16,7 +16,7 @@ from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.cli.telling import Telling
 from bascule.client import Client
-from bascule.client.address import RECONNECT_S, addresses, link, opened
+from bascule.client.address import addresses, link, opened
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]
@@ -73,7 +73,7 @@ class Connection:
             telling = Telling(addresses(self.url), self.timeout)
             reached = link(self.url, name="bascule-cli", wait=self.waits, watched=telling.calling)
             with telling.connecting():
-                client = opened(Client(reached, timeout=self.timeout, reconnect=RECONNECT_S))
+                client = opened(reached, self.timeout)
             with client:
                 yield client
 

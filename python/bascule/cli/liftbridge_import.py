@@ -1,6 +1,7 @@
 """A Liftbridge configuration as one of ours, with comments on where each setting comes from and what differs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -10,7 +11,7 @@ from bascule.cli.liftbridge_config import Translated, translate
 from bascule.cli.liftbridge_words import in_their_keys
 from bascule.config import SECRETS, contradictions
 
-__all__ = ["Imported", "import_file", "to_yaml"]
+__all__ = ["Imported", "import_file"]
 
 HEAD: Final = """\
 # Settings of a Bascule broker, from the Liftbridge configuration {file}.
@@ -30,34 +31,36 @@ class Imported(NamedTuple):
 
 
 def import_file(file: Path) -> Imported:
-    """Our configuration file that says what the Liftbridge configuration `file` says.
+    """Our configuration file that says what the Liftbridge configuration `file` says: the settings that are not
+    defaults, each with its origin, then contradictions and notes.
 
     Raises:
         UsageError: code `configuration_invalid`: an unknown key, a wrong value, or what is not there.
     """
-    translated = translate(file, {}, {})
-    found = [in_their_keys(sentence) for sentence in contradictions(translated.settings)]
-    warnings = [*found, *(_of_file(sentence, str(file)) for sentence in translated.overruled)]
-    return Imported(to_yaml(translated, str(file)), warnings)
-
-
-def to_yaml(translated: Translated, file: str) -> str:
-    """The settings that are not defaults, nested, each with its origin; notes at the end."""
+    translated = _unnamed(translate(file, {}, {}), str(file))
+    contradictory = [*contradictions(translated.settings), *translated.overruled]
     lines = [HEAD.format(file=file)]
     nested = _nested(translated.settings.model_dump(mode="json"), translated.origins)
-    lines += _lines(nested, translated, file)
-    overruled = [_of_file(sentence, file) for sentence in translated.overruled]
-    if contradictory := [*contradictions(translated.settings), *overruled]:
+    lines += _lines(nested, translated)
+    if contradictory:
         lines += ["", "# Contradictory:", *(f"# - {sentence}" for sentence in contradictory)]
     if translated.notes:
-        lines += ["", "# Accepted, and without effect here:"]
-        lines += [f"# - {_of_file(note, file)}" for note in translated.notes]
-    return "\n".join(lines) + "\n"
+        lines += ["", "# Accepted, and without effect here:", *(f"# - {note}" for note in translated.notes)]
+    return Imported("\n".join(lines) + "\n", [in_their_keys(sentence) for sentence in contradictory])
 
 
-def _of_file(sentence: str, file: str) -> str:
-    """Without the name of the file that it is all about."""
-    return sentence.replace(f" ({file})", "")
+def _unnamed(translated: Translated, file: str) -> Translated:
+    """The same without the name of the file that it is all about."""
+
+    def plain(text: str) -> str:
+        return text.replace(f" ({file})", "").removesuffix(f", {file}")
+
+    return replace(
+        translated,
+        origins={key: plain(origin) for key, origin in translated.origins.items()},
+        notes=[plain(note) for note in translated.notes],
+        overruled=[plain(sentence) for sentence in translated.overruled],
+    )
 
 
 def _nested(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -77,18 +80,17 @@ def _nested(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return pick(values, "")
 
 
-def _lines(nested: Mapping[str, Any], translated: Translated, file: str, prefix: str = "") -> Iterable[str]:
+def _lines(nested: Mapping[str, Any], translated: Translated, prefix: str = "") -> Iterable[str]:
     indent = "  " * prefix.count(".")
     for name, below in nested.items():
         key, value = f"{prefix}{name}", below
         if key not in translated.origins:
             yield f"{indent}{name}:"
-            yield from _lines(cast("Mapping[str, Any]", value), translated, file, f"{key}.")
+            yield from _lines(cast("Mapping[str, Any]", value), translated, f"{key}.")
             continue
-        origin = translated.origins[key].removesuffix(f", {file}")
         if key in SECRETS:
             section, leaf = key.rsplit(".", 1)
             value = getattr(translated.settings, section).model_dump()[leaf].get_secret_value()
             yield f"{indent}# {BETTER.format(key=key)}"
         shown = yaml.safe_dump({name: value}, default_flow_style=True, width=10_000).strip()
-        yield f"{indent}{shown[1:-1]}  # {origin}"
+        yield f"{indent}{shown[1:-1]}  # {translated.origins[key]}"

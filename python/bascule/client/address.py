@@ -12,7 +12,7 @@ from bascule.client.sync import Client
 from bascule.client.tls import NAMES, Tls
 from bascule.errors import UsageError
 
-__all__ = ["RECONNECT_S", "addresses", "connect", "connect_async", "link", "opened", "protection"]
+__all__ = ["addresses", "connect", "connect_async", "link", "opened", "protection"]
 
 DEFAULT_PORT: Final = 9292
 RECONNECT_S: Final = 30.0
@@ -55,8 +55,7 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
         AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
     """
-    reached = link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
-    return opened(Client(reached, timeout=timeout, reconnect=reconnect))
+    return opened(link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
 
 
 def connect_async(  # noqa: PLR0913 (as above)
@@ -76,12 +75,13 @@ def connect_async(  # noqa: PLR0913 (as above)
     return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))
 
 
-def opened(client: Client) -> Client:
-    """The client, connected; closed when that fails.
+def opened(reached: Link, timeout: float, reconnect: float = RECONNECT_S) -> Client:
+    """A client over `reached`, connected; closed when that fails.
 
     Raises:
         BrokerError: as `connect`.
     """
+    client = Client(reached, timeout=timeout, reconnect=reconnect)
     try:
         client.open()
     except BaseException:
