@@ -324,7 +324,7 @@ def test_a_lost_answer_to_joining_is_not_the_end() -> None:
 def test_a_name_that_is_taken_is_said() -> None:
     broker = FakeGroupBroker()
     broker.members["a"] = ["s"]
-    consumer = broker.client(timeout=3).consumer("g", "s", consumer="a")
+    consumer = broker.client(timeout=0.03).consumer("g", "s", consumer="a")
     with pytest.raises(StateError, match='consumer "a" is a member of group "g" already: choose another id'):
         consumer.open()
     consumer.close()
@@ -350,7 +350,7 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
 
 
 def test_a_coordinator_that_does_not_answer_is_reported() -> None:
-    broker = FakeGroupBroker(consumer_timeout=0.01)
+    broker = FakeGroupBroker(consumer_timeout=0.005)
     broker.failing["FetchConsumerGroupAssignments"] = [failure("internal") for _ in range(20)]
     broker.assigned = [S0]
     with broker.client().consumer("g", "s") as consumer:
@@ -477,7 +477,7 @@ async def test_a_batch_that_nobody_took_does_not_count_as_given() -> None:
 def test_an_outcome_that_is_unknown_until_the_deadline_is_said() -> None:
     broker = FakeGroupBroker()
     broker.failing["JoinConsumerGroup"] = [failure("outcome_unknown") for _ in range(10_000)]
-    consumer = broker.client(timeout=0.3).consumer("g", "s")
+    consumer = broker.client(timeout=0.03).consumer("g", "s")
     with pytest.raises((OutcomeUnknownError, UnavailableError)):
         consumer.open()
     consumer.close()

@@ -25,11 +25,6 @@ class SlowNative(FakeNative):
         return super().connect(address, options)
 
 
-@pytest.fixture(autouse=True)
-def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bascule.client.link._FIRST_PAUSE", 0.0)
-
-
 def test_without_waiting_each_address_is_tried_once() -> None:
     native = FakeNative()
     native.connecting = [REFUSED, NO_HOST]

@@ -1,0 +1,10 @@
+"""What is tried again is tried again at once: these tests show what is done, not how long a broker is left in peace."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bascule.client.link._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("bascule.client.consuming._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("bascule.client.membership._JOIN_PAUSE", 0.01)
