@@ -161,7 +161,8 @@ def reset(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Move the positions of a group. Refused while it has members; asks first, unless `--yes`.
+    """Move the positions of a group, or store its first ones with `--stream`. Refused while it has members; asks first,
+    unless `--yes`.
 
     Examples:
         bascule group reset billing --to earliest --dry-run
@@ -178,38 +179,58 @@ def reset(
             members = counted(count, "member")
             text = f'consumer group "{group}" has {members}, which store positions of their own: stop them first'
             raise StateError("failed_precondition", text, {"group": group, "members": count})
-        streams = stream or sorted({entry.stream for entry in _positions(client, group)})
+        positions = _stored(client, group)
+        streams = stream or sorted({entry.stream for entry in positions})
         if not streams:
             text = f'consumer group "{group}" has no positions: name what it is to read with --stream'
             raise StateError("not_found", text, {"group": group})
-        moves = planned(client, group, streams, partition or (), target)
-        if not dry_run:
-            ask(f"Move {counted(len(moves), 'position')} of group {group}?", name=group, connection=connection, yes=yes)
+        steps = planned(client, group, streams, partition or (), target)
+        moves = [step for step in steps if step.before != step.after]
+        is_new = not active and not positions
+        if moves and not dry_run:
+            what = f"{counted(len(moves), 'position')} of {'the new ' if is_new else ''}group {group}"
+            ask(f"Move {what}?", name=group, connection=connection, yes=yes)
             for step in moves:
                 move(client, step)
-    _tell_forgotten(moves)
-    render([replace(step, dry_run=dry_run) for step in moves], output)
+    if is_new:
+        _tell(f"consumer group {group} had neither members nor positions so far; see bascule group list")
+    _tell_forgotten(steps)
+    render([replace(step, dry_run=dry_run) for step in steps], output)
 
 
-def _tell_forgotten(moves: Sequence[Move]) -> None:
-    for step in moves:
-        if step.after == 0:
-            sys.stderr.write(
-                f"bascule: a place before offset 0 cannot be stored, so the group has no position in partition "
-                f"{step.partition} of {step.stream}: its members begin there as they are configured\n"
+def _tell_forgotten(steps: Sequence[Move]) -> None:
+    for step in steps:
+        if step.after is None:
+            place = f"partition {step.partition} of {step.stream}"
+            change = "still has no" if step.before is None else "keeps no"
+            _tell(
+                f"a place before offset 0 cannot be stored, so the group {change} position in {place}: "
+                "its members begin there as they are configured"
             )
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"bascule: {sentence}\n")
 
 
 def _positions(client: Client, group: str | None = None) -> list[CursorEntry]:
     """Stored positions of a group, or of all; none where the broker keeps no cursors."""
-    wanted = None if group is None else group_cursor(group)
     try:
-        found = client.list_cursors(prefix=wanted or PREFIX)
+        return _stored(client, group)
     except StateError as failure:
         if failure.code != "failed_precondition":
             raise
         return []
-    return [entry for entry in found if wanted in {None, entry.cursor}]
+
+
+def _stored(client: Client, group: str | None) -> list[CursorEntry]:
+    """The same.
+
+    Raises:
+        StateError: code `failed_precondition`: the broker keeps no cursors.
+    """
+    wanted = None if group is None else group_cursor(group)
+    return [entry for entry in client.list_cursors(prefix=wanted or PREFIX) if wanted in {None, entry.cursor}]
 
 
 def _find(client: Client, group: str) -> tuple[GroupDetails | None, list[CursorEntry]]:

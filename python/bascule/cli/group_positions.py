@@ -20,7 +20,8 @@ class Move:
     partition: int
     before: int | None
     """`None` = it had no position."""
-    after: int
+    after: int | None
+    """`None` = it has none: before offset 0 nothing can be stored."""
     dry_run: bool = False
 
 
@@ -46,13 +47,13 @@ def planned(client: Client, group: str, streams: Sequence[str], partitions: Sequ
                 raise no_partition(name, number, len(known))
             after = _offset(client, name, known[number], target)
             stored = client.fetch_cursor(group_cursor(group), name, partition=number)
-            moves.append(Move(group, name, number, None if stored is None else stored + 1, after))
+            moves.append(Move(group, name, number, None if stored is None else stored + 1, after or None))
     return moves
 
 
 def move(client: Client, step: Move) -> None:
-    """Store the position. Before offset 0 nothing can be stored: the position is forgotten."""
-    offset = step.after - 1 if step.after > 0 else None
+    """Store the position, or forget it."""
+    offset = None if step.after is None else step.after - 1
     client.set_cursor(group_cursor(step.group), step.stream, offset, partition=step.partition)
 
 

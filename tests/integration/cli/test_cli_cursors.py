@@ -58,7 +58,7 @@ def test_a_broker_without_cursors_says_how_to_have_them(
         assert main(["stream", "create", "s"]) == 0
         assert main(["group", "list"]) == 0
         capsys.readouterr()
-        for command in (["cursor", "get", "c", "s"], ["cursor", "list"]):
+        for command in (["cursor", "get", "c", "s"], ["cursor", "list"], ["group", "reset", "g", "--to", "latest"]):
             assert main(command) == 6
             assert "set cursors.partitions to 1 or more" in capsys.readouterr().err
 
@@ -100,20 +100,28 @@ def test_positions_of_a_group_move_where_they_are_told(
         assert "name what it is to read with --stream" in cli("group", "reset", group, "--to", "latest", code=3)
         (planned,) = cli("group", "reset", group, "--to", "2", "--stream", stream, "--dry-run")
         assert (planned["before"], planned["after"], planned["dry_run"]) == (None, 2, True)
+        wish = ["group", "reset", group, "--stream", stream, "--dry-run", "--to"]
+        assert main([*wish, "2"]) == 0
+        assert "had neither members nor positions so far" in capsys.readouterr().err
         cli("group", "show", group, code=3)
         assert "add --yes" in cli("group", "reset", group, "--to", "2", "--stream", stream, code=2)
         cli("group", "reset", group, "--to", "2", "--stream", stream, "--yes")
         assert client.fetch_cursor(bascule.group_cursor(group), stream) == 1
-        for to, after in (("latest", 3), ("0", 0), ("1", 1), ("-1h", 0), ("2200-01-01T00:00:00Z", 3)):
+        for to, after in (("latest", 3), ("0", None), ("1", 1), ("-1h", None), ("2200-01-01T00:00:00Z", 3)):
             (moved,) = cli("group", "reset", group, "--to", to, "--stream", stream, "--yes")
             assert moved["after"] == after, to
         assert "is not in partition 0" in cli("group", "reset", group, "--to", "4", "--yes", code=2)
         far = cli("group", "reset", group, "--to", "2999-01-01T00:00:00Z", "--yes", code=2)
         assert "is not between the years 1678 and 2262" in far
         # before offset 0 there is no position to store
+        assert main([*wish, "latest"]) == 0
+        assert capsys.readouterr().err == ""
         assert main(["group", "reset", group, "--to", "earliest", "--yes"]) == 0
-        assert "members begin there as they are configured" in capsys.readouterr().err
+        assert "the group keeps no position" in capsys.readouterr().err
         assert client.fetch_cursor(bascule.group_cursor(group), stream) is None
+        # nothing moves there any more, and nobody is asked
+        assert main([*wish[:-2], "--to", "earliest"]) == 0
+        assert "the group still has no position" in capsys.readouterr().err
         client.trim_partition(stream, 0, 2)
         (moved,) = cli("group", "reset", group, "--to", "earliest", "--stream", stream, "--yes")
         assert (moved["after"], client.fetch_cursor(bascule.group_cursor(group), stream)) == (2, 1)
