@@ -313,6 +313,10 @@ class Subscription:
     def incarnation(self) -> int:
         """Of which history of the partition the offsets are; 0 when the broker does not tell."""
 
+    @property
+    def start(self) -> int | None:
+        """The offset that reading begins at; None when the broker does not tell."""
+
     def close(self) -> None: ...
 
 @final

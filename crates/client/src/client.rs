@@ -6,7 +6,7 @@ use crate::publish::{self, Bounds};
 use crate::runtime::{Home, Patience};
 use crate::subscription::Subscription;
 use crate::tls::TlsOptions;
-use crate::transport::{Incoming, Transport, incarnation};
+use crate::transport::{Incoming, Told, Transport};
 use crate::{Bell, Error};
 use bascule_record::Producer;
 use bascule_wire::liftbridge::methods;
@@ -164,10 +164,10 @@ impl Client {
             let response = transport
                 .send(methods::SUBSCRIBE, body, None, Effect::Read)
                 .await?;
-            let incarnation = incarnation(response.headers());
+            let told = Told::read(response.headers());
             let mut incoming = Incoming::new(response.into_body());
             match incoming.next_message(Effect::Read).await? {
-                Some(_) => Ok((incoming, incarnation)),
+                Some(_) => Ok((incoming, told)),
                 None => Err(Error::new(
                     "end_of_stream",
                     "the broker ended the subscription before it began",
@@ -175,11 +175,11 @@ impl Client {
             }
         };
         let opened = async { tokio::time::timeout(timeout, opening).await };
-        let (incoming, incarnation) = self
+        let (incoming, told) = self
             .home
             .block_on(opened, patience)?
             .map_err(|_| Error::deadline(Effect::Read))??;
-        Subscription::start(self.home, incoming, incarnation, bell)
+        Subscription::start(self.home, incoming, told, bell)
     }
 
     /// Lets go of the connection; calls that are under way end by themselves. Idempotent.

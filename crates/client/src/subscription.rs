@@ -2,7 +2,7 @@
 use crate::columns::{Columns, Records};
 use crate::error::Effect;
 use crate::runtime::{ASK, Home, Patience};
-use crate::transport::Incoming;
+use crate::transport::{Incoming, Told};
 use crate::{Bell, Error};
 use bascule_wire::liftbridge::delivery::MessageView;
 use parking_lot::{Condvar, Mutex};
@@ -48,14 +48,14 @@ pub struct Subscription {
     /// Taken from the buffer and not yet handed out.
     front: Mutex<Option<Records>>,
     task: AbortHandle,
-    incarnation: u64,
+    told: Told,
 }
 impl Subscription {
     /// Begins to read. `incoming` is past the handshake.
     pub(crate) fn start(
         home: Home,
         incoming: Incoming,
-        incarnation: u64,
+        told: Told,
         bell: Option<Arc<Bell>>,
     ) -> Result<Self, Error> {
         let buffer = Arc::new(Buffer {
@@ -71,13 +71,18 @@ impl Subscription {
             buffer,
             front: Mutex::new(None),
             task,
-            incarnation,
+            told,
         })
     }
 
     /// Of which history of the partition the offsets are; 0 when the broker does not tell.
     pub fn incarnation(&self) -> u64 {
-        self.incarnation
+        self.told.incarnation
+    }
+
+    /// The offset that reading begins at, whatever was asked for; `None` when the broker does not tell.
+    pub fn start_offset(&self) -> Option<u64> {
+        self.told.start
     }
 
     /// Up to `max_records` records that are there, in order, waiting at most `timeout` for the first; `None` = nothing came.

@@ -17,6 +17,7 @@ use tower::Service;
 const PRODUCERS: &str = "bascule-producers";
 /// In the answer to Subscribe: of which history of the partition the offsets are.
 const INCARNATION: &str = "bascule-incarnation";
+const START: &str = "bascule-start";
 /// HTTP/2 windows, bytes.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
@@ -250,11 +251,22 @@ impl Incoming {
     }
 }
 
-/// What the answer to Subscribe tells of the partition's history; 0 when nothing.
-pub(crate) fn incarnation(headers: &http::HeaderMap) -> u64 {
-    let told = headers.get(INCARNATION);
-    let number = told.and_then(|told| told.to_str().ok()?.parse().ok());
-    number.unwrap_or_default()
+/// What the answer to Subscribe tells beyond Liftbridge's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// Of which history of the partition the offsets are; 0 = not told.
+    pub(crate) incarnation: u64,
+    /// The offset that reading begins at.
+    pub(crate) start: Option<u64>,
+}
+impl Told {
+    pub(crate) fn read(headers: &http::HeaderMap) -> Self {
+        let number = |name: &str| headers.get(name)?.to_str().ok()?.parse().ok();
+        Self {
+            incarnation: number(INCARNATION).unwrap_or_default(),
+            start: number(START),
+        }
+    }
 }
 
 /// An error with all its causes.

@@ -152,6 +152,11 @@ impl Subscription {
         self.0.incarnation()
     }
 
+    #[getter]
+    fn start(&self) -> Option<u64> {
+        self.0.start_offset()
+    }
+
     fn close(&self) {
         self.0.close();
     }

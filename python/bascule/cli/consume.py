@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,7 +20,7 @@ from bascule.cli.options import Partitions
 from bascule.cli.pace import Pace
 from bascule.cli.positions import parse_start, parse_stop
 from bascule.cli.records import RecordFormat, RecordWriter, record_writer
-from bascule.client import Client, Record, Subscription
+from bascule.client import Client, Record, Start, Subscription
 from bascule.errors import UsageError
 
 __all__ = ["consume"]
@@ -102,6 +103,9 @@ def consume(
         subscriptions = {
             number: stack.enter_context(client.subscribe(stream, partition=number, **wish)) for number in numbers
         }
+        if cursor is None:
+            for number, subscription in subscriptions.items():
+                _tell_start(f"partition {number} of {stream}", begin, subscription.position, reverse=reverse)
         # what cannot be opened prints nothing, not even an empty list
         stack.enter_context(closing(writer))
         reading = _Reading(client, stream, cursor if commit else None, writer, output, pace)
@@ -188,6 +192,22 @@ def _check(partition: Sequence[int] | None, cursor: str | None, *, every: bool, 
         raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
     if cursor is not None and reverse:
         raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
+
+
+def _tell_start(place: str, asked: Start, found: Start, *, reverse: bool) -> None:
+    """Say where reading begins, when that is not where it was asked to."""
+    if not isinstance(found, int):
+        return  # the broker does not tell
+    following = f"the {'last' if reverse else 'next'} record, offset {found}"
+    if isinstance(asked, int) and found < asked:
+        text = f"offset {asked} is beyond the end of {place}: reading begins with {following}"
+    elif isinstance(asked, int) and found > asked:
+        text = f"offset {asked} of {place} was removed: reading begins at offset {found}"
+    elif isinstance(asked, datetime) and asked > datetime.now(UTC):
+        text = f"{asked.isoformat()} is still to come: reading of {place} begins with {following}"
+    else:
+        return
+    sys.stderr.write(f"bascule: {text}\n")
 
 
 def _check_reader() -> None:

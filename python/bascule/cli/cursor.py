@@ -125,7 +125,7 @@ def set_position(
             text = (
                 f"offset {offset} is beyond the last record of partition {partition} of {stream}, which ends at {end}"
             )
-            sys.stderr.write(f"bascule: {text}: the reader will skip what comes up to there\n")
+            sys.stderr.write(f"bascule: {text}: who reads before there are so many begins with the next record\n")
     render(CursorChange("set", cursor, stream, partition, before, offset, dry_run), output)
 
 

@@ -80,8 +80,8 @@ class Subscription:
 
     @property
     def position(self) -> Start:
-        """Where reading goes on: behind the last record given, or the start before there was any. A cursor is looked up
-        when the subscription opens.
+        """Where reading goes on: behind the last record given, or the start before there was any. Once it is open, that
+        is the offset where it begins, if the broker tells it: not every start that is asked for lies in the log.
         """
         return self._start
 
@@ -227,6 +227,8 @@ class Subscription:
                 return
             is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
             raise (self._paused() if is_paused else failure) from failure.__cause__
+        if native.start is not None and self._start != "earliest":
+            self._start = native.start  # so that coming back leaves nothing out, whatever was published meanwhile
         if isinstance(self._start, int):
             self._incarnation = self._incarnation or native.incarnation
         with self._lock:

@@ -72,7 +72,8 @@ class Client(Administration, Positions, Publishing, Details):
             stream: name of the stream.
             partition: number, from 0.
             start: "earliest", "latest", "new", an offset (inclusive), or a time (inclusive). An offset below the log
-                start means the log start, one behind the end means the next record.
+                start means the log start, one behind the end, or a time that is still to come, the next record:
+                `position` says which, once it is open.
             stop: "latest" = what is stored when it opens; an offset or a time (both exclusive); `None` = never.
             reverse: read towards lower offsets, from `start` down to the first record or to `stop`, an offset that is
                 not given any more. Nothing is waited for.

@@ -84,7 +84,7 @@ def test_keys_and_turns_pick_partitions(cli: Run, stream: str) -> None:
     assert "has no partition 3" in cli("produce", stream, "v", "--partition", "3", code=3)
 
 
-def test_positions_and_directions(cli: Run, stream: str) -> None:
+def test_positions_and_directions(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, *"abcde")
     once = ("consume", stream, "--stop", "latest")
@@ -97,6 +97,17 @@ def test_positions_and_directions(cli: Run, stream: str) -> None:
     assert values(cli("consume", stream, "--reverse", "--start", "3", "--stop", "1")) == ["d", "c"]
     assert cli("consume", stream, "--start", "new", "--idle", "200ms") == []
     assert cli("consume", stream, "--for", "200ms") == []
+    for start, more, said in (
+        ("100", (), f"offset 100 is beyond the end of partition 0 of {stream}: reading begins with the next record, "),
+        ("2200-01-01T00:00:00Z", (), f"is still to come: reading of partition 0 of {stream} begins with the next"),
+        ("100", ("--reverse", "-n", "1"), "reading begins with the last record, offset 4"),
+        ("4", (), ""),
+        ("5", (), ""),
+    ):
+        assert main(["consume", stream, "--start", start, "--idle", "100ms", *more]) == 0
+        told = capsys.readouterr().err
+        assert said in told
+        assert bool(said) == bool(told)
     assert values(cli("consume", stream, "--start", "0", "-n", "5", "--rate", "500")) == ["a", "b", "c", "d", "e"]
 
 

@@ -127,6 +127,21 @@ def test_partitions_are_separate(client: Client, stream: str) -> None:
         client.get_partition(stream, 3)
 
 
+def test_a_subscription_says_where_it_begins(client: Client, stream: str) -> None:
+    client.create_stream(stream)
+    client.publish_many(stream, [b"%d" % number for number in range(5)])
+    client.trim_partition(stream, 0, 2)
+    future = datetime.now(UTC) + timedelta(days=1)
+    for start, position in ((100, 5), (0, 2), (3, 3), ("new", 5), ("latest", 4), (future, 5)):
+        with client.subscribe(stream, start=start) as subscription:  # pyright: ignore[reportArgumentType]
+            assert subscription.position == position, start
+    with client.subscribe(stream, start=100, reverse=True) as subscription:
+        assert subscription.position == 4
+    with client.subscribe(stream, start=100) as subscription:
+        client.publish(stream, b"next")
+        assert [record.offset for record in subscription.next_batch(30) or ()] == [5]
+
+
 def test_unknown_streams_are_named(client: Client) -> None:
     with pytest.raises(StateError) as raised:
         client.publish("no-such-stream", b"")

@@ -30,6 +30,7 @@ class GroupSubscription:
         self.request = request
         self.place = (request.stream, request.partition)
         self.next = request.startOffset
+        self.start = None
         self.closed = False
         self.is_gone = False
 

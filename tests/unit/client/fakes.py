@@ -44,8 +44,9 @@ Step = FakeBatch | Exception | None
 
 
 class FakeSubscription:
-    def __init__(self, steps: Sequence[Step], incarnation: int = 0) -> None:
+    def __init__(self, steps: Sequence[Step], incarnation: int = 0, start: int | None = None) -> None:
         self.steps = list(steps)
+        self.start = start
         self.incarnation = incarnation
         self.closed = False
 

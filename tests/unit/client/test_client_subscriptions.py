@@ -125,6 +125,21 @@ def test_an_offset_is_of_the_history_it_was_read_in(start: Start, first_read: li
     assert [request.incarnation for request in sent(native)] == [0, asked]
 
 
+@pytest.mark.parametrize(("start", "kept"), [("new", 5), (100, 5), ("earliest", "earliest")])
+def test_where_it_begins_is_kept_over_a_lost_connection(start: Start, kept: Start) -> None:
+    native = FakeNative()
+    native.subscriptions = [
+        FakeSubscription([None, failure("unavailable")], incarnation=7, start=5),
+        FakeSubscription([FakeBatch(5, 6)], incarnation=7, start=5),
+    ]
+    subscription = client_of(native).subscribe("s", start=start)
+    assert subscription.next_batch(0) is None
+    assert subscription.position == kept
+    assert sum(map(len, subscription)) == 6
+    second = sent(native)[1]
+    assert (second.startOffset, second.incarnation) == ((5, 7) if kept == 5 else (0, 0))
+
+
 def test_stop_latest_of_a_paused_partition_is_asked_for_once_it_is_resumed() -> None:
     native = FakeNative()
     native.answers = [failure("not_leader"), high_watermark(3)]

@@ -27,6 +27,8 @@ use tonic::body::Body;
 
 /// Tells clients of which history of the partition the offsets are.
 const INCARNATION: HeaderName = HeaderName::from_static("bascule-incarnation");
+/// Tells them where reading begins: not every start that is asked for is in the log, and some are words or times.
+const START: HeaderName = HeaderName::from_static("bascule-start");
 /// Longest id of a group or a member, bytes.
 const MAX_ID_BYTES: usize = 255;
 
@@ -66,22 +68,25 @@ pub(super) async fn subscribe(
         return Err(not_assigned());
     }
     let reader = partition.reader();
-    let source = if request.reverse {
+    let (source, start) = if request.reverse {
         let range = call.within(resolve_reverse(&request, &reader)).await??;
         join(shared, group, incarnation)?;
         let place = (slot, permit);
-        Source::Down(ReverseSubscription::new(shared, place, &partition, range))
+        let subscription = ReverseSubscription::new(shared, place, &partition, range);
+        (Source::Down(subscription), range.start)
     } else {
         let readonly = partition.is_readonly();
         let range = call.within(resolve(&request, &reader, readonly)).await??;
         let membership = join(shared, group, incarnation)?;
         let place = (slot, permit);
         let subscription = Subscription::new(shared, place, &partition, range, call.deadline);
-        Source::Up(subscription.with_membership(membership))
+        let subscription = subscription.with_membership(membership);
+        (Source::Up(subscription), range.start)
     };
     let mut reply = reply::with_body(StreamBody::new(frames(source)));
     let headers = reply.headers_mut();
     headers.insert(INCARNATION, HeaderValue::from(incarnation));
+    headers.insert(START, HeaderValue::from(start));
     Ok(reply)
 }
 
