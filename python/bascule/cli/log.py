@@ -101,6 +101,8 @@ class Log:
     records: int
     start: int
     end: int
+    in_journal: int
+    """Records behind `end` that the journal holds: the next start takes them over."""
     durable: int | None
     clean: bool | None
     epochs: int
@@ -147,7 +149,7 @@ def inspect(
     segments: Annotated[bool, typer.Option("--segments", help="Of a single log: its segments.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what lies in the logs: segments, batches, epochs, producers, checkpoint, quarantine.
+    """Show what lies in the logs: segments, batches, epochs, producers, checkpoint, quarantine, journal.
 
     JSON and YAML carry all of it.
 
@@ -160,8 +162,10 @@ def inspect(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         render(document, output)
     elif batches:
+        _tell_journal(document)
         render(_column(document, "batches"), output)
     elif segments:
+        _tell_journal(document)
         rows = [dict(row) for row in _column(document, "segments")]
         for row in rows:
             row["damages"] = len(row["damages"])
@@ -216,6 +220,19 @@ def _column(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [row for log in document["logs"] for row in cast("list[dict[str, Any]]", log[name])]
 
 
+def _frames(log: Mapping[str, Any]) -> list[dict[str, int]]:
+    return log["journal"]["frames"] if log["journal"] else []
+
+
+def _tell_journal(document: Mapping[str, Any]) -> None:
+    """Say which records no segment has."""
+    for log in document["logs"]:
+        frames = _frames(log)
+        if frames:
+            text = f"the journal has offsets {frames[0]['start']} to {frames[-1]['end'] - 1} of {log['directory']}"
+            sys.stderr.write(f"bascule: {text}, which the next start takes over\n")
+
+
 def _log(log: Mapping[str, Any]) -> Log:
     segments = cast("list[dict[str, Any]]", log["segments"])
     checkpoint = cast("dict[str, Any]", log["checkpoint"] or {})
@@ -228,6 +245,7 @@ def _log(log: Mapping[str, Any]) -> Log:
         records=sum(row["records"] for row in segments),
         start=checkpoint.get("log_start", segments[0]["base_offset"] if segments else 0),
         end=segments[-1]["next_offset"] if segments else 0,
+        in_journal=sum(frame["end"] - frame["start"] for frame in _frames(log)),
         durable=checkpoint.get("durable"),
         clean=checkpoint.get("clean"),
         epochs=len(log["epochs"]),

@@ -1,5 +1,7 @@
 """Damage in the journal of a broker that lost its power: `bascule log verify` finds it, and the broker tells it."""
 
+import csv
+import io
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -8,6 +10,7 @@ from typing import Final
 
 import bascule
 import pytest
+from bascule.cli import main
 from bascule.errors import CorruptionError
 from bascule.testing import TestBroker, broker
 
@@ -95,6 +98,28 @@ def served(client: bascule.Client) -> tuple[list[int], list[tuple[int, int]]]:
             refused.append((int(damage.details["start"]), int(damage.details["end"])))
         else:
             return offsets, refused
+
+
+def test_what_only_the_journal_has_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    with killed(data) as (running, before, copy):
+        shutil.rmtree(data / "partitions")  # as after a power cut
+        shutil.copytree(copy, data / "partitions")
+        code, found = run(capsys, "inspect", partition(data))
+        (log,) = found["logs"]
+        end = max([log["checkpoint"]["durable"], *(segment["next_offset"] for segment in log["segments"])])
+        frames = [(frame["start"], frame["end"]) for frame in log["journal"]["frames"]]
+        assert (code, log["journal"]["end"], log["journal"]["lost"]) == (0, before + BEHIND, [])
+        assert [end, *(stop for _, stop in frames)] == [*(start for start, _ in frames), before + BEHIND]
+        assert main(["log", "inspect", str(data), "-o", "csv"]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [int(row["in_journal"]) for row in rows] == [0, before + BEHIND - end]
+        assert main(["log", "inspect", str(partition(data)), "--batches"]) == 0
+        assert f"the journal has offsets {end} to {before + BEHIND - 1} of" in capsys.readouterr().err
+
+        running.start()
+        with bascule.connect(running.url) as client:
+            assert served(client) == (list(range(before + BEHIND)), [])
 
 
 def test_what_a_damaged_journal_lost_is_found_and_told_and_its_offsets_are_not_used_again(

@@ -5,7 +5,9 @@ mod texts;
 
 use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
-use bascule_log::damage::{self, Action, Damage, Finding, Hanging, RepairOptions, Verified};
+use bascule_log::damage::{
+    self, Action, Damage, Finding, Hanging, JournalVerified, RepairOptions, Verified,
+};
 use bascule_log::{Error, OsStorage};
 use place::{LogPlace, Target};
 use serde::Deserialize;
@@ -32,13 +34,7 @@ pub struct RepairRequest {
 pub fn verify(path: &Path) -> Result<Value, EngineError> {
     let target = Target::open(path)?;
     let began = Instant::now();
-    let journal = match target.journal() {
-        Some((directory, partitions)) => {
-            let looked = damage::verify_journal(&OsStorage, &directory, &partitions);
-            Some((directory, looked.map_err(|error| failed(&error))?))
-        }
-        None => None,
-    };
+    let journal = journal_of(&target)?;
     let (mut logs, mut lost) = (Vec::new(), Vec::new());
     for log in &target.logs {
         logs.push(
@@ -88,6 +84,15 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
     }))
 }
 
+/// The journal with its directory; `None` where there is none.
+fn journal_of(target: &Target) -> Result<Option<(PathBuf, JournalVerified)>, EngineError> {
+    let Some((directory, partitions)) = target.journal() else {
+        return Ok(None);
+    };
+    let looked = damage::verify_journal(&OsStorage, &directory, &partitions);
+    Ok(Some((directory, looked.map_err(|error| failed(&error))?)))
+}
+
 /// What is wrong with a data directory beside its logs: the manifest, snapshots, metadata that ends at entry `end` and is
 /// older than the data, partitions that are gone. Nothing for a single log.
 fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineError> {
@@ -121,12 +126,16 @@ fn unreadable(target: &Target, error: &std::io::Error) -> EngineError {
 /// As [`verify`].
 pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError> {
     let target = Target::open(path)?;
+    let journal = journal_of(&target)?;
     let most = if target.is_data_directory { 0 } else { most };
     let mut logs = Vec::new();
     for log in &target.logs {
         let view = damage::inspect(&OsStorage, &log.directory, log.identity, from, most)
             .map_err(|error| failed(&error))?;
-        logs.push(texts::log_view(log, &view));
+        let hanging = journal
+            .as_ref()
+            .and_then(|(_, journal)| journal.of(log.identity, &log.directory, view.end()));
+        logs.push(texts::log_view(log, &view, hanging.as_ref()));
     }
     Ok(json!({"path": target.root, "logs": logs}))
 }

@@ -2,7 +2,7 @@
 use super::damage_json;
 use super::place::LogPlace;
 use bascule_log::damage::{
-    BatchView, Damage, Finding, FindingKind, JournalVerified, LogView, SegmentView,
+    BatchView, Damage, Finding, FindingKind, Hanging, JournalVerified, LogView, SegmentView,
 };
 use bascule_log::{Identity, JournalDamage, JournalPlace};
 use serde_json::{Value, json};
@@ -215,8 +215,8 @@ pub(super) fn journal(directory: &Path, journal: &JournalVerified) -> Value {
     })
 }
 
-/// A log with its segments and batches.
-pub(super) fn log_view(log: &LogPlace, view: &LogView) -> Value {
+/// A log with its segments and batches, and what of it hangs on the journal.
+pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&Hanging>) -> Value {
     let checkpoint = view.checkpoint.map(|(high_watermark, log_start, durable, clean)| {
         json!({"high_watermark": high_watermark, "log_start": log_start, "durable": durable, "clean": clean})
     });
@@ -233,8 +233,18 @@ pub(super) fn log_view(log: &LogPlace, view: &LogView) -> Value {
         "producers": view.producers.map(|(known, to)| json!({"known": known, "below": to})),
         "scrubbed_ns": view.scrubbed,
         "quarantine": view.quarantine.iter().map(damage_json).collect::<Vec<_>>(),
+        "journal": hanging.map(hanging_json),
         "segments": view.segments.iter().map(segment).collect::<Vec<_>>(),
         "batches": view.batches.iter().map(batch).collect::<Vec<_>>(),
+    })
+}
+
+fn hanging_json(hanging: &Hanging) -> Value {
+    let frame = |(start, end): &(u64, u64)| json!({"start": start, "end": end});
+    json!({
+        "end": hanging.end,
+        "frames": hanging.frames.iter().map(frame).collect::<Vec<_>>(),
+        "lost": hanging.lost.iter().map(damage_json).collect::<Vec<_>>(),
     })
 }
 

@@ -68,6 +68,15 @@ pub struct LogView {
     pub scrubbed: i64,
 }
 
+impl LogView {
+    /// First offset after everything that the segments hold, or are known to have held.
+    pub fn end(&self) -> u64 {
+        let held = self.segments.last().map_or(0, |last| last.next_offset);
+        let (_, log_start, durable, _) = self.checkpoint.unwrap_or_default();
+        held.max(log_start).max(durable)
+    }
+}
+
 /// Looks at a log without changing anything. Lists at most `most` batches, those that end behind `from`.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The journal of a data directory that no broker uses, read and checked without touching anything, and what of each log
 //! hangs on it.
 use super::Damage;
-use crate::journal::pending::Pending;
+use crate::journal::pending::{Part, Pending};
 use crate::journal::replay;
 use crate::journal::{JournalDamage, JournalOptions, Replay};
 use crate::storage::{OpenMode, Storage};
@@ -26,6 +26,8 @@ pub struct JournalVerified {
 pub struct Hanging {
     /// First offset after everything, then.
     pub end: u64,
+    /// Offsets [start, end) that each frame holds behind the segments, in the order in which they were written.
+    pub frames: Vec<(u64, u64)>,
     /// Offsets that neither the segments nor the journal have any more.
     pub lost: Vec<Damage>,
 }
@@ -55,14 +57,32 @@ impl JournalVerified {
     /// What of the log in `directory`, whose segments end at `log_end`, hangs on the journal; `None` when nothing.
     pub fn of(&self, identity: Identity, directory: &Path, log_end: u64) -> Option<Hanging> {
         let parts = self.pending.take_over(identity)?;
+        let mut frames = behind(&parts, log_end);
         let replay = Replay::new(parts, &self.damages, identity);
         let (end, lost) = replay.outcome(log_end);
         let lost = lost
             .into_iter()
             .map(|range| replay.damage(directory, range));
+        frames.retain(|(_, frame_end)| *frame_end <= end);
         Some(Hanging {
             end,
+            frames,
             lost: lost.collect(),
         })
     }
+}
+
+/// What frames hold behind `log_end` and no later one tells otherwise: one that begins at an offset ends what was written
+/// before from there on.
+fn behind(parts: &[Part], log_end: u64) -> Vec<(u64, u64)> {
+    let (mut limit, mut frames) = (u64::MAX, Vec::new());
+    for part in parts.iter().rev() {
+        let (start, end) = (part.start.max(log_end), part.end.min(limit));
+        if start < end && !part.is_lost() {
+            frames.push((start, end));
+        }
+        limit = limit.min(part.start);
+    }
+    frames.reverse();
+    frames
 }
