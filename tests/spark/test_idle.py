@@ -30,7 +30,12 @@ def main(infile, outfile):
         sys.exit(-1)
     write_int(number, outfile)
 '''
-PREPARE = ["from bascule.spark import source", "from bascule.spark.idle import leave_when_closed; leave_when_closed()"]
+PYSPARKS = "pyspark.daemon"
+LEAVING = [
+    (PYSPARKS, "from bascule.spark import source"),
+    (PYSPARKS, "from bascule.spark.idle import leave_when_closed; leave_when_closed()"),
+    ("bascule.spark.daemon", "pass"),
+]
 
 
 def read(stream: IO[bytes]) -> int:
@@ -38,8 +43,8 @@ def read(stream: IO[bytes]) -> int:
 
 
 @contextmanager
-def daemon(tmp_path: Path, prepare: str) -> Generator[str]:
-    """PySpark's daemon, with workers of this test; the path of its socket."""
+def daemon(tmp_path: Path, module: str, prepare: str) -> Generator[str]:
+    """A daemon, with workers of this test; the path of its socket."""
     (tmp_path / "pyspark_task.py").write_text(WORKER.replace("{prepare}", prepare))
     environment = {
         **os.environ,
@@ -49,7 +54,7 @@ def daemon(tmp_path: Path, prepare: str) -> Generator[str]:
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
         "SPARK_REUSE_WORKER": "1",
     }
-    command = [sys.executable, "-m", "pyspark.daemon", "pyspark_task"]
+    command = [sys.executable, "-m", module, "pyspark_task"]
     with (
         (tmp_path / "stderr").open("wb") as stderr,
         subprocess.Popen(
@@ -60,9 +65,9 @@ def daemon(tmp_path: Path, prepare: str) -> Generator[str]:
         yield process.stdout.read(read(process.stdout)).decode()
 
 
-def said(tmp_path: Path, prepare: str) -> str:
+def said(tmp_path: Path, module: str, prepare: str) -> str:
     """What is said on standard error when a worker has had two tasks and is then let go."""
-    with daemon(tmp_path, prepare) as path:
+    with daemon(tmp_path, module, prepare) as path:
         with socket.socket(socket.AF_UNIX) as channel, channel.makefile("rb") as answers:
             channel.connect(path)
             descriptor = os.pidfd_open(read(answers))
@@ -76,11 +81,11 @@ def said(tmp_path: Path, prepare: str) -> str:
     return (tmp_path / "stderr").read_text()
 
 
-@pytest.mark.parametrize("prepare", PREPARE)
-def test_an_idle_worker_that_is_let_go_leaves_without_a_word(tmp_path: Path, prepare: str) -> None:
-    assert said(tmp_path, prepare) == ""
+@pytest.mark.parametrize(("module", "prepare"), LEAVING)
+def test_an_idle_worker_that_is_let_go_leaves_without_a_word(tmp_path: Path, module: str, prepare: str) -> None:
+    assert said(tmp_path, module, prepare) == ""
 
 
 def test_without_this_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
     """When PySpark has mended that, `bascule.spark.idle` can go."""
-    assert "BrokenPipeError" in said(tmp_path, "pass")
+    assert "BrokenPipeError" in said(tmp_path, PYSPARKS, "pass")

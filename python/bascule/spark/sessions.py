@@ -29,6 +29,9 @@ SETTINGS: Final = {
 }
 """What `session` sets, before `config`."""
 
+DAEMON: Final = "bascule.spark.daemon"
+"""What starts Python workers, on this machine."""
+
 _UNSAFE_ARROW: Final = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 
 
@@ -62,11 +65,12 @@ def session(
     # The environment of the JVM, which planners and workers inherit: it must be set before the JVM starts.
     os.environ[SLOTS_VARIABLE] = str(count)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if unsafe_arrow:
         os.environ.update(_UNSAFE_ARROW)
     settings = {**SETTINGS, "spark.sql.shuffle.partitions": str(2 * count)}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings["spark.python.daemon.module"] = DAEMON  # elsewhere this package may be missing
     settings |= {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()
     }
