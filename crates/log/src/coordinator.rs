@@ -202,6 +202,14 @@ impl Coordinator {
         journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
     }
 
+    /// What [`Coordinator::journal_damages`] tells is known to whoever has to know it. Until then the next start tells what is
+    /// lost once more: this one may end before anybody has heard.
+    pub fn journal_told(&self) {
+        if let Some(journal) = self.rounds.journal() {
+            journal.told();
+        }
+    }
+
     /// Syncs what only the journal has, once all logs are closed: then its files may be lost. Of a directory that has failed
     /// nothing. Blocks.
     pub fn settle_journal(&self) {

@@ -100,6 +100,19 @@ struct Life {
     uncommitted: Vec<u32>,
 }
 
+/// Nothing damages the journal here: whatever ends a life, it must not look like a loss.
+fn check_journal(coordinator: &Coordinator, ledger: &Ledger) {
+    let told = coordinator.journal_damages();
+    for damage in told.iter().filter(|damage| damage.was_acked) {
+        eprintln!("told without a reason: {damage:?}");
+        let wrong = Entry {
+            offset: damage.position,
+            ..Entry::default()
+        };
+        ledger.note(Kind::Wrong, wrong);
+    }
+}
+
 impl Life {
     fn start(arguments: &Arguments) -> Result<Self, Box<dyn std::error::Error>> {
         let directory = arguments.path("dir");
@@ -115,20 +128,7 @@ impl Life {
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
-        for damage in coordinator.journal_damages() {
-            // Nothing damages the journal here: whatever ends a life, it must not look like a loss.
-            if damage.was_acked {
-                eprintln!("told without a reason: {damage:?}");
-                let offset = damage.position;
-                ledger.note(
-                    Kind::Wrong,
-                    Entry {
-                        offset,
-                        ..Entry::default()
-                    },
-                );
-            }
-        }
+        check_journal(&coordinator, &ledger);
         let ledger = Arc::new(ledger);
         let told = Arc::clone(&ledger);
         coordinator.on_failure(Box::new(move |_| {

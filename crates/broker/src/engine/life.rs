@@ -147,9 +147,13 @@ impl Engine {
         Ok(bound)
     }
 
-    /// What health answers; false also refuses new calls.
+    /// What health answers; false also refuses new calls. From the first time on what the journal lost counts as told: the
+    /// log is being written by now.
     pub fn set_serving(&self, serving: bool) {
         self.shared.serving.store(serving, Ordering::Release);
+        if serving {
+            self.coordinator.journal_told();
+        }
     }
 
     /// Starts connecting to NATS.

@@ -214,6 +214,7 @@ fn directory(work: &Path, log: &Template) -> PathBuf {
 
 fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, bascule_log::Error> {
     let coordinator = Coordinator::stepped_journaled(storage, home.options(work))?;
+    coordinator.journal_told();
     let open = |log: &Template| {
         let at = directory(work, log);
         let (opened, _) = Log::open(&at, log.identity, log.options.clone(), &coordinator)?;

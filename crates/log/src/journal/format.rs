@@ -8,7 +8,8 @@
 //!
 //! Preamble: magic `BSCJ`, version u32 = 3, sequence number u64 (ascending over all uses of all files), life u64 (the first
 //! sequence number of the life that writes it), salt u64, of the last use before that has synced frames the sequence number
-//! u64, the position u32 behind them and the preamble's checksum u32, zeros, CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
+//! u64, the position u32 behind them and the preamble's checksum u32, the data directory u64 (a number of its own), zeros,
+//! CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
 //! one after the other:
 //!
 //! | Offset | Type | Field |
@@ -83,6 +84,8 @@ pub(crate) struct Preamble {
     pub salt: u64,
     /// The last use before this one that has synced frames.
     pub before: Reached,
+    /// Of the data directory, which its head names too; 0 from a version that did not tell.
+    pub home: u64,
     /// Link of the first frame; computed when it is written.
     pub link: u32,
 }
@@ -113,6 +116,7 @@ pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, u32) {
         out.extend_from_slice(&field.to_le_bytes());
     }
     out.extend_from_slice(&of.before.to_bytes());
+    out.extend_from_slice(&of.home.to_le_bytes());
     out.resize(PREAMBLE_BYTES - 4, 0);
     seal(&mut out);
     let link = u32_at(&out, PREAMBLE_BYTES - 4).unwrap_or_default();
@@ -125,17 +129,20 @@ pub(crate) fn read_preamble(bytes: &[u8]) -> Option<Preamble> {
     let body = unseal(bytes)?;
     (body.get(..4)? == MAGIC).then_some(())?;
     let version = u32_at(body, 4)?;
+    let is_witnessed = version > VERSION_REWRITTEN;
     let before = Reached::read(body, 32)?;
+    let home = u64_at(body, 48)?;
     Some(Preamble {
         version,
         sequence: u64_at(body, 8)?,
         life: u64_at(body, 16)?,
         salt: u64_at(body, 24)?,
-        before: if version > VERSION_REWRITTEN {
+        before: if is_witnessed {
             before
         } else {
             Reached::default()
         },
+        home: if is_witnessed { home } else { 0 },
         link: u32_at(bytes, PREAMBLE_BYTES - 4)?,
     })
 }

@@ -15,6 +15,8 @@
 //! | 40 | u32 | number of uses before it of which the same holds, at most 28 |
 //! | 44 | u32 | reserved: writers write 0, readers ignore |
 //! | 48 | 16 B each | those, as above, each with the position behind its last frame; then zeros |
+//! | 496 | u64 | number of the data directory, as in the preambles of its journal's files |
+//! | 504 | u32 | reserved: writers write 0, readers ignore |
 //! | 508 | u32 | CRC-32C of bytes 0–507 |
 use super::format::{REACHED_BYTES, Reached};
 use crate::Error;
@@ -31,6 +33,7 @@ pub(crate) const KEPT: usize = 28;
 const MAGIC: [u8; 4] = *b"BSCH";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 512;
+const HOME: usize = 48 + KEPT * REACHED_BYTES;
 
 /// What the head says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub(crate) struct Facts {
     pub first_needed: u64,
     /// The same of these uses before it, and how far they reach.
     pub kept: Vec<Reached>,
+    /// The data directory: a file with another number is another one's. 0: not known yet.
+    pub home: u64,
 }
 
 impl Facts {
@@ -50,9 +55,22 @@ impl Facts {
     }
 
     /// Of two who tell at once what is not needed any more both are right.
-    fn need_no_more_than(&mut self, other: &Self) {
-        self.first_needed = self.first_needed.max(other.first_needed);
+    pub fn need_no_more_than(&mut self, other: &Self) {
+        let known = self.clone();
         self.kept.retain(|kept| other.needs(kept.sequence));
+        for kept in &other.kept {
+            if known.needs(kept.sequence) && !known.kept.contains(kept) {
+                self.kept.push(*kept);
+            }
+        }
+        self.kept.truncate(KEPT);
+        self.first_needed = self.first_needed.max(other.first_needed);
+        if self.newest.sequence == 0 {
+            self.newest = other.newest;
+        }
+        if self.home == 0 {
+            self.home = other.home;
+        }
     }
 }
 
@@ -63,6 +81,7 @@ impl Default for Facts {
             newest: Reached::default(),
             first_needed: 1,
             kept: Vec::new(),
+            home: 0,
         }
     }
 }
@@ -126,27 +145,22 @@ impl Head {
         self.facts.as_ref()
     }
 
-    /// Whether it says that segments may not have what the use holds; it does when it says nothing.
-    pub fn needs(&self, sequence: u64) -> bool {
-        self.facts
-            .as_ref()
-            .is_none_or(|facts| facts.needs(sequence))
-    }
-
     /// Whether a slot does not check.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// Makes the file when it is not there; durable with its name. The directory that it is in has to be there.
+    /// Makes the file when it is not there, for the data directory of that number; durable with its name. The directory that
+    /// it is in has to be there.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn make(&mut self, storage: &dyn Storage) -> Result<(), Error> {
+    pub fn make(&mut self, storage: &dyn Storage, home: u64) -> Result<(), Error> {
         if self.facts.is_some() {
             return Ok(());
         }
-        self.set(storage, Facts::default())
+        let facts = Facts::default();
+        self.set(storage, Facts { home, ..facts })
     }
 
     /// Says this from now on; durable when it returns. What it said before is over.
@@ -192,14 +206,19 @@ impl Head {
         self.set(storage, Facts { newest, ..facts })
     }
 
-    /// No more uses are needed than `facts` says.
+    /// No more uses are needed than `facts` says. Returns what is said now.
     ///
     /// # Errors
     /// As [`Head::set`].
-    pub fn need_no_more_than(&mut self, storage: &dyn Storage, facts: &Facts) -> Result<(), Error> {
+    pub fn need_no_more_than(
+        &mut self,
+        storage: &dyn Storage,
+        facts: &Facts,
+    ) -> Result<Facts, Error> {
         let mut known = self.facts.clone().unwrap_or_default();
         known.need_no_more_than(facts);
-        self.set(storage, known)
+        self.set(storage, known.clone())?;
+        Ok(known)
     }
 }
 
@@ -221,6 +240,8 @@ fn to_bytes(sequence: u64, facts: &Facts) -> Vec<u8> {
     for kept in &facts.kept {
         out.extend_from_slice(&kept.to_bytes());
     }
+    out.resize(HOME, 0);
+    out.extend_from_slice(&facts.home.to_le_bytes());
     out.resize(SLOT_BYTES - 4, 0);
     seal(&mut out);
     out
@@ -240,6 +261,7 @@ pub(crate) fn parse_slot(bytes: &[u8]) -> Option<(u64, Facts)> {
         kept: (0..count)
             .map(|i| Reached::read(body, 48 + REACHED_BYTES * i))
             .collect::<Option<_>>()?,
+        home: u64_at(body, HOME)?,
     };
     Some((u64_at(body, 8)?, facts))
 }

@@ -1,4 +1,5 @@
 //! Segments whose latest batches are only in the journal, until they are synced.
+use super::head::Facts;
 use super::ring::Use;
 use super::{Journal, LAZY_BYTES, LAZY_TIME, State};
 use crate::Error;
@@ -70,11 +71,14 @@ impl Journal {
             .submit(Box::new(move || journal.settle_these(lazy, retired)));
     }
 
-    /// Syncs the segments now, so that no file is needed any more: at the end of a life of which nothing is left to do. What a
-    /// job is about to sync is left to that.
+    /// Syncs the segments now, so that no file is needed any more: at the end of a life of which nothing is left to do.
     pub fn settle(&self) {
         let mut state = self.state.lock();
-        if state.settling {
+        if self.threads && state.settling {
+            // What a job is about to sync is waited for, unless there is nobody who does the job.
+            self.settled.wait_for(&mut state, LAZY_TIME);
+        }
+        if state.settling || state.ring.is_unused() {
             return;
         }
         state.ring.end_current();
@@ -90,8 +94,12 @@ impl Journal {
         let mut state = self.state.lock();
         state.settling = false;
         state.retiring.clear();
+        self.settled.notify_all();
         match outcome {
-            Ok(()) => state.ring.release(retired),
+            Ok(named) => {
+                state.ring.release(retired);
+                self.release_old(&mut state, &named);
+            }
             Err(error) => {
                 // Nothing was lost by a lack of descriptors: all of it is tried again with the next.
                 state.ring.keep_full(retired);
@@ -106,8 +114,8 @@ impl Journal {
         }
     }
 
-    /// Has the head name only what is needed still; `is_settled`: what is retiring is not.
-    pub(super) fn need_less(&self, is_settled: bool) -> Result<(), Error> {
+    /// Has the head name only what is needed still, and returns what it names; `is_settled`: what is retiring is not needed.
+    pub(super) fn need_less(&self, is_settled: bool) -> Result<Facts, Error> {
         let state = self.state.lock();
         let retiring = if is_settled { &[][..] } else { &state.retiring };
         let needed = state.ring.needed(retiring, &state.pending);

@@ -46,10 +46,10 @@ use crate::worker::Door;
 use crate::{Error, Identity};
 use bascule_record::Header;
 use bytes::Bytes;
-use format::Reached;
-use head::{Head, KEPT};
+use format::{Preamble, Reached};
+use head::{Facts, Head, KEPT};
 use lazy::{Lazy, LazySegments};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use pending::Pending;
 use range::{by_log, content_bytes};
 use replay::{Looked, Source};
@@ -125,6 +125,8 @@ pub(crate) struct Journal {
     state: Mutex<State>,
     /// Whoever holds both has locked the state first; its owner need not hold it to write.
     head: Mutex<Head>,
+    /// Told at the end of each job that syncs segments.
+    settled: Condvar,
     rounds: OnceLock<Weak<Rounds>>,
     /// What did not check when it was opened.
     damages: Vec<JournalDamage>,
@@ -172,6 +174,7 @@ impl Journal {
             threads,
             state: Mutex::new(state),
             head: Mutex::new(head),
+            settled: Condvar::new(),
             rounds: OnceLock::new(),
             damages,
         }))
@@ -218,25 +221,9 @@ impl Journal {
         };
         buffer.clear();
         current.begin(buffer);
-        let mut link = current.link;
-        for ranges in frames {
-            let at = buffer.len();
-            let len = content_bytes(&ranges) as usize;
-            buffer.resize(at + format::FRAME_BYTES + len, 0);
-            let (frame, content) = buffer
-                .get_mut(at..)
-                .and_then(|rest| rest.split_at_mut_checked(format::FRAME_BYTES))
-                .unwrap_or_default();
-            let mut rest = &mut *content;
-            for range in ranges {
-                let (place, behind) = std::mem::take(&mut rest).split_at_mut(range.bytes());
-                if !range.copy_to(place) {
-                    return Ok(None);
-                }
-                rest = behind;
-            }
-            link = format::frame(frame, content, link, current.seed);
-        }
+        let Some(link) = put_frames(buffer, &frames, current.link, current.seed) else {
+            return Ok(None);
+        };
         let path = &current.file.path;
         if let Err(source) = current.write(buffer, self.options.file_bytes) {
             let error = Error::io("write", path, source);
@@ -319,7 +306,8 @@ impl Journal {
     fn make(&self, path: &Path) -> Result<Arc<SyncFile>, Error> {
         let storage = self.files.storage();
         disk::create_directories(storage, &self.options.directory)?;
-        self.head.lock().make(storage)?;
+        let home = self.state.lock().ring.home();
+        self.head.lock().make(storage, home)?;
         ring::make(storage, path, self.options.file_bytes)
     }
 
@@ -349,16 +337,57 @@ impl Journal {
     /// The log has taken over its part, durably. The files of the last life that no other log waits for are used again.
     pub fn replayed(&self, identity: Identity) {
         self.state.lock().pending.remove(identity);
-        let needed = self.need_less(false);
-        let mut state = self.state.lock();
-        let head = self.head.lock();
-        let State { ring, pending, .. } = &mut *state;
-        ring.release_old(&self.options, self.files.storage(), pending, &head);
-        drop((head, state));
-        if let Err(error) = needed {
-            self.fail_if_lost(&error);
+        self.free_old();
+    }
+
+    /// What did not check was told where it is kept, and need not be told by the next start.
+    pub fn told(&self) {
+        let told = self.state.lock().ring.told();
+        if told {
+            self.free_old();
         }
     }
+
+    /// Files of the last life that nothing hangs on any more are used again, once the head does not name them.
+    fn free_old(&self) {
+        match self.need_less(false) {
+            Ok(named) => self.release_old(&mut self.state.lock(), &named),
+            Err(error) => self.fail_if_lost(&error),
+        }
+    }
+
+    /// `named`: what the head says, or said a while ago.
+    fn release_old(&self, state: &mut State, named: &Facts) {
+        let State { ring, pending, .. } = state;
+        ring.release_old(&self.options, self.files.storage(), pending, named);
+    }
+}
+
+/// Puts a frame for the ranges of each log behind what is in the buffer; returns the link of the next one. `None` when a
+/// batch cannot be had.
+fn put_frames(
+    buffer: &mut Vec<u8>,
+    frames: &[Vec<&Range>],
+    mut link: u32,
+    seed: u32,
+) -> Option<u32> {
+    for ranges in frames {
+        let at = buffer.len();
+        let len = content_bytes(ranges) as usize;
+        buffer.resize(at + format::FRAME_BYTES + len, 0);
+        let (frame, content) = buffer
+            .get_mut(at..)
+            .and_then(|rest| rest.split_at_mut_checked(format::FRAME_BYTES))
+            .unwrap_or_default();
+        let mut rest = &mut *content;
+        for range in ranges {
+            let (place, behind) = std::mem::take(&mut rest).split_at_mut(range.bytes());
+            range.copy_to(place).then_some(())?;
+            rest = behind;
+        }
+        link = format::frame(frame, content, link, seed);
+    }
+    Some(link)
 }
 
 /// A life that begins with what was found. What no log has anything to take over from is needed no more.
@@ -370,9 +399,11 @@ fn begin(
     let Looked {
         pending,
         sources,
+        damages,
+        absent,
         mut head,
         known,
-        ..
+        frames: _,
     } = looked;
     // Where the head tells nothing it will name the last use that is there.
     let last = || {
@@ -390,13 +421,27 @@ fn begin(
     let next_sequence = used.max().map_or(1, |used| used + 1);
     // Of the moment, which nobody who writes records knows to the nanosecond.
     let salt = storage.wall_clock_ns().cast_unsigned();
-    let mut ring = Ring::new(sources, next_sequence, newest, salt);
+    let named = head.facts().map(|facts| facts.home);
+    let mut named = named.into_iter().chain(sources.iter().map(Source::home));
+    let next = Preamble {
+        sequence: next_sequence,
+        salt,
+        before: newest,
+        // The first life's moment, or what there is.
+        home: named.rfind(|home| *home > 0).unwrap_or(salt.max(1)),
+        ..Preamble::default()
+    };
+    let mut ring = Ring::new(sources, next);
+    if damages.iter().any(JournalDamage::is_loss) {
+        ring.keep_until_told(absent);
+    }
     if is_used {
         let needed = ring.needed(&[], &pending);
-        match head.set(storage, needed) {
+        match head.set(storage, needed.clone()) {
+            Ok(()) => ring.release_old(options, storage, &pending, &needed),
             // All of them are needed until it can be said that they are not.
-            Err(error) if !is_passing(&error) => return Err(error),
-            _ => ring.release_old(options, storage, &pending, &head),
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
         }
     }
     let state = State {

@@ -49,6 +49,19 @@ impl Source {
         }
     }
 
+    /// Number of the data directory that it was written in; 0 when it does not tell.
+    pub fn home(&self) -> u64 {
+        self.preamble.map_or(0, |preamble| preamble.home)
+    }
+
+    /// Takes it for a file that cannot be read, when it was written in another data directory than `home`; 0: any.
+    fn disown_unless(&mut self, home: u64) {
+        if home > 0 && self.home() > 0 && self.home() != home {
+            self.preamble = None;
+            self.beginning = Some(JournalPlace::File);
+        }
+    }
+
     /// First sequence number of the life that used it last; 0 when it does not tell.
     pub fn life(&self) -> u64 {
         self.preamble.map_or(0, |preamble| preamble.life)
@@ -92,6 +105,13 @@ pub struct JournalDamage {
     pub was_acked: bool,
 }
 
+impl JournalDamage {
+    /// Whether acknowledged records may be lost by it.
+    pub fn is_loss(&self) -> bool {
+        self.was_acked || matches!(self.place, JournalPlace::File | JournalPlace::Lost)
+    }
+}
+
 /// What the files of a journal hold.
 pub(crate) struct Looked {
     /// What logs have to take over.
@@ -102,6 +122,8 @@ pub(crate) struct Looked {
     pub damages: Vec<JournalDamage>,
     /// How many frames are whole.
     pub frames: u64,
+    /// Needed uses that have no file.
+    pub absent: Vec<Reached>,
     /// The head, as it was found.
     pub head: Head,
     /// What it says; `None` when that cannot be believed.
@@ -117,6 +139,11 @@ pub(crate) fn look(
 ) -> Result<Looked, Error> {
     let head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
+    let home = head.facts().map_or(0, |facts| facts.home);
+    for source in &mut sources {
+        source.disown_unless(home);
+    }
+    sources.sort_by_key(Source::sequence);
     let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
@@ -160,6 +187,7 @@ pub(crate) fn look(
         damages,
         frames,
         known: witness.facts().cloned(),
+        absent: witness.into_absent(),
         head,
     })
 }

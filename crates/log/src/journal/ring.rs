@@ -2,7 +2,7 @@
 //! them any more.
 use super::JournalOptions;
 use super::format::{self, PREAMBLE_BYTES, Preamble, Reached};
-use super::head::{Facts, Head, KEPT};
+use super::head::{Facts, KEPT};
 use super::pending::Pending;
 use super::replay::Source;
 use crate::Error;
@@ -79,6 +79,8 @@ pub(crate) struct Ring {
     full: Vec<Use>,
     /// Of the last life; they may hold what a log still has to take over.
     old: Vec<Source>,
+    /// Uses that are lost, as long as nobody has told it: until then the next start has to find what this one found.
+    untold: Option<Vec<Reached>>,
     /// Files that are in the ring or being made.
     count: usize,
     making: bool,
@@ -90,16 +92,13 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring that begins with the files of the last life. `before`: the last use that is named beside its own file; `salt`:
-    /// of this life.
-    pub fn new(old: Vec<Source>, next_sequence: u64, before: Reached, salt: u64) -> Self {
+    /// A ring that begins with the files of the last life. `next`: of what the first preamble tells sequence number, salt of
+    /// this life, data directory, and the last use that is named beside its own file.
+    pub fn new(old: Vec<Source>, next: Preamble) -> Self {
         let next = Preamble {
             version: format::VERSION,
-            sequence: next_sequence,
-            life: next_sequence,
-            salt,
-            before,
-            link: 0,
+            life: next.sequence,
+            ..next
         };
         let next_name = old
             .iter()
@@ -110,6 +109,7 @@ impl Ring {
             ready: Vec::new(),
             full: Vec::new(),
             old,
+            untold: None,
             count: 0,
             making: false,
             not_before: i64::MIN,
@@ -246,29 +246,57 @@ impl Ring {
     pub fn needed(&self, retiring: &[Use], pending: &Pending) -> Facts {
         let current = self.current.iter().map(|current| current.sequence);
         let full = self.full.iter().chain(retiring).map(|full| full.sequence);
-        let old = self.old.iter().filter(|source| pending.is_in(&source.file));
-        let kept = old.map(|source| source.reached);
+        let is_kept = |source: &&Source| pending.is_in(&source.file) || self.is_untold(source);
+        let old = self.old.iter().filter(is_kept);
+        let absent = self.untold.iter().flatten().copied();
+        let kept = absent.chain(old.map(|source| source.reached));
         Facts {
             newest: self.next.before,
             first_needed: full.chain(current).min().unwrap_or(self.next.sequence),
             kept: kept.filter(|kept| kept.sequence > 0).take(KEPT).collect(),
+            home: self.next.home,
         }
     }
 
-    /// Keeps those files of the last life in which something is still to be taken over, or of which `head` says so. Others
+    /// Number of the data directory.
+    pub fn home(&self) -> u64 {
+        self.next.home
+    }
+
+    /// Something is lost, `absent` of it in files that are not there: as long as it was not told the head names those, and
+    /// damaged files stay.
+    pub fn keep_until_told(&mut self, absent: Vec<Reached>) {
+        self.untold = Some(absent);
+    }
+
+    /// It was told; whether anything had to be.
+    pub fn told(&mut self) -> bool {
+        self.untold.take().is_some()
+    }
+
+    fn is_untold(&self, source: &Source) -> bool {
+        self.untold.is_some() && source.is_damaged
+    }
+
+    /// Whether there is neither a file nor was one ever used.
+    pub fn is_unused(&self) -> bool {
+        let is_empty = self.full.is_empty() && self.old.is_empty();
+        is_empty && self.current.is_none() && self.next.before.sequence == 0
+    }
+
+    /// Keeps those files of the last life in which something is still to be taken over, or which the head names. Others
     /// that do not fit are removed; the last damaged one is put aside, and the next start does not tell it again.
     pub fn release_old(
         &mut self,
         options: &JournalOptions,
         storage: &dyn Storage,
         pending: &Pending,
-        head: &Head,
+        named: &Facts,
     ) {
-        let is_needed =
-            |source: &Source| pending.is_in(&source.file) || head.needs(source.sequence());
-        let (needed, free) = std::mem::take(&mut self.old)
-            .into_iter()
-            .partition(is_needed);
+        let old = std::mem::take(&mut self.old);
+        let (needed, free) = old.into_iter().partition(|source| {
+            pending.is_in(&source.file) || named.needs(source.sequence()) || self.is_untold(source)
+        });
         self.old = needed;
         for source in free {
             let fits = source.len == options.file_bytes;

@@ -27,7 +27,14 @@ fn options(home: &Path) -> JournalOptions {
     }
 }
 
+/// One whose owner tells at once what is lost.
 fn coordinator(home: &Path) -> Arc<Coordinator> {
+    let coordinator = silent_coordinator(home);
+    coordinator.journal_told();
+    coordinator
+}
+
+fn silent_coordinator(home: &Path) -> Arc<Coordinator> {
     Coordinator::stepped_journaled(Arc::new(OsStorage), options(home)).unwrap()
 }
 
@@ -465,6 +472,7 @@ fn the_bytes_are_those_of_the_format_page() {
             seed: 0x0506_0708,
             end: 500,
         },
+        home: 0x1213_1415_1617_1819,
         link: 0,
     };
     let (preamble, link) = format::preamble(&of);

@@ -24,7 +24,7 @@ pub(crate) struct Witness {
     /// How far uses reached, by their sequence numbers.
     reached: BTreeMap<u64, Reached>,
     /// Needed uses that have no file.
-    absent: usize,
+    absent: Vec<Reached>,
     /// Whether all uses that have a file tell of the one before.
     is_complete: bool,
     /// Whether the head says something, and all of it.
@@ -60,7 +60,7 @@ impl Witness {
         let is_absent = |of: &&Reached| used().all(|preamble| !is_of(&preamble, of));
         let needed = reached.values().filter(is_needed);
         Self {
-            absent: needed.filter(is_absent).count(),
+            absent: needed.filter(is_absent).copied().collect(),
             is_complete: used().all(|preamble| preamble.is_witnessed()),
             is_head_sound: !head.is_damaged() && (facts.is_some() || witnessed().next().is_none()),
             facts,
@@ -79,14 +79,14 @@ impl Witness {
         match (&self.facts, source.preamble) {
             (None, _) => true,
             (Some(facts), Some(preamble)) => facts.needs(preamble.sequence),
-            (Some(_), None) => !self.is_complete || self.absent > 0,
+            (Some(_), None) => !self.is_complete || !self.absent.is_empty(),
         }
     }
 
     /// What is said of a file; `later`: the preamble of the next use with frames.
     pub fn claim(&self, source: &Source, later: Option<&Preamble>) -> Claim {
         let Some(preamble) = source.preamble else {
-            let acked_to = if self.absent == 0 { 0 } else { u64::MAX };
+            let acked_to = if self.absent.is_empty() { 0 } else { u64::MAX };
             return Claim {
                 acked_to,
                 reached: 0,
@@ -96,17 +96,14 @@ impl Witness {
         let known = known.filter(|of| preamble.is_witnessed() && is_of(&preamble, of));
         let named = known.map_or(0, |of| u64::from(of.end));
         let is_sure = self.facts.is_some() && self.needs(source);
-        // A file tells that all rounds in those before it were synced, within one life; or how far they were.
-        let names_an_end = |later: &Preamble| {
-            preamble.is_witnessed()
-                && later.is_witnessed()
-                && later.before.sequence <= preamble.sequence
+        // A file tells how far rounds in the one before it were synced; of those before that, and of one of which nobody names
+        // an end, that all were, within one life. One that was rewritten tells nothing of others.
+        let vouches = |later: &&Preamble| {
+            let is_further = later.is_witnessed() && later.before.sequence > preamble.sequence;
+            is_further || !preamble.is_witnessed()
         };
-        let acked_to = match later.filter(|later| preamble.life != 0 && later.life == preamble.life)
-        {
-            Some(later) if !names_an_end(later) => u64::MAX,
-            _ => named,
-        };
+        let later = later.filter(|later| preamble.life != 0 && later.life == preamble.life);
+        let acked_to = later.filter(vouches).map_or(named, |_| u64::MAX);
         Claim {
             acked_to,
             reached: if is_sure { named } else { 0 },
@@ -129,11 +126,17 @@ impl Witness {
             damages.push(damage(head, JournalPlace::Head));
         }
         // A file of which the beginning cannot be read is told as that.
-        if self.absent > unreadable {
+        let absent = self.absent.len();
+        if absent > unreadable {
             let lost = damage(directory, JournalPlace::Lost);
-            damages.extend(std::iter::repeat_n(lost, self.absent));
+            damages.extend(std::iter::repeat_n(lost, absent));
         }
         damages
+    }
+
+    /// Needed uses that have no file.
+    pub fn into_absent(self) -> Vec<Reached> {
+        self.absent
     }
 }
 

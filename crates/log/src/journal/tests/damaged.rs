@@ -449,7 +449,7 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
     let facts = Facts {
         newest,
         first_needed: 2,
-        kept: Vec::new(),
+        ..Facts::default()
     };
     head.as_mut().unwrap().set(&OsStorage, facts).unwrap();
     home.head = fs::read(home.head_path()).unwrap();

@@ -85,6 +85,87 @@ fn places(told: &[JournalDamage]) -> Vec<(JournalPlace, bool)> {
     places.collect()
 }
 
+#[test]
+fn what_is_lost_is_told_again_until_somebody_was_told() {
+    let home = home();
+    let at = home.path();
+    let harms: [(&dyn Fn(), JournalPlace); 3] = [
+        (
+            &|| fs::remove_file(&files(at)[2]).unwrap(),
+            JournalPlace::Lost,
+        ),
+        (
+            &|| fs::remove_file(&files(at)[0]).unwrap(),
+            JournalPlace::Lost,
+        ),
+        (
+            &|| {
+                let path = &files(at)[1];
+                let mut bytes = fs::read(path).unwrap();
+                let copy = bytes.len() - 64;
+                bytes[..64].fill(1);
+                bytes[copy..].fill(1);
+                fs::write(path, bytes).unwrap();
+            },
+            JournalPlace::File,
+        ),
+    ];
+    for (harm, place) in harms {
+        restore(&at.join("copy"), at);
+        copy_journal(&at.join("whole"), at);
+        harm();
+        // Lives that end before anybody has heard, and that write, and settle.
+        for life in 0..3 {
+            let coordinator = silent_coordinator(at);
+            assert_eq!(
+                places(&coordinator.journal_damages()),
+                [(place, true)],
+                "life {life}"
+            );
+            let mut logs = [1, 2].map(|i| open(at, i, &coordinator).0);
+            for value in 0..40 * life {
+                round(&mut logs, value, &coordinator);
+            }
+        }
+        let first = coordinator(at);
+        assert_eq!(places(&first.journal_damages()), [(place, true)]);
+        drop(first);
+        assert_eq!(coordinator(at).journal_damages(), vec![]);
+    }
+}
+
+#[test]
+fn of_two_who_say_what_is_not_needed_both_are_right() {
+    let reached = |sequence| Reached {
+        sequence,
+        ..Reached::default()
+    };
+    let facts = |first_needed, kept: &[u64]| Facts {
+        newest: reached(9),
+        first_needed,
+        kept: kept.iter().copied().map(reached).collect(),
+        home: 7,
+    };
+    for (one, other) in [
+        (facts(3, &[]), facts(6, &[4, 5])),
+        (facts(6, &[2, 4]), facts(3, &[2])),
+        (facts(8, &[1, 2, 3]), facts(8, &[2, 3, 4])),
+    ] {
+        for (one, other) in [(&one, &other), (&other, &one)] {
+            let mut both = one.clone();
+            both.need_no_more_than(other);
+            for sequence in 1..12 {
+                let is_needed = one.needs(sequence) && other.needs(sequence);
+                assert_eq!(
+                    both.needs(sequence),
+                    is_needed,
+                    "{sequence}: {one:?}, {other:?}"
+                );
+            }
+        }
+    }
+}
+
 const LOST: [(JournalPlace, bool); 1] = [(JournalPlace::Lost, true)];
 
 #[test]
@@ -108,13 +189,39 @@ fn a_file_that_is_gone_or_emptied_or_of_another_directory_is_told_once() {
         let found = told(&|path| {
             fs::copy(foreign, path).unwrap();
         });
-        assert_eq!(found, LOST);
+        assert_eq!(found, [(JournalPlace::File, true)]);
     }
     let found = told(&home, |home| {
         fs::remove_dir_all(home.join("journal")).unwrap();
     });
     assert_eq!(places(&found), LOST);
     assert_eq!(found[0].path, home.path().join("journal"));
+}
+
+#[test]
+fn a_file_of_a_directory_that_has_used_more_of_them_is_told() {
+    let (home, other) = (home(), tempfile::tempdir().unwrap());
+    let options = JournalOptions {
+        lazy_rounds: 5,
+        ..options(other.path())
+    };
+    let coordinator = Coordinator::stepped_journaled(Arc::new(OsStorage), options).unwrap();
+    let mut logs = [3, 4].map(|i| create(other.path(), i, &coordinator));
+    for value in 0..400 {
+        round(&mut logs, value, &coordinator);
+    }
+    let foreign = files(other.path()).pop().unwrap();
+    assert!(sequence(&foreign) > 6, "{}", sequence(&foreign));
+    for number in 0..3 {
+        let found = told(&home, |home| {
+            fs::copy(&foreign, &files(home)[number]).unwrap();
+        });
+        assert_eq!(
+            places(&found),
+            [(JournalPlace::File, true)],
+            "file {number}"
+        );
+    }
 }
 
 #[test]
@@ -217,6 +324,7 @@ fn the_head_has_the_bytes_of_the_format_page() {
         newest: reached(9, 500, 0x0102_0304),
         first_needed: 8,
         kept: vec![reached(5, 600, 0x0506_0708), reached(6, 700, 9)],
+        home: 0x0A0B_0C0D_0E0F_1011,
     };
     let mut head = Head::look(&OsStorage, &journal, OpenMode::ReadWrite).unwrap();
     head.set(&OsStorage, facts.clone()).unwrap();
