@@ -145,6 +145,17 @@ impl Head {
         self.facts.as_ref()
     }
 
+    /// Number of the data directory, as it says; 0 when it does not.
+    pub fn home(&self) -> u64 {
+        self.facts.as_ref().map_or(0, |facts| facts.home)
+    }
+
+    /// It is another data directory's: as if no slot of it checked.
+    pub fn disown(&mut self) {
+        self.facts = None;
+        self.is_damaged = true;
+    }
+
     /// Whether a slot does not check.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged

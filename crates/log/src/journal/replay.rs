@@ -54,12 +54,10 @@ impl Source {
         self.preamble.map_or(0, |preamble| preamble.home)
     }
 
-    /// Takes it for a file that cannot be read, when it was written in another data directory than `home`; 0: any.
-    fn disown_unless(&mut self, home: u64) {
-        if home > 0 && self.home() > 0 && self.home() != home {
-            self.preamble = None;
-            self.beginning = Some(JournalPlace::File);
-        }
+    /// It is another data directory's: as if its beginning and the copy did not check.
+    fn disown(&mut self) {
+        self.preamble = None;
+        self.beginning = Some(JournalPlace::File);
     }
 
     /// First sequence number of the life that used it last; 0 when it does not tell.
@@ -137,12 +135,9 @@ pub(crate) fn look(
     options: &JournalOptions,
     mode: OpenMode,
 ) -> Result<Looked, Error> {
-    let head = Head::look(storage, &options.directory, mode)?;
+    let mut head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
-    let home = head.facts().map_or(0, |facts| facts.home);
-    for source in &mut sources {
-        source.disown_unless(home);
-    }
+    let is_doubtful = disown_foreign(&mut head, &mut sources);
     sources.sort_by_key(Source::sequence);
     let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
@@ -174,7 +169,7 @@ pub(crate) fn look(
         let wanted = read.parts.into_iter().rev();
         parts.extend(wanted.filter(|(identity, part)| is_wanted(*identity, part.end)));
     }
-    let beside = witness.damages(head.path(), &options.directory, &sources);
+    let beside = witness.damages(head.path(), &options.directory, &sources, is_doubtful);
     damages.extend(beside.into_iter().rev());
     damages.reverse();
     let mut pending = Pending::default();
@@ -190,6 +185,26 @@ pub(crate) fn look(
         absent: witness.into_absent(),
         head,
     })
+}
+
+/// Takes files of another data directory, or a head that is of none of theirs, for what cannot be read. Returns whether
+/// either may be it: there is one file, and the head is another directory's.
+fn disown_foreign(head: &mut Head, sources: &mut [Source]) -> bool {
+    let home = head.home();
+    let homes = sources.iter().map(Source::home).filter(|home| *home > 0);
+    let (files, ours) = homes.fold((0, 0), |(files, ours), of| {
+        (files + 1, ours + usize::from(of == home))
+    });
+    if home == 0 || ours == files {
+        return false;
+    }
+    if ours == 0 {
+        head.disown();
+        return files == 1;
+    }
+    let foreign = |source: &&mut Source| source.home() > 0 && source.home() != home;
+    sources.iter_mut().filter(foreign).for_each(Source::disown);
+    false
 }
 
 /// What one file holds.

@@ -111,7 +111,14 @@ impl Witness {
     }
 
     /// What is told of the head at `head`, and of files of the journal in `directory` that are not there.
-    pub fn damages(&self, head: &Path, directory: &Path, sources: &[Source]) -> Vec<JournalDamage> {
+    /// `is_doubtful`: it may be as well that the only file is another directory's, and ours is gone.
+    pub fn damages(
+        &self,
+        head: &Path,
+        directory: &Path,
+        sources: &[Source],
+        is_doubtful: bool,
+    ) -> Vec<JournalDamage> {
         let damage = |path: &Path, place| JournalDamage {
             path: path.to_path_buf(),
             position: 0,
@@ -126,7 +133,7 @@ impl Witness {
             damages.push(damage(head, JournalPlace::Head));
         }
         // A file of which the beginning cannot be read is told as that.
-        let absent = self.absent.len();
+        let absent = self.absent.len() + usize::from(is_doubtful);
         if absent > unreadable {
             let lost = damage(directory, JournalPlace::Lost);
             damages.extend(std::iter::repeat_n(lost, absent));

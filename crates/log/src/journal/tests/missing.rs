@@ -225,6 +225,52 @@ fn a_file_of_a_directory_that_has_used_more_of_them_is_told() {
 }
 
 #[test]
+fn a_head_of_another_directory_costs_nothing() {
+    let (home, other) = (home(), home());
+    let foreign = other.path().join("journal.head");
+    let found = told(&home, |home| {
+        fs::copy(&foreign, home.join("journal.head")).unwrap();
+    });
+    assert_eq!(places(&found), [(JournalPlace::Head, false)]);
+    let coordinator = coordinator(home.path());
+    for i in 1..=2 {
+        let (log, _) = open(home.path(), i, &coordinator);
+        assert_eq!(log.reader().log_end(), open_end(&other, i));
+    }
+}
+
+/// Where a log of a home ends that nothing was done to.
+fn open_end(home: &tempfile::TempDir, incarnation: u64) -> u64 {
+    let coordinator = coordinator(home.path());
+    let (log, _) = open(home.path(), incarnation, &coordinator);
+    log.reader().log_end()
+}
+
+#[test]
+fn of_one_file_and_a_head_either_may_be_of_another_directory() {
+    let make = || {
+        let home = tempfile::tempdir().unwrap();
+        drop(journaled_behind_a_copy(home.path(), 2, 20));
+        restore(&home.path().join("copy"), home.path());
+        home
+    };
+    let (home, other) = (make(), make());
+    fs::copy(
+        other.path().join("journal.head"),
+        home.path().join("journal.head"),
+    )
+    .unwrap();
+    let coordinator = coordinator(home.path());
+    let told = places(&coordinator.journal_damages());
+    assert_eq!(
+        told,
+        [(JournalPlace::Head, false), (JournalPlace::Lost, true)]
+    );
+    let (log, _) = open(home.path(), 1, &coordinator);
+    assert_eq!(log.reader().log_end(), 20);
+}
+
+#[test]
 fn lost_last_frames_are_told_where_they_were() {
     let home = home();
     for number in 0..2 {
