@@ -68,7 +68,8 @@ def _offset(client: Client, stream: str, partition: PartitionDetails, target: St
         return _first_since(client, stream, partition.number, target, end)
     if isinstance(target, int):
         if not start <= target <= end:
-            text = f'offset {target} is not in partition {partition.number} of stream "{stream}", {start} to {end}'
+            place = f'partition {partition.number} of stream "{stream}"'
+            text = f"offset {target} is not in {place}: {start} to {end} are; earliest and latest always fit"
             raise UsageError("invalid_argument", text, {"offset": target, "start": start, "end": end})
         return target
     return end

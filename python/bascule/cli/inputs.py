@@ -133,15 +133,19 @@ def items(stream: BinaryIO, source: Source) -> Iterator[list[Item]]:
 def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Whole lines as they come, without their ends; the last one needs none."""
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
-    rest = b""
+    begun = bytearray()
     while chunk := read(CHUNK):
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > MOST_LINE:
-            raise UsageError("invalid_argument", f"a line is longer than {MOST_LINE} bytes: give it with --format raw")
+        *lines, rest = chunk.split(b"\n")
+        if lines:
+            lines[0] = bytes(begun) + lines[0]
+            begun.clear()
+        begun += rest
+        if any(len(line) > MOST_LINE for line in (begun, *lines[:1])):
+            raise UsageError("invalid_argument", f"a line is longer than {MOST_LINE} bytes", {"limit": MOST_LINE})
         for begin in range(0, len(lines), BATCH):
             yield [line.removesuffix(b"\r") for line in lines[begin : begin + BATCH]]
-    if rest:
-        yield [rest.removesuffix(b"\r")]
+    if begun:
+        yield [bytes(begun).removesuffix(b"\r")]
 
 
 def _of_json(stream: BinaryIO, source: Source) -> Iterator[Item]:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from bascule import Record
+from bascule.cli import inputs
 from bascule.cli.inputs import BATCH, InputFormat, Item, Source, items, of_arguments
 from bascule.cli.records import RecordFormat, record_writer
 from bascule.errors import UsageError
@@ -82,6 +83,17 @@ def test_other_json_is_its_compact_text_and_a_key_may_be_given_for_all() -> None
 
 def test_csv_takes_line_ends_in_cells_and_reads_an_empty_key_as_none() -> None:
     assert read(b'value,key\n"two\nlines",\nb,k\n', form("csv")) == [Item(b"two\nlines"), Item(b"b", b"k")]
+
+
+def test_a_line_of_many_reads_stays_one_and_its_length_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = bytes(range(11, 251)) * 2_000
+    lines = [b"first", long, b"", long + b"2", b"last"]
+    assert [item.value for item in read(b"\n".join(lines), form("text"))] == lines
+    monkeypatch.setattr(inputs, "MOST_LINE", 400_000)
+    with pytest.raises(UsageError, match="a line is longer than 400000 bytes"):
+        read(b"\n".join(lines), form("text"))
+    with pytest.raises(UsageError, match="a line is longer"):
+        read(b"x" * 400_001 + b"\n", form("text"))
 
 
 def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
