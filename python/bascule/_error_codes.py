@@ -17,7 +17,13 @@ class ErrorCode(NamedTuple):
 
 CODES: Final[dict[str, ErrorCode]] = {
     "data_directory_locked": ErrorCode(
-        "the data directory is used by another broker", "StateError", "never", "operator", "FAILED_PRECONDITION", 409, 6
+        "the data directory is used by a running broker",
+        "StateError",
+        "never",
+        "operator",
+        "FAILED_PRECONDITION",
+        409,
+        6,
     ),
     "data_directory_foreign": ErrorCode(
         "the data directory belongs to another broker or cluster",

@@ -77,13 +77,18 @@ impl Masters {
             })?;
             keys.push(key);
         }
-        let mut lack = format!("master key {:?} is not configured", settings.current);
+        let mut lack = format!(
+            "master key {:?} is not configured: name a file with it under encryption.keys",
+            settings.current
+        );
         for (id, variable) in &settings.environment {
             let value = std::env::var_os(variable).map_or_else(Vec::new, OsStringExt::into_vec);
             match MasterKey::new(id, &Zeroizing::new(value)) {
                 Ok(key) => keys.push(key),
                 Err(error @ MasterKeyError::Size { .. }) if *id == settings.current => {
-                    lack = format!("{error}: {variable} holds the key, 16 or 32 bytes");
+                    lack = format!(
+                        "{error}: {variable} holds the key, 16 or 32 bytes; or name a file with one under encryption.keys"
+                    );
                 }
                 Err(_) => {}
             }
@@ -201,6 +206,9 @@ mod tests {
         assert!(reason.starts_with("invalid AES key size 0"), "{reason}");
         let masters = Masters::load(&settings(&[], "other")).unwrap();
         let reason = masters.new_data_key(1).unwrap_err();
-        assert_eq!(reason, "master key \"other\" is not configured");
+        assert_eq!(
+            reason,
+            "master key \"other\" is not configured: name a file with it under encryption.keys"
+        );
     }
 }

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 mod recording;
 mod support;
-use bascule_log::damage::{FindingKind, RepairOptions, Verified, inspect, repair, verify};
+use bascule_log::damage::{Action, FindingKind, RepairOptions, Verified, inspect, repair, verify};
 use bascule_log::{Coordinator, Log, OsStorage};
 use recording::Recording;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use support::*;
 
@@ -128,11 +128,16 @@ fn a_torn_tail_is_told_from_damage() {
     assert!(!found.is_damaged());
 }
 
+/// A closed log and a copy of it.
+fn backed_up() -> (Home, Home) {
+    let (home, backup) = (closed(100, SEGMENT), Home::new());
+    copy(&home.path(), &backup.path());
+    (home, backup)
+}
+
 #[test]
 fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
-    let home = closed(100, SEGMENT);
-    let backup = Home::new();
-    copy(&home.path(), &backup.path());
+    let (home, backup) = backed_up();
     let segments = home.segments();
     flip(&segments[1], 300);
     fs::remove_file(&segments[3]).unwrap();
@@ -144,7 +149,7 @@ fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
         ..RepairOptions::default()
     };
     let (planned, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
-    assert!(left.is_damaged());
+    assert_eq!(left.findings, [], "what would be left");
     assert_eq!(
         everything(&home.path()),
         before,
@@ -155,7 +160,7 @@ fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
         ..options
     };
     let (done, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
-    let restored = |actions: &[bascule_log::damage::Action]| {
+    let restored = |actions: &[Action]| {
         actions
             .iter()
             .filter(|action| action.what == "restore")
@@ -180,6 +185,124 @@ fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
     log.set_high_watermark(u64::MAX);
     assert_eq!(recovery.damaged, []);
     assert_eq!(read_from(&log.reader(), 0).unwrap().len(), 100);
+}
+
+#[test]
+fn what_a_backup_cannot_give_back_is_told_with_the_reason() {
+    let (home, backup) = backed_up();
+    let segments = home.segments();
+    let (there, last) = (backup.segments(), segments.len() - 1);
+    for damaged in [1, 2, 3, last] {
+        flip(&segments[damaged], 300);
+    }
+    flip(&there[1], 300);
+    fs::remove_file(&there[2]).unwrap();
+    let options = RepairOptions {
+        from: Some(backup.path()),
+        ..RepairOptions::default()
+    };
+    let (done, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+    let of = |what: &str| -> Vec<_> {
+        let actions = done.iter().filter(|action| action.what == what);
+        actions
+            .map(|action| (action.path.clone(), action.detail.clone()))
+            .collect()
+    };
+    let restored: Vec<_> = of("restore").into_iter().map(|(path, _)| path).collect();
+    assert_eq!(restored, [segments[3].clone()]);
+    let mut not_restored = of("not_restored");
+    not_restored.sort();
+    let expected = [
+        (1, "the backup's copy is damaged, too"),
+        (2, "the backup does not have it"),
+        (last, "it is the last one in the backup"),
+    ];
+    assert_eq!(not_restored.len(), expected.len(), "{not_restored:?}");
+    for ((path, detail), (segment, why)) in not_restored.iter().zip(expected) {
+        assert_eq!(path, &segments[segment]);
+        assert!(detail.starts_with(why), "{detail}");
+    }
+    assert_eq!(left.findings.len(), expected.len());
+}
+
+/// Does something to segments.
+type Harm<'a> = &'a dyn Fn(&[PathBuf]);
+
+#[test]
+fn several_lost_segments_come_back_at_once_whatever_else_is_missing() {
+    let harms: [Harm; 5] = [
+        &|segments| {
+            segments[2..4]
+                .iter()
+                .for_each(|path| fs::remove_file(path).unwrap());
+        },
+        &|segments| {
+            segments[1..4]
+                .iter()
+                .for_each(|path| fs::write(path, []).unwrap());
+        },
+        &|segments| {
+            fs::remove_file(&segments[3]).unwrap();
+            fs::remove_file(segments[2].with_extension("idx")).unwrap();
+        },
+        &|segments| {
+            fs::remove_file(&segments[0]).unwrap();
+            flip(&segments[1], 300);
+        },
+        &|segments| flip(&segments[2].with_extension("idx"), 20),
+    ];
+    for (i, harm) in harms.iter().enumerate() {
+        let (home, backup) = backed_up();
+        let before = contents(&home);
+        harm(&home.segments());
+        for dry_run in [true, false] {
+            let options = RepairOptions {
+                dry_run,
+                from: Some(backup.path()),
+                ..RepairOptions::default()
+            };
+            let (done, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+            assert!(
+                !left.is_damaged(),
+                "{i} {dry_run}: {done:?} {:?}",
+                left.findings
+            );
+            let is_refused = |action: &&Action| action.what == "not_restored";
+            assert_eq!(done.iter().find(is_refused), None, "{i}");
+        }
+        assert_eq!(contents(&home), before, "{i}");
+        let sound = home.path().join("aside").join(segment_aside(&home, 4));
+        assert!(!sound.exists(), "{i}: a sound segment was set aside");
+    }
+}
+
+/// What the segments hold.
+fn contents(home: &Home) -> Vec<Vec<u8>> {
+    let paths = home.segments();
+    paths.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// The name under which that segment would have been set aside.
+fn segment_aside(home: &Home, number: usize) -> String {
+    let name = home.segments()[number].file_name().unwrap().to_owned();
+    format!("{}.0", name.to_string_lossy())
+}
+
+#[test]
+fn a_backup_without_the_log_is_said_to_lack_it() {
+    let home = closed(100, SEGMENT);
+    flip(&home.segments()[1], 300);
+    let elsewhere = Home::new();
+    for from in [elsewhere.path(), elsewhere.root.path().join("nowhere")] {
+        let options = RepairOptions {
+            from: Some(from),
+            ..RepairOptions::default()
+        };
+        let (done, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+        assert_eq!(done[0].what, "not_restored");
+        assert!(done[0].detail.starts_with("the backup does not have it"));
+        assert!(left.is_damaged());
+    }
 }
 
 #[test]
@@ -215,8 +338,15 @@ fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
         now_ns: 9,
         ..RepairOptions::default()
     };
-    let (_, left) = repair(&OsStorage, &home.path(), IDENTITY, &cut(41)).unwrap();
-    assert!(!left.is_damaged(), "{:?}", left.findings);
+    // What lies behind the cut may be damaged: the cut takes it away, and a dry run says so.
+    flip(home.segments().last().unwrap(), 300);
+    assert!(look(&home).is_damaged());
+    for dry_run in [true, false] {
+        let options = RepairOptions { dry_run, ..cut(41) };
+        let (_, left) = repair(&OsStorage, &home.path(), IDENTITY, &options).unwrap();
+        assert!(!left.is_damaged(), "{:?}", left.findings);
+        assert_eq!(look(&home).is_damaged(), dry_run);
+    }
     let (mut log, recovery) = home.open(small(SEGMENT));
     assert_eq!((recovery.damaged.clone(), recovery.cut_bytes), (vec![], 0));
     assert_eq!(log.reader().log_end(), 41);

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Coordinator, Error, FileOver, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
-    StorageFile, StorageOver,
+    Coordinator, Error, FileOver, JournalOptions, Log, OpenMode, OsStorage, Storage, StorageFile,
+    StorageOver,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,13 +108,6 @@ struct Many {
     counted: Arc<Counted>,
     coordinator: Arc<Coordinator>,
     logs: Vec<Log>,
-}
-
-fn identity(i: u64) -> Identity {
-    Identity {
-        incarnation: i,
-        partition: 0,
-    }
 }
 
 /// [`LOGS`] logs without threads, of which [`LIMIT`] segments may be open.

@@ -3,14 +3,14 @@
 mod support;
 
 use bascule_log::{
-    Coordinator, FileOver, Identity, JournalOptions, Log, LogOptions, OpenMode, OsStorage, Storage,
+    Coordinator, FileOver, JournalOptions, Log, LogOptions, OpenMode, OsStorage, Storage,
     StorageFile, StorageOver,
 };
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use support::batch;
+use support::{batch, identity};
 
 const STRIDE: u64 = 64 << 10;
 const ROUNDS: u64 = 600;
@@ -51,13 +51,6 @@ impl FileOver for Counted {
             self.1.written.fetch_add(1, Ordering::Relaxed);
         }
         self.0.write_all_at(bytes, position)
-    }
-}
-
-fn identity(incarnation: u64) -> Identity {
-    Identity {
-        incarnation,
-        partition: 0,
     }
 }
 

@@ -255,7 +255,7 @@ def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> Trim
         message = f"partition {wish.partition} of stream {wish.namespace}/{wish.name} is not open here"
         return Refusal(RefusalCode.NOT_OPEN, message)
     if not 0 <= wish.before <= high_watermark:
-        message = f"offset {wish.before} is not between 0 and the high watermark {high_watermark}"
+        message = f"offset {wish.before} is not between 0 and the high watermark {high_watermark}, which removes all"
         return Refusal(RefusalCode.INVALID, message)
     chosen = stream.partitions[wish.partition]
     if wish.before <= chosen.trimmed_to:

@@ -38,7 +38,7 @@ def test_an_address_that_cannot_be_bound(tmp_path: Path, host: str) -> None:
 def test_a_second_broker_on_the_directory(tmp_path: Path) -> None:
     with serving(tmp_path / "first", "--standalone", "--port", "0", "--data-dir", tmp_path / "data") as first:
         first.wait_ready()
-        check_refusal(refused(tmp_path / "data"), 6, str(tmp_path / "data"), str(first.process.pid), "another broker")
+        check_refusal(refused(tmp_path / "data"), 6, str(tmp_path / "data"), str(first.process.pid), "a running broker")
         assert first.end() == 0
 
 

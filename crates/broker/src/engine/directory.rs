@@ -304,7 +304,7 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
         let _ = file.read_to_string(&mut owner);
         let owner = owner.trim();
         let text = format!(
-            "{} is used by another broker (process {owner}): stop it or use another directory",
+            "{} is used by a running broker (process {owner}): stop it or use another directory",
             path.display()
         );
         let details = json!({"path": path, "process": owner.parse::<u32>().ok()});

@@ -9,7 +9,7 @@ use crate::nats::NatsSettings;
 use crate::offline;
 use crate::partition::{EndReason, Partition, cautious_now_ns, now_ns};
 use crate::shared::{Limits, Shared, SharedRef};
-use bascule_log::{Coordinator, JournalOptions, JournalPlace, Log, OsStorage};
+use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -344,9 +344,8 @@ fn tell_journal(coordinator: &Coordinator, shared: &SharedRef) {
             "end": end,
             "acknowledged": damage.was_acked,
         });
-        let is_loss = damage.was_acked || damage.place == JournalPlace::File;
         let (level, text) = (
-            if is_loss { 40 } else { 30 },
+            if damage.is_loss() { 40 } else { 30 },
             offline::journal_damage(&damage),
         );
         shared.events.log(level, "storage", text, fields);

@@ -161,7 +161,7 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
             .map(|backup| target.in_backup(log, backup));
         let options = RepairOptions {
             dry_run: request.dry_run,
-            from: from.filter(|backup| backup.is_dir()),
+            from,
             cut_at: request.cut_at,
             journal: log.journal(),
             now_ns,
@@ -171,7 +171,8 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
                 if log.is_metadata() {
                     end = left.log_end;
                 }
-                logs.push(repaired_json(log, &actions, &left, &target.root));
+                let findings = findings_json(&left.findings, &target.root, request.from.is_some());
+                logs.push(repaired_json(log, &actions, &left, &findings));
             }
             Err(Error::Absent { .. }) => logs.push(absent_json(log, &target)),
             Err(error) => return Err(failed(&error)),
@@ -233,7 +234,7 @@ fn failed(error: &Error) -> EngineError {
 }
 
 fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &Path) -> Value {
-    let mut findings = findings_json(&verified.findings, root);
+    let mut findings = findings_json(&verified.findings, root, false);
     findings.extend(hanging.lost.iter().map(texts::lost_in_journal));
     json!({
         "directory": log.directory,
@@ -252,10 +253,10 @@ fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &
     })
 }
 
-fn findings_json(findings: &[Finding], root: &Path) -> Vec<Value> {
+fn findings_json(findings: &[Finding], root: &Path, has_tried: bool) -> Vec<Value> {
     findings
         .iter()
-        .map(|found| texts::finding(found, root))
+        .map(|found| texts::finding(found, root, has_tried))
         .collect()
 }
 
@@ -275,7 +276,7 @@ fn absent_json(log: &LogPlace, target: &Target) -> Value {
     })
 }
 
-fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, root: &Path) -> Value {
+fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, findings: &[Value]) -> Value {
     let action = |action: &Action| json!({"what": action.what, "path": action.path, "detail": action.detail});
     json!({
         "directory": log.directory,
@@ -283,7 +284,7 @@ fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, root: &Pat
         "partition": log.identity.partition,
         "actions": actions.iter().map(action).collect::<Vec<_>>(),
         "damaged": left.is_damaged(),
-        "findings": findings_json(&left.findings, root),
+        "findings": findings,
     })
 }
 

@@ -8,20 +8,29 @@ use bascule_log::{Identity, JournalDamage, JournalPlace};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One finding of a log.
-pub(super) fn finding(found: &Finding, root: &Path) -> Value {
+/// One finding of a log. `has_tried`: what a backup has of it was put back.
+pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
     let (start, end) = found.offsets;
-    let root = root.display();
+    let is_foreign = found.kind == FindingKind::Foreign;
+    let next = if has_tried && is_foreign {
+        format!("move {} out of the directory", found.path.display())
+    } else if has_tried {
+        "repair --from another backup, one that has the whole segment and a later one behind it, or go on without these \
+         offsets"
+            .to_owned()
+    } else {
+        format!("bascule log repair {} --from BACKUP", root.display())
+    };
     let (effect, next) = match found.kind {
         FindingKind::Damage => (
             format!(
                 "offsets [{start}, {end}) are lost here: readers are refused them, all others are served"
             ),
-            format!("bascule log repair {root} --from BACKUP"),
+            next,
         ),
         FindingKind::Foreign => (
             "the partition may not open until it is gone".to_owned(),
-            format!("bascule log repair {root} --from BACKUP"),
+            next,
         ),
         FindingKind::Derived => (
             "no record is lost: it is made anew from the segments at the next start".to_owned(),
@@ -73,11 +82,26 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
     })
 }
 
-/// What a file of the journal costs whose beginning and its copy are lost.
-const NOTHING_READ: &str = "nothing of the file can be read: acknowledged records that no segment has may be missing at the end of partitions";
+/// What is wrong where a whole file of the journal is lost.
+const FILE_LOST: &str =
+    "a file of the journal is gone, emptied, an older one or of another data directory";
 
-/// What a file of the journal costs that is gone, emptied or an older one.
-const FILE_LOST: &str = "a file of the journal is gone, emptied, an older one or of another data directory: acknowledged records that no segment has may be missing at the end of partitions";
+/// Where its beginning and the copy of it are lost.
+const FILE_UNREAD: &str = "nothing of the file can be read";
+
+/// Where it is shorter than it was made.
+const FILE_CUT: &str = "the file was cut off there";
+
+/// What it may cost when frames are lost that nobody can name.
+const ENDS_LOST: &str =
+    "acknowledged records that no segment has may be missing at the end of partitions";
+
+/// What can be done about lost ends of partitions.
+const TOLD: &str = "compare with what publishers were told";
+
+/// The same for somebody who looks at a broker that has ended.
+const COMPARE: &str = "compare the ends of partitions with what publishers were told, or restore the whole data directory from \
+                       a backup that was taken when the broker had ended";
 
 /// What a head of the journal costs that does not check.
 const HEAD_LOST: &str =
@@ -88,7 +112,7 @@ pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
     let path = damage.path.display();
     match damage.place {
         JournalPlace::Lost => {
-            format!("in {path} {FILE_LOST}: compare with what publishers were told")
+            format!("in {path} {FILE_LOST}: {ENDS_LOST}: {TOLD}")
         }
         JournalPlace::Head => {
             format!(
@@ -110,18 +134,23 @@ fn damage_in_file(damage: &JournalDamage) -> String {
         None if damage.place == JournalPlace::Beginning => "no records".to_owned(),
         None => "what nobody can tell any more".to_owned(),
     };
-    let meaning = if damage.place == JournalPlace::Beginning {
-        "its copy at the end of the file is used, and nothing is lost by it"
-    } else if damage.place == JournalPlace::File {
-        &format!("{NOTHING_READ}: compare with what publishers were told")
-    } else if damage.was_acked && damage.of.is_none() {
-        "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, but \
-         for a partition of which nothing lies behind it: that ends before it"
-    } else if damage.was_acked {
-        "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
-    } else {
-        "it was being written when the broker ended, and then nothing of it was acknowledged, or it is damaged, and then \
-         acknowledged records may be missing at the end of a partition: compare with what publishers were told"
+    let meaning = match (damage.place, damage.was_acked, damage.of) {
+        (JournalPlace::Beginning, ..) => {
+            "its copy at the end of the file is used, and nothing is lost by it"
+        }
+        (JournalPlace::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
+        (JournalPlace::Cut, ..) => &format!("{FILE_CUT}: {ENDS_LOST}: {TOLD}"),
+        (_, true, None) => {
+            "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, \
+             but for a partition of which nothing lies behind it: that ends before it"
+        }
+        (_, true, Some(_)) => {
+            "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
+        }
+        (_, false, _) => &format!(
+            "it was being written when the broker ended, and then nothing of it was acknowledged, or it is damaged, and \
+             then acknowledged records may be missing at the end of a partition: {TOLD}"
+        ),
     };
     format!(
         "the journal does not check at position {} of {}, which held {held}; {meaning}. The file is kept as `damaged` beside \
@@ -169,8 +198,11 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
             "derived",
             "no record is lost: its copy at the end of the file is used",
         ),
-        _ if damage.place == JournalPlace::File => ("damage", NOTHING_READ),
-        _ if damage.place == JournalPlace::Lost => ("damage", FILE_LOST),
+        _ if damage.place == JournalPlace::File => {
+            ("damage", &*format!("{FILE_UNREAD}: {ENDS_LOST}"))
+        }
+        _ if damage.place == JournalPlace::Cut => ("damage", &*format!("{FILE_CUT}: {ENDS_LOST}")),
+        _ if damage.place == JournalPlace::Lost => ("damage", ENDS_LOST),
         _ if damage.place == JournalPlace::Head => ("derived", HEAD_LOST),
         (false, _) => (
             "tail",
@@ -186,7 +218,10 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
     let (start, end) = damage.of.map_or((0, 0), |(_, start, end)| (start, end));
     let what = match damage.of {
         Some((log, ..)) => format!("a frame of incarnation {} does not check", log.incarnation),
-        None if damage.place == JournalPlace::Lost => "a file of the journal is missing".to_owned(),
+        None if damage.place == JournalPlace::Lost => FILE_LOST.to_owned(),
+        None if damage.place == JournalPlace::Cut => {
+            "a journal file is shorter than it was made".to_owned()
+        }
         None if damage.place == JournalPlace::Head => {
             "the head of the journal does not check or is missing".to_owned()
         }
@@ -201,7 +236,7 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
         "end": end,
         "what": what,
         "effect": effect,
-        "next": "",
+        "next": if damage.is_loss() && kind == "damage" { COMPARE } else { "" },
     })
 }
 

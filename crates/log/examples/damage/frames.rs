@@ -200,7 +200,9 @@ fn left_in(file: &JournalFile, now: &[u8], known_to: usize) -> Vec<Left> {
         left.push(Left {
             whole: changed(from, frame.to) == 0,
             named_to: known.last().map_or(0, |(_, next)| *next),
-            is_noticed: is_linked && changed(from + 8, from + FRAME_BYTES) == 0,
+            // No frame of any use reaches into the last bytes of its file, where the copy of the preamble is.
+            is_noticed: is_linked && changed(from + 8, from + FRAME_BYTES) == 0
+                || frame.to + PREAMBLE_BYTES > now.len(),
             is_vouched: false,
         });
         is_reached = has_begin;

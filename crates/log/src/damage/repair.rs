@@ -4,9 +4,11 @@
 //! In this order: segments under a wrong name get their own back; segments are restored from a backup, when one is given;
 //! derived files that do not check go aside, the next start rebuilds them; the log is cut, only when that is asked for;
 //! what stays damaged is written into the quarantine, so that the next start shows it at once.
+mod restore;
+
 use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
-use super::{Damage, Fault, FindingKind};
+use super::{Damage, Fault, Finding, FindingKind};
 use crate::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::journal::forget;
 use crate::landmark::LANDMARK;
@@ -41,7 +43,7 @@ pub struct RepairOptions {
 /// One thing that was done, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// `rename`, `restore`, `set_aside`, `cut` or `quarantine`.
+    /// `rename`, `restore`, `not_restored`, `set_aside`, `cut` or `quarantine`.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
@@ -49,7 +51,7 @@ pub struct Action {
     pub detail: String,
 }
 
-/// Mends a log as far as its files allow, and returns what was done and what is left.
+/// Mends a log as far as its files allow, and returns what was done and what is left; of a dry run what would be.
 ///
 /// # Errors
 /// [`Error::Io`]; what was done before it stays done. [`Error::NotABoundary`] for a cut in the middle of a batch.
@@ -65,6 +67,8 @@ pub fn repair(
         identity,
         options,
         actions: Vec::new(),
+        mended: HashSet::new(),
+        restored: Vec::new(),
     };
     repair.rename()?;
     if let Some(backup) = &options.from {
@@ -74,7 +78,10 @@ pub fn repair(
         repair.cut(offset)?;
     }
     repair.derived()?;
-    let left = verify(storage, directory, identity)?;
+    let mut left = verify(storage, directory, identity)?;
+    if options.dry_run {
+        left.findings.retain(|found| !repair.would_mend(found));
+    }
     repair.quarantine(&left)?;
     Ok((repair.actions, left))
 }
@@ -85,9 +92,32 @@ struct Repair<'a> {
     identity: Identity,
     options: &'a RepairOptions,
     actions: Vec<Action>,
+    /// Files that are as they should be, or gone; of a dry run, that would be.
+    mended: HashSet<PathBuf>,
+    /// Offsets [start, end) of segments that came from the backup, or would.
+    restored: Vec<(u64, u64)>,
 }
 
 impl Repair<'_> {
+    /// Whether what a dry run has shown would take the finding away.
+    fn would_mend(&self, found: &Finding) -> bool {
+        let (mut start, end) = found.offsets;
+        if start >= end {
+            // An index goes with its segment.
+            let segment = found.path.with_extension("seg");
+            return self.mended.contains(&found.path) || self.mended.contains(&segment);
+        }
+        if self.options.cut_at.is_some_and(|cut| start >= cut) {
+            return true;
+        }
+        for (from, to) in &self.restored {
+            if *from <= start {
+                start = start.max(*to);
+            }
+        }
+        start >= end
+    }
+
     /// Notes an action; whether it is to be carried out.
     fn act(&mut self, what: &'static str, path: &Path, detail: String) -> bool {
         self.actions.push(Action {
@@ -137,64 +167,22 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Takes sealed segments that are damaged or missing from a backup that has them whole.
-    fn restore(&mut self, backup: &Path) -> Result<(), Error> {
-        let ours = verify(self.storage, self.directory, self.identity)?;
-        let theirs = verify(self.storage, backup, self.identity)?;
-        let is_bad = |found: &&super::Finding| {
-            matches!(found.kind, FindingKind::Damage | FindingKind::Foreign)
-        };
-        let bad_there: HashSet<String> = theirs
-            .findings
-            .iter()
-            .filter(is_bad)
-            .map(|found| name_of(&found.path))
-            .collect();
-        let mut names: Vec<String> = ours
-            .findings
-            .iter()
-            .filter(is_bad)
-            .map(|found| name_of(&found.path))
-            .collect();
-        names.sort();
-        names.dedup();
-        for name in names {
-            let (path, copy) = (self.directory.join(&name), backup.join(&name));
-            if base_offset_of(&path).is_none() || bad_there.contains(&name) || !self.exists(&copy) {
-                continue;
-            }
-            // Only a segment that the backup knows to be followed by another is whole.
-            let sealed = find_sources_to_read(self.storage, backup)?
-                .last()
-                .is_some_and(|last| last.path != copy);
-            if sealed && self.act("restore", &path, format!("from {}", copy.display())) {
-                if self.exists(&path) {
-                    self.set_aside(&path)?;
-                }
-                self.copy(&copy, &path)?;
-                let index = path.with_extension("idx");
-                if self.exists(&index) {
-                    self.set_aside(&index)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Derived files that do not check.
     fn derived(&mut self) -> Result<(), Error> {
         let found = verify(self.storage, self.directory, self.identity)?.findings;
-        let mut paths: Vec<(PathBuf, String)> = found
-            .into_iter()
-            .filter(|found| {
-                found.kind == FindingKind::Derived && base_offset_of(&found.path).is_none()
-            })
-            .map(|found| (found.path, found.what))
-            .collect();
+        // Of a segment that a dry run would restore or set aside the index goes, too.
+        let derived = found.into_iter().filter(|found| {
+            found.kind == FindingKind::Derived
+                && base_offset_of(&found.path).is_none()
+                && !self.would_mend(found)
+        });
+        let mut paths: Vec<(PathBuf, String)> =
+            derived.map(|found| (found.path, found.what)).collect();
         // One slot of the checkpoint may be sound: it is evidence of what was synced.
         paths.retain(|(path, _)| path.file_name().is_some_and(|name| name != CHECKPOINT));
         paths.dedup_by(|a, b| a.0 == b.0);
         for (path, what) in paths {
+            self.mended.insert(path.clone());
             let detail = format!("{what}; the next start rebuilds it");
             if self.exists(&path) && self.act("set_aside", &path, detail) {
                 self.set_aside(&path)?;
@@ -210,10 +198,16 @@ impl Repair<'_> {
         let Some(source) = after.checked_sub(1).and_then(|i| sources.get(i)) else {
             return Err(not_a_boundary(self.directory, offset, offset));
         };
-        let position = self.position_of(source, offset)?;
+        // What a dry run would restore is not there yet.
+        let is_planned = self.options.dry_run && self.mended.contains(&source.path);
+        let position = match is_planned {
+            true => None,
+            false => Some(self.position_of(source, offset)?),
+        };
         self.cut_journal(sources.get(..after).unwrap_or_default())?;
         for later in sources.get(after..).unwrap_or_default() {
             let detail = format!("it begins behind offset {offset}");
+            self.mended.insert(later.path.clone());
             if self.act("set_aside", &later.path, detail) {
                 self.set_aside(&later.path)?;
                 let index = later.path.with_extension("idx");
@@ -222,11 +216,11 @@ impl Repair<'_> {
                 }
             }
         }
-        let detail =
-            format!("at position {position}, before offset {offset}; the whole file is kept aside");
-        if !self.act("cut", &source.path, detail) {
+        let place = position.map_or_else(String::new, |at| format!("at position {at}, "));
+        let detail = format!("{place}before offset {offset}; the whole file is kept aside");
+        let (true, Some(position)) = (self.act("cut", &source.path, detail), position) else {
             return Ok(());
-        }
+        };
         let kept = self.aside(&source.path)?;
         self.copy(&source.path, &kept)?;
         let file = disk::open(self.storage, &source.path, OpenMode::ReadWrite)?;

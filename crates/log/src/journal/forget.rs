@@ -2,7 +2,7 @@
 //! over at its next opening what was cut off.
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::pending::Part;
-use super::replay;
+use super::replay::{self, JournalDamage, JournalPlace};
 use super::witness::Claim;
 use crate::disk;
 use crate::storage::{OpenMode, Storage};
@@ -73,9 +73,13 @@ pub(crate) fn take_out(
         );
         bytes.extend_from_slice(&content);
     }
-    // A file of version 1 may have no room for the copy.
-    let len = (source.len as usize).saturating_sub(PREAMBLE_BYTES);
-    bytes.resize(bytes.len().max(len), 0);
-    bytes.extend_from_slice(&preamble);
+    let is_cut = |damage: &JournalDamage| damage.place == JournalPlace::Cut;
+    // One that was cut off stays so, and is told by the next start.
+    if !read.damages.iter().any(is_cut) {
+        // A file of version 1 may have no room for the copy.
+        let len = (source.len as usize).saturating_sub(PREAMBLE_BYTES);
+        bytes.resize(bytes.len().max(len), 0);
+        bytes.extend_from_slice(&preamble);
+    }
     disk::replace(storage, path, &bytes)
 }

@@ -91,7 +91,7 @@ pub(crate) struct Preamble {
 }
 
 impl Preamble {
-    /// Whether a frame of this use proves that it is one.
+    /// Whether a frame of this use proves that it is one; then a copy of the preamble stands at the end of the file, too.
     pub fn is_in_frames(&self) -> bool {
         self.version > 1
     }

@@ -390,6 +390,21 @@ fn put_frames(
     Some(link)
 }
 
+/// What the first use of a life says, behind `newest`.
+fn first_of_life(sources: &[Source], newest: Reached, head: &Head, salt: u64) -> Preamble {
+    let used = sources.iter().map(Source::sequence);
+    let named = head.facts().map(|facts| facts.home);
+    let mut named = named.into_iter().chain(sources.iter().map(Source::home));
+    Preamble {
+        sequence: used.fold(newest.sequence, u64::max) + 1,
+        salt,
+        before: newest,
+        // The first life's moment, or what there is.
+        home: named.rfind(|home| *home > 0).unwrap_or(salt.max(1)),
+        ..Preamble::default()
+    }
+}
+
 /// A life that begins with what was found. What no log has anything to take over from is needed no more.
 fn begin(
     looked: Looked,
@@ -405,32 +420,13 @@ fn begin(
         known,
         frames: _,
     } = looked;
-    // Where the head tells nothing it will name the last use that is there.
-    let last = || {
-        sources
-            .last()
-            .map(|last| last.reached_to(0))
-            .unwrap_or_default()
-    };
     let is_used = known.is_some() || !sources.is_empty();
-    let newest = known.map_or_else(last, |known| known.newest);
-    let used = sources
-        .iter()
-        .map(Source::sequence)
-        .chain([newest.sequence]);
-    let next_sequence = used.max().map_or(1, |used| used + 1);
+    // Where the head tells nothing it will name the last use that is there.
+    let last = || sources.last().map(|last| last.reached_to(0));
+    let newest = known.map(|known| known.newest).or_else(last);
     // Of the moment, which nobody who writes records knows to the nanosecond.
     let salt = storage.wall_clock_ns().cast_unsigned();
-    let named = head.facts().map(|facts| facts.home);
-    let mut named = named.into_iter().chain(sources.iter().map(Source::home));
-    let next = Preamble {
-        sequence: next_sequence,
-        salt,
-        before: newest,
-        // The first life's moment, or what there is.
-        home: named.rfind(|home| *home > 0).unwrap_or(salt.max(1)),
-        ..Preamble::default()
-    };
+    let next = first_of_life(&sources, newest.unwrap_or_default(), &head, salt);
     let mut ring = Ring::new(sources, next);
     if damages.iter().any(JournalDamage::is_loss) {
         ring.keep_until_told(absent);

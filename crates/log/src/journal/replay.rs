@@ -75,6 +75,8 @@ pub enum JournalPlace {
     Beginning,
     /// The beginning and its copy: none of the frames in the file can be read.
     File,
+    /// The end of a file, which is shorter than it was made: frames may have been there.
+    Cut,
     /// A whole file, which is gone, emptied or an older one; the path is that of the journal.
     Lost,
     /// The head, which tells what files there have to be: nothing is lost by it alone.
@@ -106,7 +108,13 @@ pub struct JournalDamage {
 impl JournalDamage {
     /// Whether acknowledged records may be lost by it.
     pub fn is_loss(&self) -> bool {
-        self.was_acked || matches!(self.place, JournalPlace::File | JournalPlace::Lost)
+        let is_unknown = |place| {
+            matches!(
+                place,
+                JournalPlace::File | JournalPlace::Cut | JournalPlace::Lost
+            )
+        };
+        self.was_acked || is_unknown(self.place)
     }
 }
 
@@ -242,13 +250,20 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
             ..damage(0, place, None)
         });
     }
+    let place_of = |is_cut_off| {
+        if is_cut_off {
+            JournalPlace::Cut
+        } else {
+            JournalPlace::Frame
+        }
+    };
     // Position, log and number of parts and damages of each frame.
     let mut frames = Vec::new();
     let mut walk = Walk::new(source);
     while let Some(frame) = walk.next().map_err(failed)? {
         let (parts, damages) = (read.parts.len(), read.damages.len());
         if frame.is_damaged {
-            let place = JournalPlace::Frame;
+            let place = place_of(frame.is_cut_off);
             read.damages.push(damage(frame.position, place, frame.of));
         } else {
             read.frames += 1;
@@ -264,9 +279,11 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
         ));
     }
     read.any = !frames.is_empty();
-    if let Some(end) = walk.silent_end().filter(|end| *end < claim.reached) {
+    let is_told = |end: &u64| *end < claim.reached || !walk.has_room_behind(*end);
+    if let Some(end) = walk.silent_end().filter(is_told) {
         let damages = read.damages.len()..read.damages.len() + 1;
-        read.damages.push(damage(end, JournalPlace::Frame, None));
+        let place = place_of(!walk.has_room_behind(end));
+        read.damages.push(damage(end, place, None));
         frames.push((end, None, 0..0, damages));
     }
     // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
@@ -315,7 +332,7 @@ fn add_parts(parts: &mut Vec<(Identity, Part)>, source: &Source, frame: &Frame) 
     }
 }
 
-/// The files in the directory, by sequence number.
+/// The files in the directory.
 pub(crate) fn sources(
     storage: &dyn Storage,
     directory: &Path,
@@ -327,7 +344,6 @@ pub(crate) fn sources(
             sources.push(open(storage, &path, mode)?);
         }
     }
-    sources.sort_by_key(Source::sequence);
     Ok(sources)
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct Frame {
     pub is_proven: bool,
     /// Whether something of it does not check.
     pub is_damaged: bool,
+    /// Whether the file is too short for it.
+    pub is_cut_off: bool,
 }
 
 /// What is known of a frame before its content is looked at.
@@ -111,6 +113,10 @@ impl<'a> Walk<'a> {
         let ours = head.filter(|head| self.links.contains(&format::link(head)));
         let links = ours.iter().map(|head| format::next_link(head));
         let resumed = self.resume(at + 1..self.len, &links.collect::<Vec<_>>())?;
+        let is_cut_off = match &ours {
+            Some(head) => self.is_cut_off(at, head)?,
+            None => false,
+        };
         match resumed {
             Some(found) => self.go_on_at(found),
             None => self.ended = true,
@@ -124,7 +130,24 @@ impl<'a> Walk<'a> {
             runs: Vec::new(),
             is_proven: false,
             is_damaged: true,
+            is_cut_off,
         }))
+    }
+
+    /// Whether the frame with this head, which follows the one before, never had room in a file of this length.
+    fn is_cut_off(&self, at: u64, head: &[u8]) -> io::Result<bool> {
+        let begin = self.bytes(at, FRAME_BYTES + HEADER_BYTES)?;
+        let header = begin.as_ref().and_then(|begin| begin.get(FRAME_BYTES..));
+        let is_sealed = header.is_some_and(|header| self.is_sealed(head, header));
+        let announced = format::announced(head).filter(|_| is_sealed);
+        let end = at + (FRAME_BYTES + announced.unwrap_or(HEADER_BYTES)) as u64;
+        Ok(!self.has_room_behind(end))
+    }
+
+    /// Whether the copy of the preamble, where there is one, has room behind frames that end there: if not, the file was
+    /// longer.
+    pub fn has_room_behind(&self, end: u64) -> bool {
+        !self.is_in_frames || end + format::PREAMBLE_BYTES as u64 <= self.len
     }
 
     /// Behind the frame that was found last.
@@ -216,6 +239,7 @@ impl<'a> Walk<'a> {
             of: found.first.map(told),
             is_proven,
             is_damaged: first.is_some() || !(found.is_whole && is_sealed && is_linked),
+            is_cut_off: false,
             runs: found.runs,
         }))
     }

@@ -16,6 +16,14 @@ pub const IDENTITY: Identity = Identity {
     partition: 2,
 };
 
+/// The only partition of that incarnation.
+pub fn identity(incarnation: u64) -> Identity {
+    Identity {
+        incarnation,
+        partition: 0,
+    }
+}
+
 /// Where a log may live for one test.
 pub struct Home {
     pub root: tempfile::TempDir,

@@ -1,4 +1,6 @@
 //! Damage in the journal: what one flipped byte costs, and that it is told.
+mod home;
+
 use super::super::format::Reached;
 use super::super::head::{Facts, Head};
 use super::super::replay;
@@ -6,157 +8,10 @@ use super::*;
 use crate::JournalPlace;
 use crate::damage::{Damage, Fault};
 use crate::storage::OpenMode;
-use std::ops::Range;
+use home::{Home, destroy, served};
 
 /// Records of each log; all but the first of each are in the journal alone.
 const RECORDS: u64 = 6;
-
-/// A home with two logs whose segments have lost what is in the journal.
-struct Home {
-    root: tempfile::TempDir,
-    /// The journal's file, and what it held.
-    file: PathBuf,
-    whole: Vec<u8>,
-    /// What the head of the journal held.
-    head: Vec<u8>,
-    /// Bytes written to the file.
-    written: usize,
-}
-
-impl Home {
-    fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let (first, logs) = journaled_behind_a_copy(home.path(), 2, RECORDS);
-        drop(logs);
-        Self::of(home, &first)
-    }
-
-    fn of(home: tempfile::TempDir, coordinator: &Coordinator) -> Self {
-        let written = coordinator.statistics().journal_bytes as usize;
-        let file = home
-            .path()
-            .join("journal")
-            .join(super::super::ring::name(0));
-        let whole = fs::read(&file).unwrap();
-        let head = fs::read(home.path().join("journal.head")).unwrap();
-        Self {
-            root: home,
-            file,
-            whole,
-            head,
-            written,
-        }
-    }
-
-    /// As it was, but for the bytes that `harm` changes.
-    fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
-        restore(&self.root.path().join("copy"), self.root.path());
-        let mut bytes = self.whole.clone();
-        harm(&mut bytes);
-        fs::remove_dir_all(self.file.parent().unwrap()).unwrap();
-        fs::create_dir(self.file.parent().unwrap()).unwrap();
-        fs::write(&self.file, bytes).unwrap();
-        fs::write(self.head_path(), &self.head).unwrap();
-        coordinator(self.root.path())
-    }
-
-    fn head_path(&self) -> PathBuf {
-        self.root.path().join("journal.head")
-    }
-
-    /// As it was, but for those bytes, which are changed or zeros.
-    fn without(&self, range: Range<usize>, zeros: bool) -> Arc<Coordinator> {
-        self.harmed(|bytes| destroy(&mut bytes[range.clone()], zeros))
-    }
-
-    fn frames(&self, numbers: Range<usize>) -> Range<usize> {
-        self.frame(numbers.start).start..self.frame(numbers.end - 1).end
-    }
-
-    /// Opens both logs, of which that range of offsets is lost and refused, and nothing else.
-    fn expect_lost(&self, coordinator: Arc<Coordinator>, lost: &Range<u64>) {
-        for (served, damages) in self.open(coordinator) {
-            let kept = (0..RECORDS).filter(|offset| !lost.contains(offset));
-            assert_eq!(served, kept.collect::<Vec<_>>(), "{lost:?}");
-            let refused = damages.iter().map(|damage| damage.start..damage.end);
-            let all: Vec<u64> = refused.flatten().collect();
-            assert_eq!(all, lost.clone().collect::<Vec<_>>());
-        }
-    }
-
-    fn frame(&self, number: usize) -> Range<usize> {
-        let len = (self.written - 64) / (2 * (RECORDS as usize - 1));
-        64 + number * len..64 + (number + 1) * len
-    }
-
-    /// What each log serves, and what it is refused, also after another start.
-    fn open(&self, coordinator: Arc<Coordinator>) -> [(Vec<u64>, Vec<Damage>); 2] {
-        let look = |coordinator: &Arc<Coordinator>| {
-            [1, 2].map(|i| {
-                let (log, _) = open(self.root.path(), i, coordinator);
-                assert!(log.reader().log_end() <= RECORDS);
-                served(&log)
-            })
-        };
-        let found = look(&coordinator);
-        drop(coordinator);
-        let again = look(&super::coordinator(self.root.path()));
-        let ranges = |found: &[(Vec<u64>, Vec<Damage>); 2]| {
-            found.clone().map(|(served, damages)| {
-                let ends = damages.iter().map(|damage| (damage.start, damage.end));
-                (served, ends.collect::<Vec<_>>())
-            })
-        };
-        assert_eq!(
-            ranges(&found),
-            ranges(&again),
-            "another start finds the same"
-        );
-        found
-    }
-}
-
-fn destroy(bytes: &mut [u8], zeros: bool) {
-    for byte in bytes {
-        *byte = if zeros { 0 } else { *byte ^ 0x55 };
-    }
-}
-
-/// The values of all records that are served, and the ranges that are refused, which readers pass over.
-fn served(log: &Log) -> (Vec<u64>, Vec<Damage>) {
-    let (mut values, mut damages, mut from) = (Vec::new(), Vec::new(), 0);
-    loop {
-        let mut cursor = log.reader().cursor(from);
-        loop {
-            match cursor.next(u64::MAX, 1 << 20, ReadMode::Blocking) {
-                Ok(None) => {
-                    let told = log.shared.quarantine.list(0);
-                    let of = |damages: &[Damage]| {
-                        damages.iter().map(|d| (d.start, d.end)).collect::<Vec<_>>()
-                    };
-                    assert_eq!(of(&told), of(&damages), "what is refused is told");
-                    return (values, told);
-                }
-                Ok(Some(bytes)) => {
-                    for bytes in Batches::new(bytes) {
-                        let batch = Batch::read(&bytes.unwrap()).unwrap();
-                        assert_eq!(
-                            batch.value(0).unwrap(),
-                            batch.header().base_offset.to_le_bytes()
-                        );
-                        values.push(batch.header().base_offset);
-                    }
-                }
-                Err(crate::ReadError::Damaged(damage)) => {
-                    from = damage.end;
-                    damages.push(*damage);
-                    break;
-                }
-                Err(other) => panic!("{other}"),
-            }
-        }
-    }
-}
 
 #[test]
 fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {

@@ -1,6 +1,9 @@
 //! Files of the journal that are gone, emptied or older ones, and frames of which nothing is left: that it is told.
+use super::super::forget;
 use super::super::format::Reached;
 use super::super::head::{Facts, Head, parse_slot};
+use super::super::replay;
+use super::super::witness::Claim;
 use super::*;
 use crate::storage::{OpenMode, Storage, StorageFile, StorageOver};
 use crate::{JournalDamage, JournalPlace};
@@ -294,6 +297,45 @@ fn lost_last_frames_are_told_where_they_were() {
     });
     assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
     assert_eq!(found[0].position, 64);
+}
+
+#[test]
+fn a_newest_file_that_was_cut_off_is_told() {
+    let home = home();
+    let at = home.path();
+    let path = files(at).pop().unwrap();
+    let source = replay::open(&OsStorage, &path, OpenMode::Read).unwrap();
+    let end = replay::read_file(&source, Claim::default()).unwrap().end;
+    let cut_to = |len: u64| {
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(len).unwrap();
+    };
+    for len in (64..end + 200).rev() {
+        cut_to(len);
+        let found = replay::look(&OsStorage, &options(at), OpenMode::Read).unwrap();
+        let is_cut = |damage: &JournalDamage| {
+            damage.place == JournalPlace::Cut && damage.path == path && damage.position <= len
+        };
+        let is_told = found.damages.iter().any(is_cut);
+        assert_eq!(
+            is_told,
+            len < end + 64,
+            "{len} of {end}: {:?}",
+            found.damages
+        );
+    }
+    // It is put aside, and was told.
+    for (len, position) in [(end + 20, end), (end - 20, end - 160)] {
+        let found = told(&home, |_| cut_to(len));
+        assert_eq!(places(&found), [(JournalPlace::Cut, false)]);
+        assert_eq!(found[0].position, position);
+    }
+    // A file that a cut of one log replaces does not say that all is well.
+    copy_journal(&at.join("whole"), at);
+    cut_to(end - 20);
+    forget::take_out(&OsStorage, &path, identity(1)).unwrap();
+    let found = replay::look(&OsStorage, &options(at), OpenMode::Read).unwrap();
+    assert!(places(&found.damages).contains(&(JournalPlace::Cut, false)));
 }
 
 #[test]
