@@ -27,7 +27,7 @@ from storage import compaction, dirty, memory, slow_sync, verify
 
 def disk(bench: Bench) -> None:
     """The disk's own sync, and what it costs to touch memory."""
-    rate = bench.warm()
+    rate = bench.touch()
     bench.figures["memory, touched"] = {"bytes_per_second": rate}
     print(f"{'memory, touched':50} {rate / 1e6:14,.0f} MB/s", flush=True)
     bench.measure("disk sync 4 KiB", None, lambda: bench.drive("sync", dir=bench.folder))

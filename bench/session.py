@@ -20,8 +20,11 @@ RESULTS = ROOT / "bench" / "results"
 Figures = dict[str, Any]
 TOLD = ("p50_us", "p99_us", "bytes_on_disk_each")
 """Figures of a load that are printed beside its rate."""
-WARM_BYTES = 4 << 30
-"""Memory touched before each run: more than one of them writes, so that its page cache is at hand."""
+TOUCHED_BYTES = 4 << 30
+"""Memory touched to see what that costs."""
+SPARE_BYTES = 1 << 30
+"""Memory left free when the page cache is filled: for the processes of a run."""
+CHUNK_BYTES = 4 << 20
 PAGE = mmap.PAGESIZE
 
 
@@ -35,6 +38,7 @@ class Bench:
         self.count = 200_000 if quick else 1_000_000
         self.profile = profile
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=folder))
+        self.hole = self.folder / "hole"
         self.driver = ROOT / "target" / profile / "bascule-bench-driver"
         self.figures: dict[str, Figures] = {}
         self.bars: list[Figures] = []
@@ -49,7 +53,7 @@ class Bench:
 
     def engine(self, name: str) -> list[Figures]:
         """One run of a bench of the log engine, without a broker: what it prints, one JSON object a line."""
-        self.warm()
+        self.fill_page_cache()
         words = f"cargo bench --quiet --locked --profile {self.profile} -p bascule-log --bench {name}"
         where = os.environ | {"BASCULE_BENCH_DIR": str(self.folder)}
         done = subprocess.run(
@@ -80,7 +84,7 @@ class Bench:
     def _once(self, watched: Watched | None, run: Callable[[], Figures]) -> Figures:
         # Counted from here: what the run before put off belongs to the median of all.
         before, on_disk = watched.cpu_seconds() if watched else 0.0, self.disk_bytes()
-        self.warm()
+        self.fill_page_cache()
         row = run()
         if watched:
             count = max(1, row["count"])
@@ -89,19 +93,32 @@ class Bench:
             row["bytes_on_disk_each"] = (self.disk_bytes() - on_disk) / count
         return row
 
-    def warm(self) -> float:
-        """Touch memory and give it back; bytes per second.
-
-        A virtual machine may get a page from its host only when it is first touched, and lose it once it is free. That
-        can cost more than everything else of an append, and would be measured in place of the broker.
-        """
-        wanted = WARM_BYTES // 8 if self.quick else WARM_BYTES
-        size = max(PAGE, min(wanted, os.sysconf("SC_AVPHYS_PAGES") * PAGE // 2, _left_to_group() // 2))
+    def touch(self) -> float:
+        """Touch memory and give it back; bytes per second."""
+        wanted = TOUCHED_BYTES // 8 if self.quick else TOUCHED_BYTES
+        size = max(PAGE, min(wanted, _free_bytes() // 2))
         began = time.perf_counter()
         with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             for position in range(0, size, PAGE):
                 memory[position] = 1
         return size / (time.perf_counter() - began)
+
+    def fill_page_cache(self) -> None:
+        """Fill the page cache with what nobody needs, as that of a server is that has run for a day.
+
+        A virtual machine may get a page from its host only when it is first touched, and lose it once it is free. That
+        can cost more than everything else of an append, differs from run to run, and would be measured in place of the
+        broker. What a run writes then takes the place of pages that are there already.
+        """
+        left = TOUCHED_BYTES // 8 if self.quick else _free_bytes() - SPARE_BYTES
+        chunk = bytearray(CHUNK_BYTES)
+        with self.hole.open("ab") as hole:
+            begin = hole.seek(0, os.SEEK_END)
+            hole.truncate(begin + max(0, left))
+        with self.hole.open("rb", buffering=0) as hole:
+            hole.seek(begin)
+            while hole.readinto(chunk):
+                pass
 
     def disk_bytes(self) -> int:
         """Bytes that the disk of the working folder was asked to write since the machine started, by anybody."""
@@ -142,6 +159,8 @@ class Bench:
     def clear(self) -> None:
         """Remove what a part has left in the working folder: all parts together leave more than 30 GB."""
         for path in self.folder.iterdir():
+            if path == self.hole:
+                continue
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -150,6 +169,11 @@ class Bench:
     def close(self) -> None:
         """Remove the working folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _free_bytes() -> int:
+    """Memory that nobody uses, not even as page cache, bytes."""
+    return min(os.sysconf("SC_AVPHYS_PAGES") * PAGE, _left_to_group())
 
 
 def _left_to_group() -> int:
