@@ -5,9 +5,6 @@ use bascule_log::Error;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// From so many records on a copy for NATS is remembered by offset: mostly nobody listens, and then nothing was cloned.
-const LARGE: u32 = 16;
-
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
 pub(super) struct Waiting {
@@ -62,6 +59,7 @@ pub(super) struct InFlight {
     pub base_offset: u64,
     pub timestamp: i64,
     pub count: u32,
+    /// For a copy for NATS; empty when it is made from the log, or not at all.
     pub records: Vec<IncomingRecord>,
     pub rejected: Vec<Rejected>,
     pub duplicate: bool,
@@ -76,7 +74,7 @@ impl InFlight {
 
     fn commit(self, partition: &Partition, commit_timestamp: i64) {
         if self.copy != NatsCopy::None && !self.duplicate && self.count > 0 {
-            if self.records.is_empty() || (self.count >= LARGE && self.rejected.is_empty()) {
+            if self.records.is_empty() {
                 partition.copy_stored_to_nats(self.copy, self.base_offset, self.count);
             } else {
                 partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
@@ -87,7 +85,6 @@ impl InFlight {
             timestamp: self.timestamp,
             commit_timestamp,
             count: self.count,
-            records: self.records,
             rejected: self.rejected,
             duplicate: self.duplicate,
         }));

@@ -67,9 +67,7 @@ pub struct Committed {
     pub commit_timestamp: i64,
     /// Number of records appended.
     pub count: u32,
-    /// The records, given back (empty for `Sealed`).
-    pub records: Vec<IncomingRecord>,
-    /// Records that were not appended, ascending by index into `records`; usually empty.
+    /// Records that were not appended, ascending by index into those of the append; usually empty.
     pub rejected: Vec<Rejected>,
     /// The batch had been appended before: the offsets are the first time's.
     pub duplicate: bool,
@@ -78,7 +76,7 @@ pub struct Committed {
 /// A record that was refused while its neighbours were taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Rejected {
-    /// Index into `Committed::records`.
+    /// Index into the records of the append.
     pub index: u32,
     /// Why.
     pub reason: RejectReason,
