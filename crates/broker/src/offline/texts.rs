@@ -13,7 +13,10 @@ pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
     let (start, end) = found.offsets;
     let is_foreign = found.kind == FindingKind::Foreign;
     let next = if has_tried && is_foreign {
-        format!("move {} out of the directory", found.path.display())
+        format!(
+            "start the version that wrote {path}, or, if it is another log's, move it out of the directory",
+            path = found.path.display()
+        )
     } else if has_tried {
         "repair --from another backup, one that has the whole segment and a later one behind it, or go on without these \
          offsets"

@@ -339,7 +339,7 @@ impl Writer {
     }
 }
 
-/// What a copy for NATS needs of the records. Dropped here, on the thread that received them, they cost least.
+/// What a copy for NATS needs of the records. The others need not wait for the sync.
 pub(super) fn to_copy(
     copy: NatsCopy,
     records: Vec<IncomingRecord>,

@@ -74,6 +74,8 @@ pub struct Verified {
     pub log_start: u64,
     /// First offset after everything.
     pub log_end: u64,
+    /// Behind it nothing of the segments was looked at: they are torn there, or a newer version wrote on.
+    pub looked_to: u64,
     /// Everything below it was synced, as the checkpoint tells; `None` without one.
     pub durable: Option<u64>,
     /// What is wrong, ordered by file.
@@ -374,6 +376,7 @@ impl Check<'_> {
     }
 
     fn finish(&mut self, last: Option<Checkpoint>) {
+        self.out.looked_to = self.place.offset;
         if self.place.offset < self.durable {
             let known = self.out.findings.iter().map(|found| found.offsets.1).max();
             let start = known.unwrap_or(0).max(self.place.offset);

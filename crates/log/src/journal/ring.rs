@@ -315,7 +315,8 @@ impl Ring {
     }
 }
 
-/// Makes a file of zeros in a directory that is there, durable with its name. As much again has to be free: others on the filesystem need space too.
+/// Makes a file of zeros in a directory that is there, durable with its name. As much again has to be free: others on the
+/// filesystem need space too.
 pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc<SyncFile>, Error> {
     if let Some(directory) = path.parent() {
         // Where nobody can tell, the zeros will.

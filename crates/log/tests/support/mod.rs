@@ -8,6 +8,7 @@ use bascule_log::{
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
 };
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
@@ -69,7 +70,7 @@ impl Home {
 }
 
 pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory)
+    let entries = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> = entries
@@ -159,10 +160,36 @@ pub fn values(records: &[(u64, Vec<u8>)]) -> Vec<Vec<u8>> {
 
 /// Copies a directory as it is at this moment, file by file.
 pub fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         // A temporary file may be gone by now.
-        let _ = std::fs::copy(&path, to.join(path.file_name().unwrap()));
+        let _ = fs::copy(&path, to.join(path.file_name().unwrap()));
     }
+}
+
+/// Bytes of small segments.
+pub const SEGMENT: u64 = 4000;
+
+/// A log with so many records that was closed.
+pub fn closed_log(count: u64, segment_bytes: u64) -> Home {
+    let home = Home::new();
+    let mut log = home.create(small(segment_bytes));
+    fill(&mut log, (0..count).map(|i| vec![i as u8; 200]));
+    log.close().unwrap();
+    home
+}
+
+/// Changes one bit.
+pub fn flip_bit(path: &Path, position: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[position] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A closed log and a copy of it.
+pub fn backed_up() -> (Home, Home) {
+    let (home, backup) = (closed_log(100, SEGMENT), Home::new());
+    copy(&home.path(), &backup.path());
+    (home, backup)
 }

@@ -55,12 +55,17 @@ impl Repair<'_> {
         }
         for copy in wanted.values() {
             let path = self.directory.join(name_of(&copy.path));
-            let is_in = |found: &&Finding| (found.offsets.0..found.offsets.1).contains(&copy.start);
+            // What the log still had of it: what lies before the log start may be gone.
+            let first = copy.start.max(ours.log_start);
+            let is_in = |found: &&Finding| (found.offsets.0..found.offsets.1).contains(&first);
             let is_lost = lost.iter().any(is_in);
-            // Where the name is not taken here, nothing else may hold its offsets.
-            let has_place = self.exists(&path) || is_lost;
+            let is_here = self.exists(&path);
             let why_not = match copy.why_not {
-                None if !has_place => Some("another segment here holds its offsets"),
+                // Where the name is not taken here, nothing else may hold its offsets.
+                None if !is_here && !is_lost => Some("another segment here holds its offsets"),
+                None if is_here && copy.start >= ours.looked_to => {
+                    Some("nobody can tell here what it is worth: a newer version wrote before it")
+                }
                 why_not => why_not,
             };
             match why_not {
@@ -128,6 +133,9 @@ impl Repair<'_> {
                 }
             }
             // Only a segment that the backup knows to be followed by another is whole.
+            if copy.why_not.is_none() && i + 1 < last && end > theirs.looked_to {
+                copy.why_not = Some("it is torn in the backup, or lies there behind a torn one");
+            }
             if copy.why_not.is_none() && i + 1 == last {
                 copy.why_not = Some(
                     "it is the last one in the backup: nobody can tell whether more was written to it later",
