@@ -200,9 +200,10 @@ impl Repair<'_> {
         };
         // What a dry run would restore is not there yet.
         let is_planned = self.options.dry_run && self.mended.contains(&source.path);
-        let position = match is_planned {
-            true => None,
-            false => Some(self.position_of(source, offset)?),
+        let position = if is_planned {
+            None
+        } else {
+            Some(self.position_of(source, offset)?)
         };
         self.cut_journal(sources.get(..after).unwrap_or_default())?;
         for later in sources.get(after..).unwrap_or_default() {
