@@ -11,6 +11,32 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use support::*;
 
+/// Bytes of small segments.
+const SEGMENT: u64 = 4000;
+
+/// A log with so many records that was closed.
+fn closed(count: u64, segment_bytes: u64) -> Home {
+    let home = Home::new();
+    let mut log = home.create(small(segment_bytes));
+    fill(&mut log, (0..count).map(|i| vec![i as u8; 200]));
+    log.close().unwrap();
+    home
+}
+
+/// Changes one bit.
+fn flip(path: &Path, position: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[position] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A closed log and a copy of it.
+fn backed_up() -> (Home, Home) {
+    let (home, backup) = (closed(100, SEGMENT), Home::new());
+    copy(&home.path(), &backup.path());
+    (home, backup)
+}
+
 fn look(home: &Home) -> Verified {
     verify(&OsStorage, &home.path(), IDENTITY).unwrap()
 }
@@ -39,7 +65,7 @@ fn everything(directory: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_sound_log_has_no_findings_and_is_not_touched() {
-    let home = closed_log(100, SEGMENT);
+    let home = closed(100, SEGMENT);
     let before = everything(&home.path());
     let found = look(&home);
     assert_eq!(found.findings, []);
@@ -74,15 +100,15 @@ fn each_kind_of_file_is_found_damaged_as_what_it_is() {
         ("00000000000000000000.idx", 30, FindingKind::Derived),
     ];
     for (name, position, kind) in cases {
-        let home = closed_log(60, SEGMENT);
-        flip_bit(&home.path().join(name), position);
+        let home = closed(60, SEGMENT);
+        flip(&home.path().join(name), position);
         let found = look(&home);
         assert_eq!(kinds(&found), [kind], "{name}");
         assert!(!found.is_damaged());
     }
-    let home = closed_log(60, SEGMENT);
+    let home = closed(60, SEGMENT);
     let second = home.segments()[1].clone();
-    flip_bit(&second, 64 + 200);
+    flip(&second, 64 + 200);
     let found = look(&home);
     assert_eq!(kinds(&found), [FindingKind::Damage]);
     let (start, end) = found.findings[0].offsets;
@@ -98,7 +124,7 @@ fn each_kind_of_file_is_found_damaged_as_what_it_is() {
 
 #[test]
 fn a_torn_tail_is_told_from_damage() {
-    let home = closed_log(30, 1 << 20);
+    let home = closed(30, 1 << 20);
     let (mut log, _) = home.open(small(1 << 20));
     fill(&mut log, [vec![1; 300]]);
     drop(log);
@@ -107,7 +133,7 @@ fn a_torn_tail_is_told_from_damage() {
         .unwrap()
         .batches[0]
         .position as usize;
-    flip_bit(&path, end + 140);
+    flip(&path, end + 140);
     let found = look(&home);
     assert_eq!(kinds(&found), [FindingKind::Tail]);
     assert!(!found.is_damaged());
@@ -117,7 +143,7 @@ fn a_torn_tail_is_told_from_damage() {
 fn a_backup_gives_back_what_it_has_and_nothing_is_destroyed() {
     let (home, backup) = backed_up();
     let segments = home.segments();
-    flip_bit(&segments[1], 300);
+    flip(&segments[1], 300);
     fs::remove_file(&segments[3]).unwrap();
     let before = everything(&home.path());
     let options = RepairOptions {
@@ -171,9 +197,9 @@ fn what_a_backup_cannot_give_back_is_told_with_the_reason() {
     let segments = home.segments();
     let (there, last) = (backup.segments(), segments.len() - 1);
     for damaged in [1, 2, 3, last] {
-        flip_bit(&segments[damaged], 300);
+        flip(&segments[damaged], 300);
     }
-    flip_bit(&there[1], 300);
+    flip(&there[1], 300);
     fs::remove_file(&there[2]).unwrap();
     let options = RepairOptions {
         from: Some(backup.path()),
@@ -233,12 +259,12 @@ fn several_lost_segments_come_back_at_once_whatever_else_is_missing() {
         (
             &|segments| {
                 fs::remove_file(&segments[0]).unwrap();
-                flip_bit(&segments[1], 300);
+                flip(&segments[1], 300);
             },
             1..2,
         ),
         (
-            &|segments| flip_bit(&segments[2].with_extension("idx"), 20),
+            &|segments| flip(&segments[2].with_extension("idx"), 20),
             0..0,
         ),
     ];
@@ -290,8 +316,8 @@ fn segments_aside(home: &Home) -> Vec<PathBuf> {
 
 #[test]
 fn a_backup_without_the_log_is_said_to_lack_it() {
-    let home = closed_log(100, SEGMENT);
-    flip_bit(&home.segments()[1], 300);
+    let home = closed(100, SEGMENT);
+    flip(&home.segments()[1], 300);
     let elsewhere = Home::new();
     for from in [elsewhere.path(), elsewhere.root.path().join("nowhere")] {
         let options = RepairOptions {
@@ -307,7 +333,7 @@ fn a_backup_without_the_log_is_said_to_lack_it() {
 
 #[test]
 fn swapped_segments_get_their_names_back() {
-    let home = closed_log(100, SEGMENT);
+    let home = closed(100, SEGMENT);
     let segments = home.segments();
     let before = everything(&home.path());
     let aside = home.root.path().join("swap");
@@ -332,14 +358,14 @@ fn swapped_segments_get_their_names_back() {
 
 #[test]
 fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
-    let home = closed_log(100, SEGMENT);
+    let home = closed(100, SEGMENT);
     let cut = |at: u64| RepairOptions {
         cut_at: Some(at),
         now_ns: 9,
         ..RepairOptions::default()
     };
     // What lies behind the cut may be damaged: the cut takes it away, and a dry run says so.
-    flip_bit(home.segments().last().unwrap(), 300);
+    flip(home.segments().last().unwrap(), 300);
     assert!(look(&home).is_damaged());
     for dry_run in [true, false] {
         let options = RepairOptions { dry_run, ..cut(41) };
@@ -371,7 +397,7 @@ fn a_log_is_cut_only_where_it_is_asked_for_and_between_batches() {
 
 #[test]
 fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
-    let home = closed_log(100, SEGMENT);
+    let home = closed(100, SEGMENT);
     let (log, _) = home.open(small(SEGMENT));
     log.set_high_watermark(u64::MAX);
     let reader = log.reader();
@@ -382,11 +408,11 @@ fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
     );
     assert_eq!(reader.scrubbed(), 5);
     let second = home.segments()[1].clone();
-    flip_bit(&second, 64 + 200);
+    flip(&second, 64 + 200);
     let done = reader.scrub(6, &mut |_| true).unwrap();
     assert_eq!((done.damaged, done.complete), (1, true));
     assert_eq!(reader.quarantine().len(), 1);
-    flip_bit(&second, 64 + 200);
+    flip(&second, 64 + 200);
     assert_eq!(reader.scrub(7, &mut |_| true).unwrap().damaged, 0);
     assert_eq!(reader.quarantine(), []);
     let stopped = reader.scrub(8, &mut |_| false).unwrap();
@@ -402,14 +428,14 @@ fn a_scrub_finds_damage_forgets_what_was_mended_and_can_be_stopped() {
 
 #[test]
 fn a_scrub_of_much_damage_has_the_quarantine_written_once() {
-    let home = closed_log(100, 1 << 20);
+    let home = closed(100, 1 << 20);
     let (mut log, _) = home.open(small(100));
     fill(&mut log, [vec![1; 5]]);
     log.close().unwrap();
     let first = home.segments()[0].clone();
     let batches = inspect(&OsStorage, &home.path(), IDENTITY, 0, 100);
     for batch in batches.unwrap().batches.iter().step_by(2) {
-        flip_bit(&first, batch.position as usize + 130);
+        flip(&first, batch.position as usize + 130);
     }
     let storage = Recording::new(&home.path());
     let coordinator = Coordinator::stepped(storage.clone());

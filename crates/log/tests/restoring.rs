@@ -1,11 +1,15 @@
 //! What a repair takes from a backup, and what not.
 #![allow(clippy::unwrap_used)]
+mod harmed;
 mod support;
 use bascule_log::OsStorage;
 use bascule_log::damage::{Action, RepairOptions, Verified, repair, verify};
+use harmed::*;
 use std::fs;
 use std::path::PathBuf;
 use support::*;
+
+const SEGMENT: u64 = 4000;
 
 fn repaired(home: &Home, backup: &Home) -> (Vec<Action>, Verified) {
     let options = RepairOptions {
@@ -22,7 +26,7 @@ fn of<'a>(done: &'a [Action], what: &str) -> Vec<&'a PathBuf> {
 
 #[test]
 fn a_segment_in_which_the_log_start_lies_comes_back() {
-    let home = closed_log(100, SEGMENT);
+    let home = closed(100, SEGMENT);
     let first = home.segments()[0].clone();
     let (mut log, _) = home.open(small(SEGMENT));
     assert_eq!(log.trim(3, 0).unwrap(), 3);
@@ -40,10 +44,10 @@ fn a_segment_in_which_the_log_start_lies_comes_back() {
 
 #[test]
 fn what_is_torn_in_a_backup_does_not_take_the_place_of_ours() {
-    let home = closed_log(20, SEGMENT);
+    let home = closed(20, SEGMENT);
     let checkpoint = fs::read(home.path().join("checkpoint")).unwrap();
     let (mut log, _) = home.open(small(SEGMENT));
-    fill(&mut log, (0..80).map(|i| vec![i as u8; 200]));
+    append(&mut log, 20..100);
     log.close().unwrap();
     // As of a broker that was running: an early checkpoint, and a segment in the middle that is not all there.
     let backup = Home::new();
@@ -51,8 +55,7 @@ fn what_is_torn_in_a_backup_does_not_take_the_place_of_ours() {
     fs::write(backup.path().join("checkpoint"), checkpoint).unwrap();
     let (ours, theirs) = (home.segments(), backup.segments());
     assert!(ours.len() > 5);
-    let file = fs::OpenOptions::new().write(true).open(&theirs[3]).unwrap();
-    file.set_len(file.metadata().unwrap().len() - 300).unwrap();
+    cut(&theirs[3], fs::metadata(&theirs[3]).unwrap().len() - 300);
     let backed = verify(&OsStorage, &backup.path(), IDENTITY).unwrap();
     assert!(!backed.is_damaged(), "{:?}", backed.findings);
     let before: Vec<_> = [3, 4].map(|i| flipped(&ours[i])).into();
@@ -66,6 +69,6 @@ fn what_is_torn_in_a_backup_does_not_take_the_place_of_ours() {
 
 /// Changes one bit, and tells what there is then.
 fn flipped(path: &std::path::Path) -> Vec<u8> {
-    flip_bit(path, 300);
+    flip(path, 300);
     fs::read(path).unwrap()
 }

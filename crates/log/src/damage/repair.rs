@@ -211,10 +211,7 @@ impl Repair<'_> {
             self.mended.insert(later.path.clone());
             if self.act("set_aside", &later.path, detail) {
                 self.set_aside(&later.path)?;
-                let index = later.path.with_extension("idx");
-                if self.exists(&index) {
-                    self.set_aside(&index)?;
-                }
+                self.set_index_aside(&later.path)?;
             }
         }
         let place = position.map_or_else(String::new, |at| format!("at position {at}, "));
@@ -228,10 +225,7 @@ impl Repair<'_> {
         file.set_len(position)
             .and_then(|()| file.sync_all())
             .map_err(|error| Error::io("truncate", &source.path, error))?;
-        let index = source.path.with_extension("idx");
-        if self.exists(&index) {
-            self.set_aside(&index)?;
-        }
+        self.set_index_aside(&source.path)?;
         self.lower_checkpoint(offset)
     }
 
@@ -352,6 +346,15 @@ impl Repair<'_> {
         disk::rename(self.storage, path, &self.aside(path)?)?;
         disk::sync_directory(self.storage, &self.directory.join("aside"))?;
         disk::sync_directory(self.storage, self.directory)
+    }
+
+    /// That of a segment, where there is one.
+    fn set_index_aside(&self, segment: &Path) -> Result<(), Error> {
+        let index = segment.with_extension("idx");
+        if self.exists(&index) {
+            self.set_aside(&index)?;
+        }
+        Ok(())
     }
 
     /// Copies a file under a temporary name, syncs it and gives it its own.

@@ -59,6 +59,13 @@ pub struct Finding {
     pub what: String,
 }
 
+impl Finding {
+    /// Whether records are lost or a file is in the wrong place; rebuilt files and torn tails are no damage.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self.kind, FindingKind::Damage | FindingKind::Foreign)
+    }
+}
+
 /// What a log holds, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
@@ -83,11 +90,9 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whether records are lost or files are in the wrong place; rebuilt files and torn tails are no damage.
+    /// Whether anything of it is damage.
     pub fn is_damaged(&self) -> bool {
-        self.findings
-            .iter()
-            .any(|found| matches!(found.kind, FindingKind::Damage | FindingKind::Foreign))
+        self.findings.iter().any(Finding::is_damage)
     }
 }
 

@@ -33,8 +33,8 @@ pub(crate) fn files_with(
 }
 
 /// Replaces the file by one of the same sequence number, and of the same length unless it was cut off, that holds the frames
-/// of all other logs. Durable when it returns; a crash leaves the old or the new file. What is damaged in it is left out, and then the new one does not tell
-/// any more what was acknowledged.
+/// of all other logs. Durable when it returns; a crash leaves the old or the new file. What is damaged in it is left out, and
+/// then the new one does not tell any more what was acknowledged.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::NewerFormat`].

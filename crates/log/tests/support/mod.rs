@@ -167,29 +167,3 @@ pub fn copy(from: &Path, to: &Path) {
         let _ = fs::copy(&path, to.join(path.file_name().unwrap()));
     }
 }
-
-/// Bytes of small segments.
-pub const SEGMENT: u64 = 4000;
-
-/// A log with so many records that was closed.
-pub fn closed_log(count: u64, segment_bytes: u64) -> Home {
-    let home = Home::new();
-    let mut log = home.create(small(segment_bytes));
-    fill(&mut log, (0..count).map(|i| vec![i as u8; 200]));
-    log.close().unwrap();
-    home
-}
-
-/// Changes one bit.
-pub fn flip_bit(path: &Path, position: usize) {
-    let mut bytes = fs::read(path).unwrap();
-    bytes[position] ^= 1;
-    fs::write(path, bytes).unwrap();
-}
-
-/// A closed log and a copy of it.
-pub fn backed_up() -> (Home, Home) {
-    let (home, backup) = (closed_log(100, SEGMENT), Home::new());
-    copy(&home.path(), &backup.path());
-    (home, backup)
-}

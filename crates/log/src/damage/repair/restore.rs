@@ -1,6 +1,6 @@
 //! Segments out of a backup of the same log.
+use super::super::Finding;
 use super::super::verify::verify;
-use super::super::{Finding, FindingKind};
 use super::{Repair, name_of};
 use crate::Error;
 use crate::segment::base_offset_of;
@@ -35,7 +35,7 @@ impl Repair<'_> {
     /// Takes sealed segments that are damaged or missing from a backup that has them whole.
     pub(super) fn restore(&mut self, backup: &Path) -> Result<(), Error> {
         let ours = verify(self.storage, self.directory, self.identity)?;
-        let lost = ours.findings.iter().filter(|found| is_bad(found));
+        let lost = ours.findings.iter().filter(|found| found.is_damage());
         let lost: Vec<&Finding> = lost
             .filter(|found| base_offset_of(&found.path).is_some())
             .collect();
@@ -87,10 +87,7 @@ impl Repair<'_> {
                 self.set_aside(path)?;
             }
             self.copy(&copy.path, path)?;
-            let index = path.with_extension("idx");
-            if self.exists(&index) {
-                self.set_aside(&index)?;
-            }
+            self.set_index_aside(path)?;
         }
         Ok(())
     }
@@ -112,7 +109,7 @@ impl Repair<'_> {
         let bad: Vec<&Finding> = theirs
             .findings
             .iter()
-            .filter(|found| is_bad(found))
+            .filter(|found| found.is_damage())
             .collect();
         let copy = |(i, (source, end)): (usize, (&Source, u64))| {
             let mut copy = Copy {
@@ -145,8 +142,4 @@ impl Repair<'_> {
         };
         Ok(sources.iter().zip(ends).enumerate().map(copy).collect())
     }
-}
-
-fn is_bad(found: &Finding) -> bool {
-    matches!(found.kind, FindingKind::Damage | FindingKind::Foreign)
 }
