@@ -4,8 +4,8 @@ Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition 
 writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
 journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
 the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and
-that has to be told (`limit`); only where nothing is left of the last rounds of the last file, as if they had never been
-written, there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
+that has to be told (`limit`); only where all of the last file is as it was behind an earlier round, and so says itself,
+there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
 `bascule.json` of a whole data directory, opened by a data plane in this process: what it replays must be exactly what
 was committed, or it refuses to start. *Live*: segments are damaged under a running broker while it is read; every
 record comes back as it was or is refused.
@@ -71,7 +71,7 @@ def run(scale: Scale) -> Result:
         figure=(
             f"{damages:,} damages: {totals.get('detected', 0):,} detected, "
             f"{totals.get('harmless', 0):,} without effect, "
-            f"{totals.get('beyond', 0):,} that took the last rounds of the journal and left nothing to tell by; "
+            f"{totals.get('beyond', 0):,} that put back the journal's newest file whole, as it was some rounds before; "
             f"{ends:,} took a log's last frames in the journal, whose offsets may be used again; beside these "
             f"served wrong {bad['wrong']}, lost without a word {bad['silent']}, offsets used twice {bad['reused']}, "
             f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}, "

@@ -35,11 +35,12 @@ pub(crate) fn checkpoint(data: &[u8]) {
     fuzz::checkpoint_slot(&sealed(data), IDENTITY);
 }
 
-/// One slot of the journal's head, or the first bytes of one of its files.
+/// One slot of the journal's head, the first bytes of one of its files, or a mark at its end.
 pub(crate) fn journal(data: &[u8]) {
     for bytes in [data, &sealed(data)] {
         fuzz::journal_head(bytes);
         fuzz::journal_preamble(bytes);
+        fuzz::journal_mark(bytes);
     }
 }
 

@@ -27,6 +27,17 @@ pub fn journal_preamble(bytes: &[u8]) -> bool {
     journal::format::read_preamble(bytes).is_some()
 }
 
+/// A mark at the end of a file of the journal, of the use that it names: whether it counts.
+pub fn journal_mark(bytes: &[u8]) -> bool {
+    let of = journal::format::Reached::read(bytes, 0).unwrap_or_default();
+    let preamble = journal::format::Preamble {
+        sequence: of.sequence,
+        link: of.end,
+        ..Default::default()
+    };
+    journal::mark::Mark::read(bytes, &preamble).is_some()
+}
+
 /// The entries of an `epochs` file.
 pub fn epochs(bytes: &[u8], identity: Identity) -> Vec<(u64, u64)> {
     epochs::parse(bytes, identity)

@@ -100,7 +100,7 @@ fn nothing_outlives_a_coordinator_that_ends_with_work_undone() {
     };
     let journal = JournalOptions {
         from_dirty_files: 1,
-        file_bytes: 1 << 10,
+        file_bytes: 2 << 10,
         ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
     };
     let coordinator = Coordinator::stepped_journaled(storage, journal).unwrap();

@@ -73,6 +73,31 @@ def test_a_file_of_which_nothing_can_be_read_is_damage_and_one_that_lost_its_beg
             assert client.publish("orders", b"after").offset >= before
 
 
+def test_last_records_of_the_newest_file_are_missed_and_marks_that_are_lost_cost_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with killed(data) as (running, before, copy):
+        whole = {path: path.read_bytes() for path in (data / "journal").iterdir()}
+        file = lose(data, copy, 2)
+        end = len(whole[file])
+        last_but_one = whole[file].find(b"in the journal: %d" % (BEHIND - 2))
+        file.write_bytes(whole[file][: end - 1024] + bytes(1024 - 64) + whole[file][-64:])
+        assert only_finding(capsys, data) == (0, "derived", end - 1024, str(file))
+        # As if the last two rounds had never been written, but for the marks.
+        begin = last_but_one - last_but_one % 16
+        file.write_bytes(whole[file][:begin] + bytes(end - 1024 - begin) + whole[file][-1024:])
+        code, found = run(capsys, "verify", data)
+        (row,) = found["findings"]
+        assert (code, row["kind"], row["path"], found["damaged"]) == (1, "damage", str(file), True)
+
+        running.start()
+        assert f"the journal does not check at position {row['position']} of {file}" in running.log
+        assert "it was acknowledged" in running.log
+        with bascule.connect(running.url) as client:
+            assert served(client) == (list(range(before + BEHIND - 2)), [])
+
+
 def only_finding(capsys: pytest.CaptureFixture[str], data: Path) -> tuple[int, str, int, str]:
     """Exit code of verify, and kind, position and file of what it finds."""
     code, found = run(capsys, "verify", data)

@@ -110,6 +110,9 @@ const COMPARE: &str = "compare the ends of partitions with what publishers were 
 const HEAD_LOST: &str =
     "no record is lost by it, but nobody can tell now whether a file of the journal is missing";
 
+/// What the marks of a journal's file cost that do not check.
+const MARKS_LOST: &str = "no record is lost by it, but nobody can tell now whether the last frames of the file are missing";
+
 /// What a journal's damage is, in a sentence.
 pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
     let path = damage.path.display();
@@ -134,13 +137,14 @@ fn damage_in_file(damage: &JournalDamage) -> String {
                 log.incarnation
             )
         }
-        None if damage.place == JournalPlace::Beginning => "no records".to_owned(),
+        None if !damage.place.can_cost() => "no records".to_owned(),
         None => "what nobody can tell any more".to_owned(),
     };
     let meaning = match (damage.place, damage.was_acked, damage.of) {
         (JournalPlace::Beginning, ..) => {
             "its copy at the end of the file is used, and nothing is lost by it"
         }
+        (JournalPlace::Marks, ..) => MARKS_LOST,
         (JournalPlace::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
         (JournalPlace::Cut, ..) => &format!("{FILE_CUT}: {ENDS_LOST}: {TOLD}"),
         (_, true, None) => {
@@ -207,6 +211,7 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
         _ if damage.place == JournalPlace::Cut => ("damage", &*format!("{FILE_CUT}: {ENDS_LOST}")),
         _ if damage.place == JournalPlace::Lost => ("damage", ENDS_LOST),
         _ if damage.place == JournalPlace::Head => ("derived", HEAD_LOST),
+        _ if damage.place == JournalPlace::Marks => ("derived", MARKS_LOST),
         (false, _) => (
             "tail",
             "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \
@@ -227,6 +232,9 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
         }
         None if damage.place == JournalPlace::Head => {
             "the head of the journal does not check or is missing".to_owned()
+        }
+        None if damage.place == JournalPlace::Marks => {
+            "the marks at the end of a journal file do not check".to_owned()
         }
         None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
         None => "a frame does not check".to_owned(),

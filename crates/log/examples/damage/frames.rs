@@ -6,6 +6,9 @@ use std::path::Path;
 
 const PREAMBLE_BYTES: usize = 64;
 const FRAME_BYTES: usize = 16;
+/// Of the two marks at the end of a file: how far before it each lies.
+const MARKS: [usize; 2] = [1024, 512];
+const MARK_BYTES: usize = 32;
 /// A slot of the head.
 const HEAD_BYTES: usize = 512;
 /// The head of a frame and the header of its first batch: by these a frame tells whose it is.
@@ -164,10 +167,33 @@ pub fn left(before: &[JournalFile], directory: &Path) -> Vec<Vec<Left>> {
             known_to.unwrap_or(0)
         };
         same.map_or(vec![Left::default(); file.frames.len()], |now| {
-            left_in(file, now, known_to)
+            let marks = marks(file, now);
+            let synced_to = marks.map_or(0, |(synced, _)| synced);
+            let mut left = left_in(file, now, known_to.max(synced_to));
+            for (frame, left) in file.frames.iter().zip(&mut left) {
+                // A mark says that it was written, or not both are there: either is told.
+                left.is_noticed |= marks.is_none_or(|(_, written)| frame.from < written);
+            }
+            left
         })
     };
     before.iter().map(of_file).collect()
+}
+
+/// What both marks of the file's use say is left: that frames before a position were synced, and that frames before another
+/// one were written. `None` when one of them is gone.
+fn marks(file: &JournalFile, now: &[u8]) -> Option<(usize, usize)> {
+    let mark = |before_end: &usize| {
+        let at = file.bytes.len() - before_end;
+        let (body, crc) = now.get(at..at + MARK_BYTES)?.split_at(MARK_BYTES - 4);
+        let is_ours = u64_at(body, 0)? == file.sequence && body[8..12] == file.bytes[60..64];
+        let is_sound = is_ours && u32_at(crc, 0)? == crc32c::crc32c(body);
+        let fields = (u32_at(body, 12)? as usize, u32_at(body, 16)? as usize);
+        is_sound.then_some(fields)
+    };
+    let [odd, even] = MARKS.each_ref().map(mark);
+    let (odd, even) = (odd?, even?);
+    Some((odd.0.max(even.0), odd.1.max(even.1)))
 }
 
 /// Whether it can still be known which use of the file this is: the preamble is there, but for a byte, or its copy.
@@ -200,9 +226,9 @@ fn left_in(file: &JournalFile, now: &[u8], known_to: usize) -> Vec<Left> {
         left.push(Left {
             whole: changed(from, frame.to) == 0,
             named_to: known.last().map_or(0, |(_, next)| *next),
-            // No frame of any use reaches into the last bytes of its file, where the copy of the preamble is.
+            // The preamble says how long its file was made.
             is_noticed: is_linked && changed(from + 8, from + FRAME_BYTES) == 0
-                || frame.to + PREAMBLE_BYTES > now.len(),
+                || now.len() < file.bytes.len(),
             is_vouched: false,
         });
         is_reached = has_begin;

@@ -173,7 +173,7 @@ impl Life {
 }
 
 const EVEN: Plan = Plan {
-    file_bytes: 8 << 10,
+    file_bytes: 9 << 10,
     lazy_rounds: 1_000,
     segment_bytes: 64 << 10,
     codec: Codec::None,
@@ -219,7 +219,7 @@ pub fn homes(root: &Path) -> Vec<Home> {
                 rounds: 24,
                 segment_bytes: 4_000,
                 codec: Codec::Lz4,
-                file_bytes: 16 << 10,
+                file_bytes: 17 << 10,
                 ..EVEN
             },
         ),

@@ -26,7 +26,7 @@ pub enum Limit {
     EndOfFile,
     /// Nothing is left of a whole file: not whose frames it held.
     WholeFile,
-    /// Nothing is left of the last frames of the last file: as if they had never been written.
+    /// All of the last file, with its marks, is as it was behind an earlier round: as if the later ones had never been written.
     LastRounds,
 }
 

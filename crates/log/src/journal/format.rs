@@ -4,12 +4,13 @@
 //! |---|---|
 //! | 0 | preamble, 64 bytes |
 //! | 64 | frames, back to back; behind the last one zeros, or what an earlier use of the file left |
+//! | length − 1,024 | marks of how far the frames reach ([`super::mark`]) |
 //! | length − 64 | copy of the preamble |
 //!
 //! Preamble: magic `BSCJ`, version u32 = 3, sequence number u64 (ascending over all uses of all files), life u64 (the first
 //! sequence number of the life that writes it), salt u64, of the last use before that has synced frames the sequence number
-//! u64, the position u32 behind them and the preamble's checksum u32, the data directory u64 (a number of its own), zeros,
-//! CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
+//! u64, the position u32 behind them and the preamble's checksum u32, the data directory u64 (a number of its own), length of
+//! the file u32 (0: not told, and there are no marks), CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
 //! one after the other:
 //!
 //! | Offset | Type | Field |
@@ -86,6 +87,8 @@ pub(crate) struct Preamble {
     pub before: Reached,
     /// Of the data directory, which its head names too; 0 from a version that did not tell.
     pub home: u64,
+    /// Length of the file, bytes; 0 from a version that did not tell.
+    pub file_bytes: u32,
     /// Link of the first frame; computed when it is written.
     pub link: u32,
 }
@@ -117,7 +120,7 @@ pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, u32) {
     }
     out.extend_from_slice(&of.before.to_bytes());
     out.extend_from_slice(&of.home.to_le_bytes());
-    out.resize(PREAMBLE_BYTES - 4, 0);
+    out.extend_from_slice(&of.file_bytes.to_le_bytes());
     seal(&mut out);
     let link = u32_at(&out, PREAMBLE_BYTES - 4).unwrap_or_default();
     (out, link)
@@ -143,6 +146,7 @@ pub(crate) fn read_preamble(bytes: &[u8]) -> Option<Preamble> {
             Reached::default()
         },
         home: if is_witnessed { home } else { 0 },
+        file_bytes: u32_at(body, 56)?,
         link: u32_at(bytes, PREAMBLE_BYTES - 4)?,
     })
 }

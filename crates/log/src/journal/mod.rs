@@ -8,6 +8,7 @@
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
 //! * [`head`]: which uses of the files there have to be, in a file beside them.
 //! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
+//! * [`mark`]: how far the frames of a file reach, in a place of its own.
 //! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
 //! * `witness`: what is missing of files or of their ends, by what others say of them.
 //! * [`replay`]: what the journal holds at a start, by partition.
@@ -26,6 +27,7 @@ pub(crate) mod forget;
 pub(crate) mod format;
 pub(crate) mod head;
 mod lazy;
+pub(crate) mod mark;
 pub(crate) mod pending;
 mod range;
 pub(crate) mod replay;
@@ -79,7 +81,7 @@ pub struct JournalOptions {
     pub partitions: PathBuf,
     /// Dirty segments in a round from which on it is used, at least 1. Small rounds of fewer go on in it.
     pub from_dirty_files: usize,
-    /// Size of one file, bytes; at least 1 KiB, less than 4 GiB.
+    /// Size of one file, bytes; at least 2 KiB, less than 4 GiB.
     pub file_bytes: u64,
     /// Files at most, and as many again with what logs of the last life have yet to take over; when all are full, rounds sync
     /// directly until segments are synced. At least 2, at most 14.
@@ -161,7 +163,7 @@ impl Journal {
         }
         let options = JournalOptions {
             from_dirty_files: options.from_dirty_files.max(1),
-            file_bytes: options.file_bytes.clamp(1 << 10, u64::from(u32::MAX)),
+            file_bytes: options.file_bytes.clamp(2 << 10, u64::from(u32::MAX)),
             files: options.files.clamp(2, KEPT / 2),
             ..options
         };
@@ -245,8 +247,7 @@ impl Journal {
             }
             failpoint::pass("journal.head_synced");
         }
-        current.position += written;
-        current.link = link;
+        current.synced(written, link);
         self.note(&mut state, ranges, written);
         Ok(Some(written))
     }

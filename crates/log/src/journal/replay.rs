@@ -2,6 +2,7 @@
 use super::JournalOptions;
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::head::{Facts, Head};
+use super::mark::{self, Marks};
 use super::pending::{Part, Pending};
 use super::ring::{end_of, number};
 use super::walk::{Frame, Walk};
@@ -28,6 +29,8 @@ pub(crate) struct Source {
     pub preamble: Option<Preamble>,
     /// What of the beginning does not check.
     pub beginning: Option<JournalPlace>,
+    /// How far it says itself that its frames reach.
+    pub marks: Option<Marks>,
     /// Whether anything of it does not check; known after [`look`].
     pub is_damaged: bool,
     /// How far its whole frames reach, when segments may not have them; known after [`look`].
@@ -57,6 +60,7 @@ impl Source {
     /// It is another data directory's: as if its beginning and the copy did not check.
     fn disown(&mut self) {
         self.preamble = None;
+        self.marks = None;
         self.beginning = Some(JournalPlace::File);
     }
 
@@ -81,12 +85,14 @@ pub enum JournalPlace {
     Lost,
     /// The head, which tells what files there have to be: nothing is lost by it alone.
     Head,
+    /// The marks of a file, which tell whether its last frames are missing: nothing is lost by it alone.
+    Marks,
 }
 
 impl JournalPlace {
     /// Whether frames can be lost by it.
     pub fn can_cost(self) -> bool {
-        !matches!(self, Self::Beginning | Self::Head)
+        !matches!(self, Self::Beginning | Self::Head | Self::Marks)
     }
 }
 
@@ -236,6 +242,8 @@ pub(crate) struct FileRead {
 /// [`Error::Io`].
 pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error> {
     let failed = |error| Error::io("read", &source.file.path, error);
+    let marks = source.marks.as_ref();
+    let claim = claim.and(marks);
     let mut read = FileRead::default();
     let damage = |position, place, of| JournalDamage {
         path: source.file.path.clone(),
@@ -286,6 +294,10 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
         read.damages.push(damage(end, place, None));
         frames.push((end, None, 0..0, damages));
     }
+    let is_missed = |marks: &&Marks| claim.is_begun && marks.is_damaged;
+    let unreadable = marks.filter(is_missed);
+    read.damages
+        .extend(unreadable.map(|marks| damage(marks.position, JournalPlace::Marks, None)));
     // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
     // round could have several.
     let mut was_acked = false;
@@ -386,9 +398,13 @@ fn of_file(file: &Arc<SyncFile>) -> Result<Source, Error> {
         len,
         preamble,
         beginning: None,
+        marks: None,
         is_damaged: false,
         reached: Reached::default(),
     };
+    if let Some(preamble) = &source.preamble {
+        source.marks = mark::read(&*file.file, len, preamble).map_err(failed)?;
+    }
     if sound.is_none() {
         let is_used = begin.iter().any(|byte| *byte != 0);
         source.beginning = beginning(&source, is_used).map_err(failed)?;

@@ -3,6 +3,7 @@
 use super::JournalOptions;
 use super::format::{self, PREAMBLE_BYTES, Preamble, Reached};
 use super::head::{Facts, KEPT};
+use super::mark::{self, Mark, TAIL_BYTES};
 use super::pending::Pending;
 use super::replay::Source;
 use crate::Error;
@@ -41,6 +42,8 @@ pub(crate) struct Current {
     pub seed: u32,
     /// Sequence number of this use.
     pub sequence: u64,
+    /// Rounds that are synced in it.
+    rounds: u64,
     preamble: Vec<u8>,
 }
 
@@ -52,14 +55,28 @@ impl Current {
         }
     }
 
-    /// Writes the buffer, with the first one the copy of the preamble too.
+    /// Writes the buffer, and behind it the mark of its end; with the first one the copy of the preamble too.
     pub fn write(&self, buffer: &[u8], file_bytes: u64) -> io::Result<()> {
         let file = &self.file.file;
         file.write_all_at(buffer, self.position)?;
+        let mark = Mark {
+            synced: end_of(self.position),
+            written: end_of(self.position + buffer.len() as u64),
+        };
+        let [mark, none] =
+            [mark, Mark::default()].map(|mark| mark.to_bytes(self.sequence, self.seed));
         if self.position > 0 {
-            return Ok(());
+            return file.write_all_at(&mark, mark::position(self.rounds, file_bytes));
         }
-        file.write_all_at(&self.preamble, file_bytes - PREAMBLE_BYTES as u64)
+        let tail = mark::first_tail(&mark, &none, &self.preamble);
+        file.write_all_at(&tail, file_bytes - TAIL_BYTES as u64)
+    }
+
+    /// What was written last, so many bytes, is synced; `link`: what the next frame names as the one before.
+    pub fn synced(&mut self, written: u64, link: u32) {
+        self.position += written;
+        self.rounds += 1;
+        self.link = link;
     }
 
     fn into_use(self) -> Use {
@@ -121,8 +138,8 @@ impl Ring {
     /// Whether `bytes` of frames fit, if need be into the next file, which is then the current one.
     pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
         let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
-        // The copy of the preamble lies behind them.
-        let bytes = bytes + PREAMBLE_BYTES as u64;
+        // The marks and the copy of the preamble lie behind them.
+        let bytes = bytes + TAIL_BYTES as u64;
         if self
             .current
             .as_ref()
@@ -138,13 +155,17 @@ impl Ring {
         };
         failpoint::pass("journal.file_switch");
         self.end_current();
-        let (preamble, link) = format::preamble(&self.next);
+        let (preamble, link) = format::preamble(&Preamble {
+            file_bytes: end_of(file_bytes),
+            ..self.next
+        });
         self.current = Some(Current {
             file,
             position: 0,
             link,
             seed: link,
             sequence: self.next.sequence,
+            rounds: 0,
             preamble,
         });
         self.next.sequence += 1;

@@ -1,6 +1,7 @@
 //! The journal's bytes, and its life with logs: used, settled, used again, taken over.
 mod cuts;
 mod damaged;
+mod marks;
 mod missing;
 
 use super::{FEW_BYTES, JournalOptions, format};
@@ -473,6 +474,7 @@ fn the_bytes_are_those_of_the_format_page() {
             end: 500,
         },
         home: 0x1213_1415_1617_1819,
+        file_bytes: 64 << 20,
         link: 0,
     };
     let (preamble, link) = format::preamble(&of);

@@ -53,6 +53,8 @@ struct Sound {
 pub(crate) struct Walk<'a> {
     file: &'a dyn StorageFile,
     len: u64,
+    /// Length that it was made with, bytes; 0: nobody knows.
+    made: u64,
     position: u64,
     /// Where checksums begin.
     seed: u32,
@@ -80,6 +82,7 @@ impl<'a> Walk<'a> {
         Self {
             file: &*source.file.file,
             len: source.len,
+            made: source.preamble.map_or(0, |found| found.file_bytes.into()),
             position: format::PREAMBLE_BYTES as u64,
             seed: source.preamble.map_or(0, |found| found.seed()),
             is_in_frames: source.preamble.is_some_and(|found| found.is_in_frames()),
@@ -114,8 +117,8 @@ impl<'a> Walk<'a> {
         let links = ours.iter().map(|head| format::next_link(head));
         let resumed = self.resume(at + 1..self.len, &links.collect::<Vec<_>>())?;
         let is_cut_off = match &ours {
-            Some(head) => self.is_cut_off(at, head)?,
-            None => false,
+            Some(head) if resumed.is_none() => self.is_cut_off(at, head)?,
+            _ => false,
         };
         match resumed {
             Some(found) => self.go_on_at(found),
@@ -144,10 +147,11 @@ impl<'a> Walk<'a> {
         Ok(!self.has_room_behind(end))
     }
 
-    /// Whether the copy of the preamble, where there is one, has room behind frames that end there: if not, the file was
-    /// longer.
+    /// Whether the file has the length that it was made with, as far as that is known; and the copy of the preamble, where
+    /// there is one, has room behind frames that end there.
     pub fn has_room_behind(&self, end: u64) -> bool {
-        !self.is_in_frames || end + format::PREAMBLE_BYTES as u64 <= self.len
+        let has_copy = !self.is_in_frames || end + format::PREAMBLE_BYTES as u64 <= self.len;
+        self.len >= self.made && has_copy
     }
 
     /// Behind the frame that was found last.
@@ -375,7 +379,8 @@ impl<'a> Walk<'a> {
                 position += (rest.len() - (MAGIC.len() - 1)) as u64;
             }
             self.window.position = position;
-            self.window.bytes.resize(WINDOW, 0);
+            let rest = (self.len - position).min(WINDOW as u64);
+            self.window.bytes.resize(rest as usize, 0);
             let read = read_up_to(self.file, &mut self.window.bytes, position)?;
             self.window.bytes.truncate(read);
             if read < HEADER_BYTES {

@@ -4,6 +4,7 @@
 //! one before it, and how far that reached. What segments have by now is not needed: its file may be half written over.
 use super::format::{Preamble, Reached};
 use super::head::{Facts, Head};
+use super::mark::{Mark, Marks};
 use super::replay::{JournalDamage, JournalPlace, Source};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +16,20 @@ pub(crate) struct Claim {
     pub acked_to: u64,
     /// Frames have to reach so far, bytes.
     pub reached: u64,
+    /// Whether a round of it was synced.
+    pub is_begun: bool,
+}
+
+impl Claim {
+    /// With what the file's own marks say.
+    pub fn and(self, marks: Option<&Marks>) -> Self {
+        let own = marks.map_or(Mark::default(), |marks| marks.farthest);
+        Self {
+            acked_to: self.acked_to.max(own.synced.into()),
+            reached: self.reached.max(own.written.into()),
+            ..self
+        }
+    }
 }
 
 /// What the head and all preambles say.
@@ -89,7 +104,7 @@ impl Witness {
             let acked_to = if self.absent.is_empty() { 0 } else { u64::MAX };
             return Claim {
                 acked_to,
-                reached: 0,
+                ..Claim::default()
             };
         };
         let known = self.reached.get(&preamble.sequence);
@@ -107,6 +122,7 @@ impl Witness {
         Claim {
             acked_to,
             reached: if is_sure { named } else { 0 },
+            is_begun: is_sure && named > 0,
         }
     }
 

@@ -2,6 +2,7 @@
 use super::super::forget;
 use super::super::format::Reached;
 use super::super::head::{Facts, Head, parse_slot};
+use super::super::mark::TAIL_BYTES;
 use super::super::replay;
 use super::super::witness::Claim;
 use super::*;
@@ -280,14 +281,14 @@ fn lost_last_frames_are_told_where_they_were() {
         let found = told(&home, |home| {
             let path = &files(home)[number];
             let mut bytes = fs::read(path).unwrap();
-            bytes[FILE_BYTES as usize / 2..FILE_BYTES as usize - 64].fill(0);
+            bytes[FILE_BYTES as usize / 2..FILE_BYTES as usize - TAIL_BYTES].fill(0);
             fs::write(path, bytes).unwrap();
         });
         assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
         assert!(found[0].position <= FILE_BYTES / 2);
         assert!(found[0].position > FILE_BYTES / 2 - 1_000);
     }
-    // The first round of the last file: the head knows how far it reached. Of what followed nobody can tell.
+    // Of the last file with its marks: the head knows how far its first round reached.
     let found = told(&home, |home| {
         let path = files(home).pop().unwrap();
         let mut bytes = fs::read(&path).unwrap();
@@ -295,7 +296,8 @@ fn lost_last_frames_are_told_where_they_were() {
         bytes[64..end].fill(0);
         fs::write(path, bytes).unwrap();
     });
-    assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+    let both = [(JournalPlace::Frame, true), (JournalPlace::Marks, false)];
+    assert_eq!(places(&found), both);
     assert_eq!(found[0].position, 64);
 }
 
@@ -310,19 +312,17 @@ fn a_newest_file_that_was_cut_off_is_told() {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(len).unwrap();
     };
-    for len in (64..end + 200).rev() {
+    for len in (64..end + 200)
+        .rev()
+        .chain([FILE_BYTES - 1, FILE_BYTES - 700])
+    {
         cut_to(len);
         let found = replay::look(&OsStorage, &options(at), OpenMode::Read).unwrap();
         let is_cut = |damage: &JournalDamage| {
             damage.place == JournalPlace::Cut && damage.path == path && damage.position <= len
         };
         let is_told = found.damages.iter().any(is_cut);
-        assert_eq!(
-            is_told,
-            len < end + 64,
-            "{len} of {end}: {:?}",
-            found.damages
-        );
+        assert!(is_told, "{len} of {end}: {:?}", found.damages);
     }
     // It is put aside, and was told.
     for (len, position) in [(end + 20, end), (end - 20, end - 160)] {
