@@ -96,6 +96,11 @@ impl Channel {
         self.left() > 0 && self.listeners.as_ref().is_none_or(Vec::is_empty)
     }
 
+    /// Whether this broker or NATS has a listener that is known.
+    pub(super) fn is_heard(&self) -> bool {
+        self.interest.is_heard() || self.listeners.as_ref().is_some_and(|all| !all.is_empty())
+    }
+
     /// What to do now; `None` when nothing waits.
     pub(super) fn step(&mut self, now: Instant) -> Option<Step> {
         let left = self.left();

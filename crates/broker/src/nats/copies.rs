@@ -161,6 +161,7 @@ impl Copier {
             // It is under way: this says how long to be patient.
             step = channel.step(Instant::now());
         }
+        channel.partition.set_heard(channel.is_heard());
         match step {
             Some(Step::Publish(token)) => channel.publish_all(&self.session, client, token).await,
             Some(Step::Wait(until)) if channel.planned != Some(until) => {

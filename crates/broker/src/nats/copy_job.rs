@@ -3,7 +3,7 @@ use super::budget::Taken;
 use super::session::Session;
 use super::settings::NatsCopy;
 use crate::partition::{IncomingRecord, Partition};
-use bascule_log::{LogReader, ReadMode};
+use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::subject::has_wildcard;
 use bytes::Bytes;
@@ -15,6 +15,9 @@ use std::time::Instant;
 const RECORD_OVERHEAD: usize = 256;
 /// Read from the log at once; at least one batch.
 const READ_BYTES: usize = 256 << 10;
+/// So many records are read on the spot when they are in memory, as the last ones are, and so many bytes at once.
+const FEW: usize = 64;
+const FEW_BYTES: usize = 16 << 10;
 
 /// Copies of one append.
 pub(super) struct CopyJob {
@@ -124,38 +127,51 @@ impl CopyJob {
                 let offsets =
                     self.base_offset + range.start as u64..self.base_offset + range.end as u64;
                 let reader = self.partition.reader();
-                // Reading may wait for the disk.
-                let read = tokio::task::spawn_blocking(move || read(&reader, offsets)).await;
-                Cow::Owned(read.unwrap_or_default())
+                if range.len() <= FEW
+                    && let Some(records) =
+                        read(&reader, offsets.clone(), (ReadMode::NoWait, FEW_BYTES))
+                {
+                    return Cow::Owned(records);
+                }
+                let read = move || read(&reader, offsets, (ReadMode::Blocking, READ_BYTES));
+                let read = tokio::task::spawn_blocking(read).await;
+                Cow::Owned(read.ok().flatten().unwrap_or_default())
             }
         }
     }
 }
 
-/// Records with exactly these offsets, up to the first that is missing or cannot be read.
-fn read(reader: &LogReader, offsets: Range<u64>) -> Vec<IncomingRecord> {
+/// Records with exactly these offsets, up to the first that is missing or cannot be read; `None` when that has to wait for the
+/// disk.
+fn read(
+    reader: &LogReader,
+    offsets: Range<u64>,
+    (mode, at_once): (ReadMode, usize),
+) -> Option<Vec<IncomingRecord>> {
     let mut records = Vec::new();
     let mut next = offsets.start;
     let mut cursor = reader.cursor(offsets.start);
     while next < offsets.end {
-        // Copies are best effort: who reads the stream itself is told what is wrong with it.
-        let Ok(Some(bytes)) = cursor.next(offsets.end, READ_BYTES, ReadMode::Blocking) else {
-            break;
+        let bytes = match cursor.next(offsets.end, at_once, mode) {
+            Ok(Some(bytes)) => bytes,
+            Err(ReadError::WouldBlock) => return None,
+            // Copies are best effort: who reads the stream itself is told what is wrong with it.
+            _ => break,
         };
         for bytes in Batches::new(bytes) {
             let Ok(batch) = bytes.and_then(|bytes| reader.open(&bytes)) else {
-                return records;
+                return Some(records);
             };
             for i in batch.seek(next)..batch.len() {
                 if next == offsets.end || batch.offset(i) != next {
-                    return records;
+                    return Some(records);
                 }
                 records.push(record(&batch, i));
                 next += 1;
             }
         }
     }
-    records
+    Some(records)
 }
 
 fn record(batch: &Batch, i: usize) -> IncomingRecord {

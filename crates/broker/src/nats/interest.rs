@@ -81,6 +81,11 @@ impl Interest {
         }
     }
 
+    /// Whether somebody listens, as far as is known.
+    pub(super) fn is_heard(&self) -> bool {
+        matches!(self.state, State::Heard { .. })
+    }
+
     /// What to do with `count` > 0 copies that wait now.
     pub(super) fn step(&mut self, now: Instant, count: u64) -> Step {
         match &mut self.state {

@@ -72,14 +72,12 @@ impl InFlight {
         self.base_offset + u64::from(self.count)
     }
 
-    fn commit(self, partition: &Partition, commit_timestamp: i64) {
-        if self.copy != NatsCopy::None && !self.duplicate && self.count > 0 {
-            if self.records.is_empty() {
-                partition.copy_stored_to_nats(self.copy, self.base_offset, self.count);
-            } else {
-                partition.copy_to_nats(self.copy, self.base_offset, &self.records, &self.rejected);
-            }
-        }
+    /// Whether NATS gets a copy of it.
+    pub fn is_copied(&self) -> bool {
+        self.copy != NatsCopy::None && !self.duplicate && self.count > 0
+    }
+
+    fn commit(self, commit_timestamp: i64) {
         self.waiting.answer(Ok(Committed {
             base_offset: self.base_offset,
             timestamp: self.timestamp,
@@ -100,9 +98,10 @@ pub(super) fn settle(
     match outcome {
         Ok(durable_end) => {
             partition.raise_high_watermark(durable_end);
+            partition.copy_group(&group);
             let now = now_ns();
             for append in group {
-                append.commit(partition, now);
+                append.commit(now);
             }
         }
         Err(error) => {

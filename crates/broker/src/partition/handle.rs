@@ -1,9 +1,9 @@
 //! The handle of a partition, and what handle, task and committer share.
 use super::commit::Waiting;
+use super::copying::Heard;
 use super::queue::Admission;
 use super::task::{self, Message};
-use super::{Append, IncomingRecord, PartitionSpec, Payload, Rejected};
-use crate::nats::NatsCopy;
+use super::{Append, PartitionSpec, Payload};
 use crate::shared::SharedRef;
 use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
@@ -43,6 +43,7 @@ pub(super) struct Inner {
     pub(super) last_received: AtomicI64,
     /// Messages from NATS that were not stored.
     pub(super) nats_dropped: AtomicU64,
+    pub(super) heard: Heard,
     /// Commits asked for and not yet settled.
     pub(super) outstanding: AtomicUsize,
 }
@@ -159,6 +160,7 @@ impl Partition {
             first_received: AtomicI64::new(0),
             last_received: AtomicI64::new(0),
             nats_dropped: AtomicU64::new(0),
+            heard: Heard::new(&spec.subject),
             outstanding: AtomicUsize::new(0),
         }));
         partition.watch_for_damage();
@@ -356,38 +358,6 @@ impl Partition {
                 moved
             });
         }
-    }
-
-    /// Copies of a prebuilt batch: its records are read back from the log.
-    pub(super) fn copy_stored_to_nats(&self, mode: NatsCopy, base: u64, count: u32) {
-        let nats = &self.0.shared.nats;
-        nats.try_copy_stored(self, mode, base, count);
-    }
-
-    pub(super) fn copy_to_nats(
-        &self,
-        mode: NatsCopy,
-        base: u64,
-        records: &[IncomingRecord],
-        rejected: &[Rejected],
-    ) {
-        let nats = &self.0.shared.nats;
-        if rejected.is_empty() {
-            nats.try_copy(self, mode, base, records);
-            return;
-        }
-        let refused = |index: usize| {
-            rejected
-                .binary_search_by_key(&index, |one| one.index as usize)
-                .is_ok()
-        };
-        let kept: Vec<_> = records
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| !refused(*i))
-            .map(|(_, record)| record.clone())
-            .collect();
-        nats.try_copy(self, mode, base, &kept);
     }
 
     /// Says what recovery found and did.

@@ -6,6 +6,7 @@
 //!
 //! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
 mod commit;
+mod copying;
 mod damage;
 mod handle;
 mod incoming;

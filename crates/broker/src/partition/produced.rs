@@ -1,6 +1,6 @@
 //! Records of an idempotent producer: one batch of their own, stored whole, once, or not at all.
 use super::commit::{InFlight, Waiting};
-use super::writer::{Writer, to_copy};
+use super::writer::Writer;
 use super::{AppendError, IncomingRecord, RejectReason, Rejected};
 use crate::nats::NatsCopy;
 use bascule_log::Appended;
@@ -48,7 +48,7 @@ impl Writer {
             Err(error) => return waiting.answer(Err(error)),
         };
         let count = (records.len() - rejected.len()) as u32;
-        let records = to_copy(copy, records, &rejected);
+        let records = self.partition.0.heard.to_copy(copy, records, &rejected);
         self.group.push(InFlight {
             waiting,
             base_offset: appended.base_offset,

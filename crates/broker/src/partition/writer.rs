@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 /// Kinds of Liftbridge headers (storage specification §1).
 const STRING_KIND: u8 = 2;
 const RAW_KIND: u8 = 1;
-/// From so many records on a copy for NATS is remembered by offset: mostly nobody listens, and then nothing was cloned.
-const LARGE: usize = 16;
 /// For so long no append may have failed for want of space before it is said that there is some: on a disk that is nearly
 /// full small appends pass between large ones that do not.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
@@ -153,7 +151,7 @@ impl Writer {
             }
         }
         let count = (records.len() - rejected.len()) as u32;
-        let records = to_copy(copy, records, &rejected);
+        let records = self.partition.0.heard.to_copy(copy, records, &rejected);
         self.group.push(InFlight {
             waiting,
             base_offset,
@@ -336,20 +334,6 @@ impl Writer {
             partition.0.outstanding.fetch_sub(1, Ordering::AcqRel);
             settle(&partition, outcome, group);
         }));
-    }
-}
-
-/// What a copy for NATS needs of the records. The others need not wait for the sync.
-pub(super) fn to_copy(
-    copy: NatsCopy,
-    records: Vec<IncomingRecord>,
-    rejected: &[Rejected],
-) -> Vec<IncomingRecord> {
-    let is_stored = records.len() >= LARGE && rejected.is_empty();
-    if copy == NatsCopy::None || is_stored {
-        Vec::new()
-    } else {
-        records
     }
 }
 
