@@ -93,7 +93,7 @@ const FILE_LOST: &str =
 const FILE_UNREAD: &str = "nothing of the file can be read";
 
 /// Where it is shorter than it was made.
-const FILE_CUT: &str = "the file was cut off there";
+const FILE_CUT: &str = "the file was cut off there or behind";
 
 /// What it may cost when frames are lost that nobody can name.
 const ENDS_LOST: &str =
@@ -110,8 +110,13 @@ const COMPARE: &str = "compare the ends of partitions with what publishers were 
 const HEAD_LOST: &str =
     "no record is lost by it, but nobody can tell now whether a file of the journal is missing";
 
-/// What the marks of a journal's file cost that do not check.
-const MARKS_LOST: &str = "no record is lost by it, but nobody can tell now whether the last frames of the file are missing";
+/// What a mark of a journal's file costs that does not check.
+const MARKS_LOST: &str =
+    "no record is lost by it: that the last frames of the file are there is known without it";
+
+/// What nobody can tell when both marks do not check.
+const END_UNKNOWN: &str =
+    "the marks at the end of the file, which say how far its frames reach, do not check";
 
 /// What a journal's damage is, in a sentence.
 pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
@@ -147,6 +152,7 @@ fn damage_in_file(damage: &JournalDamage) -> String {
         (JournalPlace::Marks, ..) => MARKS_LOST,
         (JournalPlace::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
         (JournalPlace::Cut, ..) => &format!("{FILE_CUT}: {ENDS_LOST}: {TOLD}"),
+        (JournalPlace::End, ..) => &format!("{END_UNKNOWN}: {ENDS_LOST}: {TOLD}"),
         (_, true, None) => {
             "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, \
              but for a partition of which nothing lies behind it: that ends before it"
@@ -209,6 +215,9 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
             ("damage", &*format!("{FILE_UNREAD}: {ENDS_LOST}"))
         }
         _ if damage.place == JournalPlace::Cut => ("damage", &*format!("{FILE_CUT}: {ENDS_LOST}")),
+        _ if damage.place == JournalPlace::End => {
+            ("damage", &*format!("{END_UNKNOWN}: {ENDS_LOST}"))
+        }
         _ if damage.place == JournalPlace::Lost => ("damage", ENDS_LOST),
         _ if damage.place == JournalPlace::Head => ("derived", HEAD_LOST),
         _ if damage.place == JournalPlace::Marks => ("derived", MARKS_LOST),
@@ -234,7 +243,10 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
             "the head of the journal does not check or is missing".to_owned()
         }
         None if damage.place == JournalPlace::Marks => {
-            "the marks at the end of a journal file do not check".to_owned()
+            "a mark at the end of a journal file does not check".to_owned()
+        }
+        None if damage.place == JournalPlace::End => {
+            "nobody can tell how far a journal file reached".to_owned()
         }
         None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
         None => "a frame does not check".to_owned(),

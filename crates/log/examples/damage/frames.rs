@@ -69,6 +69,12 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
         return None;
     }
     let number = |at: usize| u64_at(preamble, at);
+    // Only with version 4 the checksum says which batch is in a frame: it leaves out the header's own.
+    let covered = if u32_at(preamble, 4)? < 4 {
+        HEADER_BYTES
+    } else {
+        HEADER_BYTES - 4
+    };
     let (sequence, life) = (number(8)?, number(16)?);
     let before = if u32_at(preamble, 4)? < 3 {
         (0, 0)
@@ -76,7 +82,7 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
         (number(32)?, u64::from(u32_at(preamble, 40)?))
     };
     let (mut frames, mut at, mut link) = (Vec::new(), PREAMBLE_BYTES, seed);
-    while let Some((frame, next)) = read_frame(&bytes, at, link, seed) {
+    while let Some((frame, next)) = read_frame(&bytes, at, link, (seed, covered)) {
         (at, link) = (frame.to, next);
         frames.push(frame);
     }
@@ -90,10 +96,16 @@ fn read_file(bytes: Vec<u8>) -> Option<JournalFile> {
 }
 
 /// The frame at the position, and the link of the next one.
-fn read_frame(bytes: &[u8], at: usize, link: u32, seed: u32) -> Option<(Frame, u32)> {
+fn read_frame(
+    bytes: &[u8],
+    at: usize,
+    link: u32,
+    (seed, covered): (u32, usize),
+) -> Option<(Frame, u32)> {
     let to = at + FRAME_BYTES + u32_at(bytes, at)? as usize;
     let crc = crc32c::crc32c_append(seed, bytes.get(at..at + 12)?);
-    let crc = crc32c::crc32c_append(crc, bytes.get(at + FRAME_BYTES..at + TELLING_BYTES)?);
+    let begin = at + FRAME_BYTES;
+    let crc = crc32c::crc32c_append(crc, bytes.get(begin..begin + covered)?);
     if u32_at(bytes, at + 8)? != link || u32_at(bytes, at + 12)? != crc || to > bytes.len() {
         return None;
     }

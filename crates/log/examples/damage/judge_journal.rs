@@ -153,7 +153,8 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         };
     };
     let first = read_all(&life);
-    let of_journal = !life.coordinator.journal_damages().is_empty();
+    let told = life.coordinator.journal_damages();
+    let of_journal = told.iter().any(|damage| damage.place.can_cost());
     let mut any = offline.any || of_journal;
     check_telling(&offline, &life, dues)?;
     let mut values = Vec::new();
@@ -278,7 +279,7 @@ fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fau
     }
     let is_told = |limit: Limit| limit != Limit::LastRounds;
     let must = dues.iter().any(|due| due.limit.is_some_and(is_told));
-    if must && told.is_empty() {
+    if must && !told.iter().any(|damage| damage.place.can_cost()) {
         return silent("what the journal lost is not told");
     }
     Ok(())

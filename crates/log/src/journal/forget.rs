@@ -51,13 +51,15 @@ pub(crate) fn take_out(
         0
     };
     // The next use names the end that it had.
-    let (preamble, seed) = format::preamble(&Preamble {
+    let of = Preamble {
         version: format::VERSION_REWRITTEN,
         life,
         before: Reached::default(),
         ..source.preamble.unwrap_or_default()
-    });
-    let (mut bytes, mut link) = (preamble.clone(), seed);
+    };
+    let (preamble, mut link) = format::preamble(&of);
+    let seal = Preamble { link, ..of }.seal();
+    let mut bytes = preamble.clone();
     for (of, part) in read.parts {
         if of == identity || part.is_lost() {
             continue;
@@ -69,13 +71,17 @@ pub(crate) fn take_out(
             bytes.get_mut(at..).unwrap_or_default(),
             &content,
             link,
-            seed,
+            seal,
         );
         bytes.extend_from_slice(&content);
     }
-    let is_cut = |damage: &JournalDamage| damage.place == JournalPlace::Cut;
-    // One that was cut off stays so, and is told by the next start.
-    if !read.damages.iter().any(is_cut) {
+    // One that was cut off stays so, and is told by the next start; as is one of which only its marks told that the end is lost,
+    // or would have.
+    let is_cut = |damage: &JournalDamage| {
+        damage.place == JournalPlace::Cut || (damage.was_acked && damage.of.is_none())
+    };
+    let is_cut = read.damages.iter().any(is_cut) || source.marks.is_some_and(|of| of.valid == 0);
+    if !is_cut {
         // A file of version 1 may have no room for the copy.
         let len = (source.len as usize).saturating_sub(PREAMBLE_BYTES);
         bytes.resize(bytes.len().max(len), 0);

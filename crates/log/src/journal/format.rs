@@ -7,7 +7,7 @@
 //! | length − 1,024 | marks of how far the frames reach ([`super::mark`]) |
 //! | length − 64 | copy of the preamble |
 //!
-//! Preamble: magic `BSCJ`, version u32 = 3, sequence number u64 (ascending over all uses of all files), life u64 (the first
+//! Preamble: magic `BSCJ`, version u32 = 4, sequence number u64 (ascending over all uses of all files), life u64 (the first
 //! sequence number of the life that writes it), salt u64, of the last use before that has synced frames the sequence number
 //! u64, the position u32 behind them and the preamble's checksum u32, the data directory u64 (a number of its own), length of
 //! the file u32 (0: not told, and there are no marks), CRC-32C of bytes 0–59. Frame, 16 bytes and its content, whole batches of one log
@@ -18,9 +18,11 @@
 //! | 0 | u32 | length of the content, bytes |
 //! | 4 | u32 | kind = 1: batches |
 //! | 8 | u32 | link: bytes 12–15 of the frame before; of the first, the preamble's checksum |
-//! | 12 | u32 | CRC-32C of the preamble's bytes 0–59, of bytes 0–11 and of the first batch's header (the first 128 bytes of the content) |
+//! | 12 | u32 | CRC-32C of the preamble's bytes 0–59, of bytes 0–11 and of the first batch's header without its own checksum (the first 124 bytes of the content) |
 //!
-//! So a frame proves by itself to which use of the file it belongs. In version 1 its checksum leaves out the preamble, and
+//! So a frame proves by itself to which use of the file it belongs, and that its first batch is the one it was written with;
+//! the others follow that one by their chain. Up to version 3 the checksum is of the header's own, too, and so says nothing of
+//! what the header says: a CRC over bytes and their CRC is the same for all bytes. In version 1 its checksum leaves out the preamble, and
 //! there is no copy. In version 2 the preamble says nothing of other uses, and nobody says anything of a use of version 2: a
 //! file whose frames were changed since others named its end is one.
 use crate::fields::{seal, u32_at, u64_at, unseal};
@@ -32,9 +34,11 @@ pub(crate) const PREAMBLE_BYTES: usize = 64;
 /// Length of what stands before the batches, bytes.
 pub(crate) const FRAME_BYTES: usize = 16;
 /// Format written here, and the newest read.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Of a use of which nobody knows how far it reached.
 pub(crate) const VERSION_REWRITTEN: u32 = 2;
+/// The last one whose frames do not say which batch is in them.
+const VERSION_UNBOUND: u32 = 3;
 const MAGIC: [u8; 4] = *b"BSCJ";
 const BATCHES: u32 = 1;
 
@@ -104,9 +108,33 @@ impl Preamble {
         self.version > VERSION_REWRITTEN
     }
 
-    /// Where the checksums of frames begin.
-    pub fn seed(&self) -> u32 {
-        if self.is_in_frames() { self.link } else { 0 }
+    /// What the checksums of frames are of.
+    pub fn seal(&self) -> Seal {
+        Seal {
+            seed: if self.is_in_frames() { self.link } else { 0 },
+            is_bound: self.version > VERSION_UNBOUND,
+        }
+    }
+}
+
+/// What the checksums of a use's frames are of, beside head and content.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seal {
+    /// Where they begin.
+    seed: u32,
+    /// Whether another first batch would have another one.
+    pub is_bound: bool,
+}
+
+impl Seal {
+    fn checksum(self, head: &[u8], content: &[u8]) -> u32 {
+        let len = if self.is_bound {
+            HEADER_BYTES - size_of::<u32>()
+        } else {
+            HEADER_BYTES
+        };
+        let header = content.get(..len).unwrap_or(content);
+        crc32c::crc32c_append(crc32c::crc32c_append(self.seed, head), header)
     }
 }
 
@@ -160,11 +188,11 @@ pub(crate) fn mended_preamble(bytes: &[u8]) -> Option<Preamble> {
 }
 
 /// The head of a frame and the header of its first batch, of which one byte was changed, but none of the link: as it was.
-pub(crate) fn mended_begin(bytes: &[u8], seed: u32) -> Option<([u8; FRAME_BYTES], Header)> {
+pub(crate) fn mended_begin(bytes: &[u8], seal: Seal) -> Option<([u8; FRAME_BYTES], Header)> {
     let link = u32_at(bytes, 8)?;
     with_one_byte_changed(bytes, |bytes| {
         let (head, header) = bytes.split_first_chunk()?;
-        let is_sealed = computed(head, header, link, seed) == next_link(head);
+        let is_sealed = computed(head, header, link, seal) == next_link(head);
         let header = Header::read(header).ok().filter(|_| is_sealed)?;
         announced(head).map(|_| (*head, header))
     })
@@ -188,12 +216,12 @@ fn with_one_byte_changed<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Option<T>) -> 
 }
 
 /// Fills in the 16 bytes before `content`; returns the link of the next frame.
-pub(crate) fn frame(out: &mut [u8], content: &[u8], link: u32, seed: u32) -> u32 {
+pub(crate) fn frame(out: &mut [u8], content: &[u8], link: u32, seal: Seal) -> u32 {
     let mut head = Vec::with_capacity(FRAME_BYTES);
     head.extend_from_slice(&(content.len() as u32).to_le_bytes());
     head.extend_from_slice(&BATCHES.to_le_bytes());
     head.extend_from_slice(&link.to_le_bytes());
-    let crc = checksum(&head, content, seed);
+    let crc = seal.checksum(&head, content);
     head.extend_from_slice(&crc.to_le_bytes());
     if let Some(out) = out.get_mut(..FRAME_BYTES) {
         out.copy_from_slice(&head);
@@ -218,10 +246,10 @@ pub(crate) fn next_link(head: &[u8]) -> u32 {
 }
 
 /// The checksum of a frame that follows `link`, as it should be.
-pub(crate) fn computed(head: &[u8], content: &[u8], link: u32, seed: u32) -> u32 {
+pub(crate) fn computed(head: &[u8], content: &[u8], link: u32, seal: Seal) -> u32 {
     let mut head = head.get(..8).unwrap_or_default().to_vec();
     head.extend_from_slice(&link.to_le_bytes());
-    checksum(&head, content, seed)
+    seal.checksum(&head, content)
 }
 
 /// Whole batches of a frame that lie one behind the other, each the next one's predecessor.
@@ -296,9 +324,4 @@ pub(crate) fn batches(content: &[u8], first: Option<Header>) -> Content {
     let is_one = matches!(found.runs.as_slice(), [run] if run.bytes == (0..content.len()));
     found.is_whole = is_one;
     found
-}
-
-fn checksum(head: &[u8], content: &[u8], seed: u32) -> u32 {
-    let header = content.get(..HEADER_BYTES).unwrap_or(content);
-    crc32c::crc32c_append(crc32c::crc32c_append(seed, head), header)
 }

@@ -3,12 +3,14 @@
 //! Each round writes one of two slots, in turn, behind its frames and in the same sync; the first one of a use writes both.
 //! So a mark says what was synced before its round began, and what that round wrote: where the last frames of a use are
 //! gone, it tells that there were some, and of all but those of the last round that they were acknowledged. The slots lie in
-//! sectors of their own: a power cut tears no more than the one that is being written.
+//! blocks of their own: a power cut tears no more than the one that is being written.
 //!
 //! | Position in the file | What |
 //! |---|---|
-//! | length − 1,024 | mark of the rounds with an odd number |
-//! | length − 512 | mark of the rounds with an even number; with the first round one that says nothing was written |
+//! | length − 2 · d | mark of the first, third, … round of a use |
+//! | length − d | mark of the second, fourth, … round; with the first one a mark that says nothing was written |
+//!
+//! d is 4,096, in a file of less than 256 KiB 512.
 //!
 //! | Offset | Type | Field |
 //! |---|---|---|
@@ -24,10 +26,12 @@ use crate::fields::{seal, u32_at, u64_at, unseal};
 use crate::storage::StorageFile;
 use std::io;
 
-/// Bytes at the end of a file that hold no frames: the marks, and the copy of the preamble.
-pub(crate) const TAIL_BYTES: usize = 1024;
-const SLOT_DISTANCE: usize = 512;
 const MARK_BYTES: usize = 32;
+/// The block of most disks, and what a small file has in its place.
+const BLOCK: u64 = 4096;
+const SMALL_BLOCK: u64 = 512;
+/// Length of a file from which on it has whole blocks for the marks.
+const LARGE: u64 = 256 << 10;
 
 /// How far the frames of a use reached when a round of it was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +49,8 @@ pub(crate) struct Marks {
     pub position: u64,
     /// The farther of both.
     pub farthest: Mark,
-    /// A slot does not check, or is another use's: of a use with a synced round both are its own.
-    pub is_damaged: bool,
+    /// How many check and are this use's. Of a use with a synced round both do.
+    pub valid: usize,
 }
 
 impl Mark {
@@ -74,18 +78,29 @@ impl Mark {
 }
 
 /// The last bytes of a file with the first round of a use.
-pub(crate) fn first_tail(first: &[u8], none: &[u8], preamble: &[u8]) -> Vec<u8> {
+pub(crate) fn first_tail(first: &[u8], none: &[u8], preamble: &[u8], file_bytes: u64) -> Vec<u8> {
+    let tail = tail_bytes(file_bytes) as usize;
     let mut out = first.to_vec();
-    out.resize(SLOT_DISTANCE, 0);
+    out.resize(tail / 2, 0);
     out.extend_from_slice(none);
-    out.resize(TAIL_BYTES - PREAMBLE_BYTES, 0);
+    out.resize(tail - PREAMBLE_BYTES, 0);
     out.extend_from_slice(preamble);
     out
 }
 
+/// Bytes at the end of a file of that length that hold no frames: the marks, and the copy of the preamble.
+pub(crate) const fn tail_bytes(file_bytes: u64) -> u64 {
+    2 * if file_bytes < LARGE {
+        SMALL_BLOCK
+    } else {
+        BLOCK
+    }
+}
+
 /// Where the mark of a round goes, behind so many others of the use, in a file of that length.
 pub(crate) fn position(others: u64, file_bytes: u64) -> u64 {
-    file_bytes - TAIL_BYTES as u64 + others % 2 * SLOT_DISTANCE as u64
+    let tail = tail_bytes(file_bytes);
+    file_bytes - tail + others % 2 * (tail / 2)
 }
 
 /// The marks of the file's use; `None` where it has none: an older version wrote it, or its end is cut off.
@@ -94,21 +109,22 @@ pub(crate) fn position(others: u64, file_bytes: u64) -> u64 {
 /// Those of the storage.
 pub(crate) fn read(file: &dyn StorageFile, len: u64, of: &Preamble) -> io::Result<Option<Marks>> {
     let made = u64::from(of.file_bytes);
-    if !of.is_witnessed() || made < TAIL_BYTES as u64 || len < made {
+    if !of.is_witnessed() || made < tail_bytes(made) || len < made {
         return Ok(None);
     }
-    let position = made - TAIL_BYTES as u64;
-    let mut tail = [0; TAIL_BYTES];
-    read_up_to(file, &mut tail, position)?;
-    let slots = tail.as_chunks::<SLOT_DISTANCE>().0.iter();
-    let slots: Vec<Option<Mark>> = slots.map(|slot| Mark::read(slot, of)).collect();
-    let valid = || slots.iter().flatten();
+    let mut valid = Vec::new();
+    for others in 0..2 {
+        let mut slot = [0; MARK_BYTES];
+        read_up_to(file, &mut slot, position(others, made))?;
+        valid.extend(Mark::read(&slot, of));
+    }
+    let farthest = |of: fn(&Mark) -> u32| valid.iter().map(of).max().unwrap_or(0);
     Ok(Some(Marks {
-        position,
+        position: position(0, made),
         farthest: Mark {
-            synced: valid().map(|mark| mark.synced).max().unwrap_or(0),
-            written: valid().map(|mark| mark.written).max().unwrap_or(0),
+            synced: farthest(|mark| mark.synced),
+            written: farthest(|mark| mark.written),
         },
-        is_damaged: slots.contains(&None),
+        valid: valid.len(),
     }))
 }

@@ -223,7 +223,7 @@ impl Journal {
         };
         buffer.clear();
         current.begin(buffer);
-        let Some(link) = put_frames(buffer, &frames, current.link, current.seed) else {
+        let Some(link) = put_frames(buffer, &frames, current.link, current.seal) else {
             return Ok(None);
         };
         let path = &current.file.path;
@@ -370,7 +370,7 @@ fn put_frames(
     buffer: &mut Vec<u8>,
     frames: &[Vec<&Range>],
     mut link: u32,
-    seed: u32,
+    seal: format::Seal,
 ) -> Option<u32> {
     for ranges in frames {
         let at = buffer.len();
@@ -386,7 +386,7 @@ fn put_frames(
             range.copy_to(place).then_some(())?;
             rest = behind;
         }
-        link = format::frame(frame, content, link, seed);
+        link = format::frame(frame, content, link, seal);
     }
     Some(link)
 }

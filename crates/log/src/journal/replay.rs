@@ -87,6 +87,8 @@ pub enum JournalPlace {
     Head,
     /// The marks of a file, which tell whether its last frames are missing: nothing is lost by it alone.
     Marks,
+    /// Both of them, of a file of which nobody else says how far it reached: its last frames may be missing.
+    End,
 }
 
 impl JournalPlace {
@@ -117,7 +119,7 @@ impl JournalDamage {
         let is_unknown = |place| {
             matches!(
                 place,
-                JournalPlace::File | JournalPlace::Cut | JournalPlace::Lost
+                JournalPlace::File | JournalPlace::Cut | JournalPlace::Lost | JournalPlace::End
             )
         };
         self.was_acked || is_unknown(self.place)
@@ -177,7 +179,11 @@ pub(crate) fn look(
         frames += read.frames;
         if witness.needs(source) {
             source.is_damaged = !read.damages.is_empty();
-            source.reached = source.reached_to(read.end);
+            // What is perhaps no frame at all must not be one for the next start.
+            let doubtful = read.damages.iter().filter(|damage| !damage.was_acked);
+            let doubtful = doubtful.filter(|damage| damage.place == JournalPlace::Frame);
+            let doubtful = doubtful.map(|damage| damage.position).min();
+            source.reached = source.reached_to(read.end.min(doubtful.unwrap_or(u64::MAX)));
             damages.extend(read.damages.into_iter().rev());
         }
         let wanted = read.parts.into_iter().rev();
@@ -287,17 +293,13 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
         ));
     }
     read.any = !frames.is_empty();
-    let is_told = |end: &u64| *end < claim.reached || !walk.has_room_behind(*end);
-    if let Some(end) = walk.silent_end().filter(is_told) {
+    for (position, place) in told_of_end(&walk, &claim, marks) {
         let damages = read.damages.len()..read.damages.len() + 1;
-        let place = place_of(!walk.has_room_behind(end));
-        read.damages.push(damage(end, place, None));
-        frames.push((end, None, 0..0, damages));
+        read.damages.push(damage(position, place, None));
+        if place.can_cost() {
+            frames.push((position, None, 0..0, damages));
+        }
     }
-    let is_missed = |marks: &&Marks| claim.is_begun && marks.is_damaged;
-    let unreadable = marks.filter(is_missed);
-    read.damages
-        .extend(unreadable.map(|marks| damage(marks.position, JournalPlace::Marks, None)));
     // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
     // round could have several.
     let mut was_acked = false;
@@ -314,6 +316,29 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
         }
     }
     Ok(read)
+}
+
+/// What is told of the end of a file that was walked through, with its position.
+fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Vec<(u64, JournalPlace)> {
+    // How many marks are missing that have to be there. One that is left may be that of the round before the last.
+    let gone = marks.map_or(0, |marks| 2 - marks.valid);
+    let gone = if claim.is_begun { gone } else { 0 };
+    let silent_end = walk.silent_end();
+    let is_cut = silent_end.is_some_and(|end| !walk.has_room_behind(end));
+    let is_missed = silent_end.is_some_and(|end| end < claim.reached);
+    let may_be_missed = silent_end == Some(claim.reached) && !claim.is_ended;
+    let end = silent_end.unwrap_or(walk.position());
+    let place = match gone {
+        _ if is_cut => JournalPlace::Cut,
+        2 if !claim.is_ended => JournalPlace::End,
+        1 if is_missed && !claim.is_ended => JournalPlace::End,
+        _ if is_missed => JournalPlace::Frame,
+        0 => return Vec::new(),
+        1 if may_be_missed => JournalPlace::Frame,
+        _ => JournalPlace::Marks,
+    };
+    let of_marks = marks.filter(|_| place == JournalPlace::Marks);
+    vec![(of_marks.map_or(end, |marks| marks.position), place)]
 }
 
 fn add_parts(parts: &mut Vec<(Identity, Part)>, source: &Source, frame: &Frame) {

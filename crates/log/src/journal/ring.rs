@@ -1,9 +1,9 @@
 //! The journal's files: made in advance and full of zeros, filled one after the other, used again when nothing hangs on
 //! them any more.
 use super::JournalOptions;
-use super::format::{self, PREAMBLE_BYTES, Preamble, Reached};
+use super::format::{self, PREAMBLE_BYTES, Preamble, Reached, Seal};
 use super::head::{Facts, KEPT};
-use super::mark::{self, Mark, TAIL_BYTES};
+use super::mark::{self, Mark, tail_bytes};
 use super::pending::Pending;
 use super::replay::Source;
 use crate::Error;
@@ -38,8 +38,10 @@ pub(crate) struct Current {
     pub position: u64,
     /// What the next frame names as the one before.
     pub link: u32,
-    /// Where the checksums of its frames begin.
+    /// Checksum of its preamble.
     pub seed: u32,
+    /// What the checksums of its frames are of.
+    pub seal: Seal,
     /// Sequence number of this use.
     pub sequence: u64,
     /// Rounds that are synced in it.
@@ -68,8 +70,8 @@ impl Current {
         if self.position > 0 {
             return file.write_all_at(&mark, mark::position(self.rounds, file_bytes));
         }
-        let tail = mark::first_tail(&mark, &none, &self.preamble);
-        file.write_all_at(&tail, file_bytes - TAIL_BYTES as u64)
+        let tail = mark::first_tail(&mark, &none, &self.preamble, file_bytes);
+        file.write_all_at(&tail, mark::position(0, file_bytes))
     }
 
     /// What was written last, so many bytes, is synced; `link`: what the next frame names as the one before.
@@ -139,7 +141,7 @@ impl Ring {
     pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
         let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
         // The marks and the copy of the preamble lie behind them.
-        let bytes = bytes + TAIL_BYTES as u64;
+        let bytes = bytes + tail_bytes(file_bytes);
         if self
             .current
             .as_ref()
@@ -155,15 +157,17 @@ impl Ring {
         };
         failpoint::pass("journal.file_switch");
         self.end_current();
-        let (preamble, link) = format::preamble(&Preamble {
+        let of = Preamble {
             file_bytes: end_of(file_bytes),
             ..self.next
-        });
+        };
+        let (preamble, link) = format::preamble(&of);
         self.current = Some(Current {
             file,
             position: 0,
             link,
             seed: link,
+            seal: Preamble { link, ..of }.seal(),
             sequence: self.next.sequence,
             rounds: 0,
             preamble,

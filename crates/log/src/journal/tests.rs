@@ -3,6 +3,7 @@ mod cuts;
 mod damaged;
 mod marks;
 mod missing;
+mod power;
 
 use super::{FEW_BYTES, JournalOptions, format};
 use crate::damage::{RepairOptions, repair};
@@ -479,7 +480,8 @@ fn the_bytes_are_those_of_the_format_page() {
     };
     let (preamble, link) = format::preamble(&of);
     let mut head = [0; format::FRAME_BYTES];
-    let next = format::frame(&mut head, &content, link, link);
+    let read = format::read_preamble(&preamble).unwrap();
+    let next = format::frame(&mut head, &content, link, read.seal());
     let mut hex = String::new();
     for byte in preamble.iter().chain(&head) {
         write!(hex, "{byte:02x}").unwrap();
@@ -487,13 +489,11 @@ fn the_bytes_are_those_of_the_format_page() {
     let vector =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors/journal/frame.hex");
     assert_eq!(hex, fs::read_to_string(vector).unwrap().trim());
-    let read = format::read_preamble(&preamble).unwrap();
     assert_eq!(read, format::Preamble { link, ..of });
     assert_eq!(format::announced(&head), Some(content.len()));
     assert_eq!(format::link(&head), link);
     assert_eq!(format::next_link(&head), next);
-    assert_eq!(format::computed(&head, &content, link, read.seed()), next);
+    assert_eq!(format::computed(&head, &content, link, read.seal()), next);
     let found = format::batches(&content, None);
-    assert!(found.is_whole);
-    assert_eq!((found.runs.len(), found.end), (1, 41));
+    assert_eq!((found.is_whole, found.runs.len(), found.end), (true, 1, 41));
 }

@@ -56,8 +56,8 @@ pub(crate) struct Walk<'a> {
     /// Length that it was made with, bytes; 0: nobody knows.
     made: u64,
     position: u64,
-    /// Where checksums begin.
-    seed: u32,
+    /// What checksums are of.
+    seal: format::Seal,
     /// Whether a frame that checks is one of this use.
     is_in_frames: bool,
     window: Window,
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
             len: source.len,
             made: source.preamble.map_or(0, |found| found.file_bytes.into()),
             position: format::PREAMBLE_BYTES as u64,
-            seed: source.preamble.map_or(0, |found| found.seed()),
+            seal: source.preamble.unwrap_or_default().seal(),
             is_in_frames: source.preamble.is_some_and(|found| found.is_in_frames()),
             window: Window::default(),
             links: source.preamble.iter().map(|found| found.link).collect(),
@@ -187,11 +187,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether its checksum is that of a frame behind the one before.
+    /// Whether its checksum is that of a frame behind the one before, and its first header checks.
     fn is_sealed(&self, head: &[u8], content: &[u8]) -> bool {
-        let computed = |link: &u32| format::computed(head, content, *link, self.seed);
+        let computed = |link: &u32| format::computed(head, content, *link, self.seal);
         let stored = format::next_link(head);
-        self.links.iter().any(|link| computed(link) == stored)
+        let is_sealed = self.links.iter().any(|link| computed(link) == stored);
+        is_sealed && Header::read(content).is_ok()
+    }
+
+    /// Whether a frame holds what it was written with, and not what lay in its place before. `is_proven`: its checksum is of
+    /// what it holds; `is_named`: the next frame names it.
+    fn is_own(&self, first: &Header, is_proven: bool, is_named: bool) -> bool {
+        let known = self.known.get(&Identity::of(first));
+        match (self.seal.is_bound, is_proven) {
+            (true, true) => true,
+            // Its head or its content is not as it was; if not the head, then the content.
+            (true, false) => !is_named && known == Some(&(first.base_offset, first.chain)),
+            (false, _) => known.is_none_or(|(end, _)| first.base_offset >= *end),
+        }
     }
 
     /// Head and first header of the frame at the position, which names the one before, when one other byte of them was
@@ -201,7 +214,7 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         let begin = self.bytes(at, FRAME_BYTES + HEADER_BYTES)?;
-        Ok(begin.and_then(|begin| format::mended_begin(&begin, self.seed)))
+        Ok(begin.and_then(|begin| format::mended_begin(&begin, self.seal)))
     }
 
     /// As [`Walk::frame`]. `is_sealed`: whether the checksum holds, as it stands or mended; `first`: the header of its first
@@ -216,12 +229,16 @@ impl<'a> Walk<'a> {
     ) -> io::Result<Option<Frame>> {
         let (stored, named) = (format::next_link(head), format::link(head));
         let is_linked = self.links.contains(&named);
-        let computed = format::computed(head, content, named, self.seed);
+        let computed = format::computed(head, content, named, self.seal);
         let end = at + (FRAME_BYTES + content.len()) as u64;
         let next = self.bytes(end, FRAME_BYTES)?;
         let next = next.map(|next| format::link(&next));
         let is_proven = is_sealed || is_linked && next == Some(computed);
-        let found = format::batches(content, first);
+        let mut found = format::batches(content, first);
+        let is_own = |first: &Header| self.is_own(first, is_proven, next == Some(stored));
+        if !found.first.as_ref().is_none_or(is_own) {
+            found = format::Content::default();
+        }
         // Without its own checksum the next frame tells whether the length is right, or all its batches do.
         if !is_proven && !(is_linked && (next == Some(stored) || found.is_whole)) {
             return Ok(None);
@@ -338,7 +355,7 @@ impl<'a> Walk<'a> {
         let (head, content) = bytes.split_at(FRAME_BYTES);
         let (named, stored) = (format::link(head), format::next_link(head));
         let end = format::announced(head).map(|len| at + (FRAME_BYTES + len) as u64);
-        let is_sealed = format::computed(head, content, named, self.seed) == stored;
+        let is_sealed = format::computed(head, content, named, self.seal) == stored;
         let first = Header::read(content).ok().filter(|_| is_sealed);
         let sound = first.zip(end).map(|(first, end)| Sound {
             named,

@@ -6,7 +6,7 @@ use super::format::{Preamble, Reached};
 use super::head::{Facts, Head};
 use super::mark::{Mark, Marks};
 use super::replay::{JournalDamage, JournalPlace, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// What others say of one use.
@@ -18,6 +18,8 @@ pub(crate) struct Claim {
     pub reached: u64,
     /// Whether a round of it was synced.
     pub is_begun: bool,
+    /// Whether somebody else says how far the last of its rounds reached.
+    pub is_ended: bool,
 }
 
 impl Claim {
@@ -38,6 +40,8 @@ pub(crate) struct Witness {
     facts: Option<Facts>,
     /// How far uses reached, by their sequence numbers.
     reached: BTreeMap<u64, Reached>,
+    /// Those with a round that was synced. A start names what it found of others, too.
+    begun: HashSet<u64>,
     /// Needed uses that have no file.
     absent: Vec<Reached>,
     /// Whether all uses that have a file tell of the one before.
@@ -56,6 +60,9 @@ impl Witness {
         let is_old = |facts: &Facts| before().any(|of| of.sequence > facts.newest.sequence);
         let facts = head.facts().filter(|facts| !is_old(facts)).cloned();
         let mut reached: BTreeMap<u64, Reached> = BTreeMap::new();
+        let mut begun = HashSet::new();
+        let newest = facts.iter().map(|facts| facts.newest);
+        begun.extend(newest.filter(|of| of.end > 0).map(|of| of.sequence));
         let of_head = facts
             .iter()
             .flat_map(|facts| facts.kept.iter().chain([&facts.newest]));
@@ -65,6 +72,7 @@ impl Witness {
             let is_ours = |of: &Reached| is_of(&preamble, of);
             if reached.get(&preamble.sequence).is_none_or(is_ours) {
                 name(&mut reached, &preamble.before);
+                begun.extend((preamble.before.end > 0).then_some(preamble.before.sequence));
             }
         }
         reached.remove(&0);
@@ -80,6 +88,7 @@ impl Witness {
             is_head_sound: !head.is_damaged() && (facts.is_some() || witnessed().next().is_none()),
             facts,
             reached,
+            begun,
         }
     }
 
@@ -122,8 +131,17 @@ impl Witness {
         Claim {
             acked_to,
             reached: if is_sure { named } else { 0 },
-            is_begun: is_sure && named > 0,
+            is_begun: is_sure && named > 0 && self.begun.contains(&preamble.sequence),
+            is_ended: later.is_some_and(|later| later.before.sequence == preamble.sequence)
+                || self.is_kept(preamble.sequence),
         }
+    }
+
+    /// Whether a start has looked at the use before, and said how far it reached.
+    fn is_kept(&self, sequence: u64) -> bool {
+        let facts = self.facts.iter();
+        let mut kept = facts.flat_map(|facts| &facts.kept);
+        kept.any(|of| of.sequence == sequence)
     }
 
     /// What is told of the head at `head`, and of files of the journal in `directory` that are not there.

@@ -3,6 +3,7 @@ pub mod home;
 
 use super::super::format::Reached;
 use super::super::head::{Facts, Head};
+use super::super::mark::{self, Mark};
 use super::super::replay;
 use super::*;
 use crate::JournalPlace;
@@ -288,6 +289,7 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
         sequence: 2,
         life: 2,
         salt: 3,
+        file_bytes: FILE_BYTES as u32,
         ..format::Preamble::default()
     };
     let mut head = Head::look(
@@ -310,13 +312,28 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
     for zeros in [false, true] {
         let coordinator = home.harmed(|bytes| {
             let (preamble, seed) = format::preamble(&second);
-            let copy = bytes.len() - 64;
             bytes[..64].copy_from_slice(&preamble);
-            bytes[copy..].copy_from_slice(&preamble);
-            let mut link = seed;
+            let marks = [0, 1].map(|round| {
+                let mark = Mark {
+                    synced: home.frame(2 * round).start as u32,
+                    written: home.frame(2 * round + 1).end as u32,
+                };
+                mark.to_bytes(2, seed)
+            });
+            let tail = mark::first_tail(&marks[0], &marks[1], &preamble, FILE_BYTES);
+            let at = bytes.len() - tail.len();
+            bytes[at..].copy_from_slice(&tail);
+            let (mut link, seal) = (
+                seed,
+                format::Preamble {
+                    link: seed,
+                    ..second
+                }
+                .seal(),
+            );
             for number in 0..4 {
                 let (head, content) = bytes[home.frame(number)].split_at_mut(format::FRAME_BYTES);
-                link = format::frame(head, content, link, seed);
+                link = format::frame(head, content, link, seal);
             }
             destroy(&mut bytes[home.frame(4)], zeros);
         });
@@ -333,15 +350,15 @@ fn a_file_of_version_1_is_taken_over() {
     let as_first_version = |bytes: &mut [u8]| {
         let mut preamble = bytes[..60].to_vec();
         preamble[4] = 1;
-        preamble[24..32].fill(0);
+        preamble[24..].fill(0);
         crate::fields::seal(&mut preamble);
-        let copy = bytes.len() - 64;
-        bytes[copy..].fill(0);
+        let tail = bytes.len() - mark::tail_bytes(FILE_BYTES) as usize;
+        bytes[tail..].fill(0);
         bytes[..64].copy_from_slice(&preamble);
         let mut link = format::read_preamble(&preamble).unwrap().link;
         for number in 0..2 * (RECORDS as usize - 1) {
             let (head, content) = bytes[home.frame(number)].split_at_mut(format::FRAME_BYTES);
-            link = format::frame(head, content, link, 0);
+            link = format::frame(head, content, link, format::Seal::default());
         }
     };
     let coordinator = home.harmed(as_first_version);

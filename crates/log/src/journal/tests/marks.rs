@@ -1,8 +1,11 @@
 //! The marks at the end of a journal file: what they tell of frames of which nothing else is left, and what they cost.
-use super::super::mark::{Mark, TAIL_BYTES};
-use super::damaged::home::{Home, destroy};
+use super::super::forget;
+use super::super::mark::{Mark, tail_bytes};
+use super::damaged::home::Home;
 use super::*;
 use crate::JournalPlace;
+
+const TAIL: usize = tail_bytes(FILE_BYTES) as usize;
 
 fn places(coordinator: &Coordinator) -> Vec<(JournalPlace, u64, bool)> {
     let told = coordinator.journal_damages().into_iter();
@@ -29,16 +32,18 @@ fn lost_last_rounds_of_the_newest_file_are_told() {
 }
 
 #[test]
-fn marks_that_do_not_check_are_told_and_cost_nothing() {
+fn one_mark_that_does_not_check_costs_nothing() {
     let home = Home::new();
-    let tail = home.whole.len() - TAIL_BYTES;
-    for at in [tail, tail + 8, tail + 31, tail + 512, tail + 512 + 16] {
-        for zeros in [false, true] {
-            let coordinator = home.harmed(|bytes| destroy(&mut bytes[at..tail + 600], zeros));
-            assert_eq!(
-                places(&coordinator),
-                [(JournalPlace::Marks, tail as u64, false)]
-            );
+    let tail = home.whole.len() - TAIL;
+    let end = home.frame(9).end as u64;
+    // Five rounds. Without the mark of the fourth nobody can tell whether there was a sixth.
+    for (slot, expected) in [
+        (tail + TAIL / 2, (JournalPlace::Frame, end, false)),
+        (tail, (JournalPlace::Marks, tail as u64, false)),
+    ] {
+        for at in [slot, slot + 8, slot + 31] {
+            let coordinator = home.harmed(|bytes| bytes[at] ^= 1);
+            assert_eq!(places(&coordinator), [expected], "{at}");
             assert!(!coordinator.journal_damages()[0].is_loss());
             home.expect_lost(coordinator, &(0..0));
         }
@@ -51,9 +56,92 @@ fn marks_that_do_not_check_are_told_and_cost_nothing() {
 }
 
 #[test]
+fn without_both_marks_nobody_can_tell_what_is_missing() {
+    let home = Home::new();
+    let tail = home.whole.len() - TAIL;
+    for lost_from in [2, 5] {
+        // The last rounds and the marks together, as one write of zeros takes them, or the marks alone.
+        let from = home.frame(2 * lost_from - 1).end;
+        let coordinator = home.harmed(|bytes| bytes[from..tail + 600].fill(0));
+        let expected = (JournalPlace::End, from as u64, from < home.frame(0).end);
+        assert_eq!(places(&coordinator), [expected]);
+        assert!(coordinator.journal_damages()[0].is_loss());
+        for (served, damages) in home.open(coordinator) {
+            assert_eq!(served, (0..=lost_from as u64).collect::<Vec<_>>());
+            assert_eq!(damages, vec![]);
+        }
+    }
+}
+
+#[test]
+fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
+    let home = tempfile::tempdir().unwrap();
+    let coordinator = coordinator(home.path());
+    let mut logs = [1, 2].map(|i| create(home.path(), i, &coordinator));
+    round(&mut logs, 0, &coordinator);
+    let file = home
+        .path()
+        .join("journal")
+        .join(crate::journal::ring::name(0));
+    let mut before = 0;
+    for value in 1..9 {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        let bytes = fs::read(&file).unwrap();
+        let of = format::read_preamble(&bytes).unwrap();
+        let slots = [0, TAIL / 2].map(|slot| {
+            let at = bytes.len() - TAIL + slot;
+            Mark::read(&bytes[at..], &of).unwrap()
+        });
+        let end = coordinator.statistics().journal_bytes as u32;
+        let (newer, older) = (slots[(value as usize + 1) % 2], slots[value as usize % 2]);
+        assert_eq!((newer.synced, newer.written), (before, end));
+        assert_eq!(older.written, before, "round {value}");
+        before = end;
+    }
+}
+
+#[test]
+fn what_only_the_marks_tell_is_told_of_a_file_that_a_cut_of_one_log_replaced() {
+    let home = Home::new();
+    let range = home.frame(4).start..home.frame(9).end;
+    let both = range.start..home.whole.len();
+    for harm in [range, both] {
+        let mut bytes = home.whole.clone();
+        bytes[harm].fill(0);
+        fs::write(&home.file, bytes).unwrap();
+        forget::take_out(&OsStorage, &home.file, identity(1)).unwrap();
+        let told = places(&coordinator(home.root.path()));
+        assert!(matches!(told[..], [(JournalPlace::Cut, ..)]), "{told:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_holds_an_older_batch_is_damage() {
+    let home = Home::new();
+    for to in 1..5 {
+        // As a power cut in a file that is used again, or a write to the wrong place, leaves it: the head is the frame's.
+        let coordinator = home.harmed(|bytes| {
+            let (from, at) = (home.frame(0), home.frame(2 * to));
+            let stale = bytes[from.start + format::FRAME_BYTES..from.end].to_vec();
+            bytes[at.start + format::FRAME_BYTES..at.end].copy_from_slice(&stale);
+        });
+        let position = home.frame(2 * to).start as u64;
+        assert_eq!(
+            places(&coordinator),
+            [(JournalPlace::Frame, position, to < 4)]
+        );
+        let [(first, damages), second] = home.open(coordinator);
+        let lost = to as u64 + 1;
+        let kept = (0..6).filter(|value| *value != lost);
+        assert_eq!(first, kept.collect::<Vec<_>>(), "{damages:?}");
+        assert_eq!(second, ((0..6).collect(), vec![]));
+    }
+}
+
+#[test]
 fn a_mark_of_another_use_says_nothing() {
     let home = Home::new();
-    let tail = home.whole.len() - TAIL_BYTES;
+    let tail = home.whole.len() - TAIL;
     let of = format::read_preamble(&home.whole).unwrap();
     let far = Mark {
         synced: 9_000,
@@ -71,18 +159,6 @@ fn a_mark_of_another_use_says_nothing() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(told[0].0, place);
     }
-}
-
-#[test]
-fn a_lost_end_and_its_marks_together_are_told() {
-    let home = Home::new();
-    let end = home.whole.len();
-    let from = home.frame(4).start;
-    let coordinator = home.harmed(|bytes| bytes[from..end].fill(0));
-    assert_eq!(
-        places(&coordinator),
-        [(JournalPlace::Marks, (end - TAIL_BYTES) as u64, false)]
-    );
 }
 
 #[test]
