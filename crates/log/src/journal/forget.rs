@@ -78,7 +78,8 @@ pub(crate) fn take_out(
     // One that was cut off stays so, and is told by the next start; as is one of which only its marks told that the end is lost,
     // or would have.
     let is_cut = |damage: &JournalDamage| {
-        damage.place == JournalPlace::Cut || (damage.was_acked && damage.of.is_none())
+        damage.place == JournalPlace::Cut
+            || (damage.was_acked && damage.of.is_none_or(|(of, ..)| of != identity))
     };
     let is_cut = read.damages.iter().any(is_cut) || source.marks.is_some_and(|of| of.valid == 0);
     if !is_cut {

@@ -109,7 +109,7 @@ pub(crate) fn position(others: u64, file_bytes: u64) -> u64 {
 /// Those of the storage.
 pub(crate) fn read(file: &dyn StorageFile, len: u64, of: &Preamble) -> io::Result<Option<Marks>> {
     let made = u64::from(of.file_bytes);
-    if !of.is_witnessed() || made < tail_bytes(made) || len < made {
+    if !of.seal().is_bound || made < tail_bytes(made) || len < made {
         return Ok(None);
     }
     let mut valid = Vec::new();

@@ -179,11 +179,7 @@ pub(crate) fn look(
         frames += read.frames;
         if witness.needs(source) {
             source.is_damaged = !read.damages.is_empty();
-            // What is perhaps no frame at all must not be one for the next start.
-            let doubtful = read.damages.iter().filter(|damage| !damage.was_acked);
-            let doubtful = doubtful.filter(|damage| damage.place == JournalPlace::Frame);
-            let doubtful = doubtful.map(|damage| damage.position).min();
-            source.reached = source.reached_to(read.end.min(doubtful.unwrap_or(u64::MAX)));
+            source.reached = source.reached_to(read.sure_end());
             damages.extend(read.damages.into_iter().rev());
         }
         let wanted = read.parts.into_iter().rev();
@@ -240,6 +236,19 @@ pub(crate) struct FileRead {
     pub any: bool,
     /// Position behind the last whole frame.
     pub end: u64,
+}
+
+impl FileRead {
+    /// How far it certainly reached: what is perhaps no frame at all must not be one for the next start, and an end that
+    /// nobody knows is none; 0 then.
+    fn sure_end(&self) -> u64 {
+        let end = |damage: &JournalDamage| match damage.place {
+            JournalPlace::End => 0,
+            JournalPlace::Frame if !damage.was_acked => damage.position,
+            _ => u64::MAX,
+        };
+        self.damages.iter().map(end).fold(self.end, u64::min)
+    }
 }
 
 /// Reads one file; `claim`: what others say of it.
@@ -320,13 +329,14 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
 
 /// What is told of the end of a file that was walked through, with its position.
 fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Vec<(u64, JournalPlace)> {
-    // How many marks are missing that have to be there. One that is left may be that of the round before the last.
+    // How many marks are missing that have to be there. One that is left may be that of the round before the last, of which
+    // then some or all may be missing.
     let gone = marks.map_or(0, |marks| 2 - marks.valid);
     let gone = if claim.is_begun { gone } else { 0 };
     let silent_end = walk.silent_end();
     let is_cut = silent_end.is_some_and(|end| !walk.has_room_behind(end));
     let is_missed = silent_end.is_some_and(|end| end < claim.reached);
-    let may_be_missed = silent_end == Some(claim.reached) && !claim.is_ended;
+    let may_be_missed = silent_end.is_some() && !claim.is_ended;
     let end = silent_end.unwrap_or(walk.position());
     let place = match gone {
         _ if is_cut => JournalPlace::Cut,

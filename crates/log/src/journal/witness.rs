@@ -137,11 +137,11 @@ impl Witness {
         }
     }
 
-    /// Whether a start has looked at the use before, and said how far it reached.
+    /// Whether a start has looked at the use before, and knew how far it reached.
     fn is_kept(&self, sequence: u64) -> bool {
         let facts = self.facts.iter();
         let mut kept = facts.flat_map(|facts| &facts.kept);
-        kept.any(|of| of.sequence == sequence)
+        kept.any(|of| of.sequence == sequence && of.end > 0)
     }
 
     /// What is told of the head at `head`, and of files of the journal in `directory` that are not there.

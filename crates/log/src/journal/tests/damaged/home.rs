@@ -41,6 +41,13 @@ impl Home {
 
     /// As it was, but for the bytes that `harm` changes.
     pub fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
+        let coordinator = self.harmed_untold(harm);
+        coordinator.journal_told();
+        coordinator
+    }
+
+    /// The same; nobody hears what is lost.
+    pub fn harmed_untold(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
         restore(&self.root.path().join("copy"), self.root.path());
         let mut bytes = self.whole.clone();
         harm(&mut bytes);
@@ -48,7 +55,7 @@ impl Home {
         fs::create_dir(self.file.parent().unwrap()).unwrap();
         fs::write(&self.file, bytes).unwrap();
         fs::write(self.head_path(), &self.head).unwrap();
-        coordinator(self.root.path())
+        silent_coordinator(self.root.path())
     }
 
     pub fn head_path(&self) -> PathBuf {
