@@ -236,18 +236,19 @@ pub(crate) struct FileRead {
     pub any: bool,
     /// Position behind the last whole frame.
     pub end: u64,
+    /// Position of the first frame of which nobody knows that it was acknowledged.
+    pub acked_to: u64,
 }
 
 impl FileRead {
-    /// How far it certainly reached: what is perhaps no frame at all must not be one for the next start, and an end that
-    /// nobody knows is none; 0 then.
+    /// How far acknowledged frames certainly reached: what was perhaps never synced must not be missed by the next start, and
+    /// an end that nobody knows is none; 0 then.
     fn sure_end(&self) -> u64 {
-        let end = |damage: &JournalDamage| match damage.place {
-            JournalPlace::End => 0,
-            JournalPlace::Frame if !damage.was_acked => damage.position,
-            _ => u64::MAX,
-        };
-        self.damages.iter().map(end).fold(self.end, u64::min)
+        let is_unknown = |damage: &JournalDamage| damage.place == JournalPlace::End;
+        if self.damages.iter().any(is_unknown) {
+            return 0;
+        }
+        self.end.min(self.acked_to)
     }
 }
 
@@ -313,10 +314,14 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
     // round could have several.
     let mut was_acked = false;
     let mut behind = HashSet::new();
+    read.acked_to = u64::MAX;
     for (position, identity, parts, damages) in frames.into_iter().rev() {
         was_acked |= position < claim.acked_to;
         was_acked |=
             source.life() != 0 && identity.is_some_and(|identity| !behind.insert(identity));
+        if !was_acked {
+            read.acked_to = position;
+        }
         for (_, part) in read.parts.get_mut(parts).unwrap_or_default() {
             part.was_acked = was_acked;
         }
