@@ -1,4 +1,5 @@
 //! Doors for the fuzz targets (`crates/fuzz`) to parsers of file bytes that nothing else outside may call.
+use crate::fields::{u32_at, u64_at};
 use crate::preamble::Preamble;
 use crate::producers::Producers;
 use crate::{Identity, checkpoint, epochs, index, journal};
@@ -29,10 +30,9 @@ pub fn journal_preamble(bytes: &[u8]) -> bool {
 
 /// A mark at the end of a file of the journal, of the use that it names: whether it counts.
 pub fn journal_mark(bytes: &[u8]) -> bool {
-    let of = journal::format::Reached::read(bytes, 0).unwrap_or_default();
     let preamble = journal::format::Preamble {
-        sequence: of.sequence,
-        link: of.end,
+        sequence: u64_at(bytes, 0).unwrap_or_default(),
+        link: u32_at(bytes, 8).unwrap_or_default(),
         ..Default::default()
     };
     journal::mark::Mark::read(bytes, &preamble).is_some()

@@ -129,11 +129,11 @@ impl CopyJob {
                 let reader = self.partition.reader();
                 if range.len() <= FEW
                     && let Some(records) =
-                        read(&reader, offsets.clone(), (ReadMode::NoWait, FEW_BYTES))
+                        read(&reader, offsets.clone(), ReadMode::NoWait, FEW_BYTES)
                 {
                     return Cow::Owned(records);
                 }
-                let read = move || read(&reader, offsets, (ReadMode::Blocking, READ_BYTES));
+                let read = move || read(&reader, offsets, ReadMode::Blocking, READ_BYTES);
                 let read = tokio::task::spawn_blocking(read).await;
                 Cow::Owned(read.ok().flatten().unwrap_or_default())
             }
@@ -146,7 +146,8 @@ impl CopyJob {
 fn read(
     reader: &LogReader,
     offsets: Range<u64>,
-    (mode, at_once): (ReadMode, usize),
+    mode: ReadMode,
+    at_once: usize,
 ) -> Option<Vec<IncomingRecord>> {
     let mut records = Vec::new();
     let mut next = offsets.start;

@@ -51,15 +51,13 @@ pub(crate) fn take_out(
         0
     };
     // The next use names the end that it had.
-    let of = Preamble {
+    let (preamble, of) = format::preamble(&Preamble {
         version: format::VERSION_REWRITTEN,
         life,
         before: Reached::default(),
         ..source.preamble.unwrap_or_default()
-    };
-    let (preamble, mut link) = format::preamble(&of);
-    let seal = Preamble { link, ..of }.seal();
-    let mut bytes = preamble.clone();
+    });
+    let (mut bytes, mut link, seal) = (preamble.clone(), of.link, of.seal());
     for (of, part) in read.parts {
         if of == identity || part.is_lost() {
             continue;

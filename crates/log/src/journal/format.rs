@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 | preamble, 64 bytes |
 //! | 64 | frames, back to back; behind the last one zeros, or what an earlier use of the file left |
-//! | length − 1,024 | marks of how far the frames reach ([`super::mark`]) |
+//! | before the copy | marks of how far the frames reach ([`super::mark`]) |
 //! | length − 64 | copy of the preamble |
 //!
 //! Preamble: magic `BSCJ`, version u32 = 4, sequence number u64 (ascending over all uses of all files), life u64 (the first
@@ -108,6 +108,15 @@ impl Preamble {
         self.version > VERSION_REWRITTEN
     }
 
+    /// The use, with frames up to that position.
+    pub fn reached_to(&self, end: u64) -> Reached {
+        Reached {
+            sequence: self.sequence,
+            seed: self.link,
+            end: end_of(end),
+        }
+    }
+
     /// What the checksums of frames are of.
     pub fn seal(&self) -> Seal {
         Seal {
@@ -138,8 +147,13 @@ impl Seal {
     }
 }
 
-/// The preamble of one use of a file, and the link of its first frame, which is the seed of all.
-pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, u32) {
+/// A position in a file, which is no longer than that; what is behind it is not spoken of.
+pub(crate) fn end_of(position: u64) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+/// The bytes of the preamble of one use of a file, and the preamble with the link of its first frame.
+pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, Preamble) {
     let mut out = Vec::with_capacity(PREAMBLE_BYTES);
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&of.version.to_le_bytes());
@@ -151,7 +165,7 @@ pub(crate) fn preamble(of: &Preamble) -> (Vec<u8>, u32) {
     out.extend_from_slice(&of.file_bytes.to_le_bytes());
     seal(&mut out);
     let link = u32_at(&out, PREAMBLE_BYTES - 4).unwrap_or_default();
-    (out, link)
+    (out, Preamble { link, ..*of })
 }
 
 /// A preamble; `None` when it does not check.

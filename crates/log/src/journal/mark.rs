@@ -55,10 +55,10 @@ pub(crate) struct Marks {
 
 impl Mark {
     /// The slot's bytes, in the use with that preamble.
-    pub fn to_bytes(self, sequence: u64, seed: u32) -> Vec<u8> {
+    pub fn to_bytes(self, of: &Preamble) -> Vec<u8> {
         let mut out = Vec::with_capacity(MARK_BYTES);
-        out.extend_from_slice(&sequence.to_le_bytes());
-        for field in [seed, self.synced, self.written] {
+        out.extend_from_slice(&of.sequence.to_le_bytes());
+        for field in [of.link, self.synced, self.written] {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out.resize(MARK_BYTES - 4, 0);

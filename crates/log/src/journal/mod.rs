@@ -223,7 +223,7 @@ impl Journal {
         };
         buffer.clear();
         current.begin(buffer);
-        let Some(link) = put_frames(buffer, &frames, current.link, current.seal) else {
+        let Some(link) = put_frames(buffer, &frames, current.link, current.of.seal()) else {
             return Ok(None);
         };
         let path = &current.file.path;
@@ -237,11 +237,7 @@ impl Journal {
         current.file.sync()?;
         let written = buffer.len() as u64;
         if current.position == 0 {
-            let newest = Reached {
-                sequence: current.sequence,
-                seed: current.seed,
-                end: ring::end_of(written),
-            };
+            let newest = current.of.reached_to(written);
             if let Err(error) = self.head.lock().began(self.files.storage(), newest) {
                 return ring.end_unacked(error);
             }

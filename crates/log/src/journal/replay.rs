@@ -4,7 +4,7 @@ use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::head::{Facts, Head};
 use super::mark::{self, Marks};
 use super::pending::{Part, Pending};
-use super::ring::{end_of, number};
+use super::ring::number;
 use super::walk::{Frame, Walk};
 use super::witness::{Claim, Witness};
 use crate::checkpoint;
@@ -16,6 +16,7 @@ use bascule_record::Header;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,11 +46,7 @@ impl Source {
 
     /// The use, with frames up to that position.
     pub fn reached_to(&self, end: u64) -> Reached {
-        Reached {
-            sequence: self.sequence(),
-            seed: self.preamble.map_or(0, |preamble| preamble.link),
-            end: end_of(end),
-        }
+        self.preamble.unwrap_or_default().reached_to(end)
     }
 
     /// Number of the data directory that it was written in; 0 when it does not tell.
@@ -240,7 +237,32 @@ pub(crate) struct FileRead {
     pub acked_to: u64,
 }
 
+/// Position and log of a frame, and which parts and damages are of it.
+type Told = (u64, Option<Identity>, Range<usize>, Range<usize>);
+
 impl FileRead {
+    /// Notes of which frames it is known that they were acknowledged: those before `acked_to`, and those behind which one tells
+    /// so. With `has_life` a round has at most one frame of a log, and begins when the one before it was synced; before a life
+    /// told of itself, a round could have several.
+    fn note_acked(&mut self, frames: Vec<Told>, acked_to: u64, has_life: bool) {
+        let mut was_acked = false;
+        let mut behind = HashSet::new();
+        self.acked_to = u64::MAX;
+        for (position, identity, parts, damages) in frames.into_iter().rev() {
+            was_acked |= position < acked_to;
+            was_acked |= has_life && identity.is_some_and(|identity| !behind.insert(identity));
+            if !was_acked {
+                self.acked_to = position;
+            }
+            for (_, part) in self.parts.get_mut(parts).unwrap_or_default() {
+                part.was_acked = was_acked;
+            }
+            for damage in self.damages.get_mut(damages).unwrap_or_default() {
+                damage.was_acked = was_acked;
+            }
+        }
+    }
+
     /// How far acknowledged frames certainly reached: what was perhaps never synced must not be missed by the next start, and
     /// an end that nobody knows is none; 0 then.
     fn sure_end(&self) -> u64 {
@@ -281,7 +303,6 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
             JournalPlace::Frame
         }
     };
-    // Position, log and number of parts and damages of each frame.
     let mut frames = Vec::new();
     let mut walk = Walk::new(source);
     while let Some(frame) = walk.next().map_err(failed)? {
@@ -303,37 +324,19 @@ pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error
         ));
     }
     read.any = !frames.is_empty();
-    for (position, place) in told_of_end(&walk, &claim, marks) {
+    if let Some((position, place)) = told_of_end(&walk, &claim, marks) {
         let damages = read.damages.len()..read.damages.len() + 1;
         read.damages.push(damage(position, place, None));
         if place.can_cost() {
             frames.push((position, None, 0..0, damages));
         }
     }
-    // A round has at most one frame of a log, and begins when the one before it was synced. Before a life told of itself, a
-    // round could have several.
-    let mut was_acked = false;
-    let mut behind = HashSet::new();
-    read.acked_to = u64::MAX;
-    for (position, identity, parts, damages) in frames.into_iter().rev() {
-        was_acked |= position < claim.acked_to;
-        was_acked |=
-            source.life() != 0 && identity.is_some_and(|identity| !behind.insert(identity));
-        if !was_acked {
-            read.acked_to = position;
-        }
-        for (_, part) in read.parts.get_mut(parts).unwrap_or_default() {
-            part.was_acked = was_acked;
-        }
-        for damage in read.damages.get_mut(damages).unwrap_or_default() {
-            damage.was_acked = was_acked;
-        }
-    }
+    read.note_acked(frames, claim.acked_to, source.life() != 0);
     Ok(read)
 }
 
-/// What is told of the end of a file that was walked through, with its position.
-fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Vec<(u64, JournalPlace)> {
+/// What is told of the end of a file that was walked through, with its position; `None`: nothing.
+fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Option<(u64, JournalPlace)> {
     // How many marks are missing that have to be there. One that is left may be that of the round before the last, of which
     // then some or all may be missing.
     let gone = marks.map_or(0, |marks| 2 - marks.valid);
@@ -348,12 +351,12 @@ fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Vec<(u64, J
         2 if !claim.is_ended => JournalPlace::End,
         1 if is_missed && !claim.is_ended => JournalPlace::End,
         _ if is_missed => JournalPlace::Frame,
-        0 => return Vec::new(),
+        0 => return None,
         1 if may_be_missed => JournalPlace::Frame,
         _ => JournalPlace::Marks,
     };
     let of_marks = marks.filter(|_| place == JournalPlace::Marks);
-    vec![(of_marks.map_or(end, |marks| marks.position), place)]
+    Some((of_marks.map_or(end, |marks| marks.position), place))
 }
 
 fn add_parts(parts: &mut Vec<(Identity, Part)>, source: &Source, frame: &Frame) {

@@ -1,7 +1,7 @@
 //! The journal's files: made in advance and full of zeros, filled one after the other, used again when nothing hangs on
 //! them any more.
 use super::JournalOptions;
-use super::format::{self, PREAMBLE_BYTES, Preamble, Reached, Seal};
+use super::format::{self, PREAMBLE_BYTES, Preamble, Reached, end_of};
 use super::head::{Facts, KEPT};
 use super::mark::{self, Mark, tail_bytes};
 use super::pending::Pending;
@@ -38,12 +38,8 @@ pub(crate) struct Current {
     pub position: u64,
     /// What the next frame names as the one before.
     pub link: u32,
-    /// Checksum of its preamble.
-    pub seed: u32,
-    /// What the checksums of its frames are of.
-    pub seal: Seal,
-    /// Sequence number of this use.
-    pub sequence: u64,
+    /// This use.
+    pub of: Preamble,
     /// Rounds that are synced in it.
     rounds: u64,
     preamble: Vec<u8>,
@@ -65,8 +61,7 @@ impl Current {
             synced: end_of(self.position),
             written: end_of(self.position + buffer.len() as u64),
         };
-        let [mark, none] =
-            [mark, Mark::default()].map(|mark| mark.to_bytes(self.sequence, self.seed));
+        let [mark, none] = [mark, Mark::default()].map(|mark| mark.to_bytes(&self.of));
         if self.position > 0 {
             return file.write_all_at(&mark, mark::position(self.rounds, file_bytes));
         }
@@ -84,7 +79,7 @@ impl Current {
     fn into_use(self) -> Use {
         Use {
             file: self.file,
-            sequence: self.sequence,
+            sequence: self.of.sequence,
         }
     }
 }
@@ -157,18 +152,15 @@ impl Ring {
         };
         failpoint::pass("journal.file_switch");
         self.end_current();
-        let of = Preamble {
+        let (preamble, of) = format::preamble(&Preamble {
             file_bytes: end_of(file_bytes),
             ..self.next
-        };
-        let (preamble, link) = format::preamble(&of);
+        });
         self.current = Some(Current {
             file,
             position: 0,
-            link,
-            seed: link,
-            seal: Preamble { link, ..of }.seal(),
-            sequence: self.next.sequence,
+            link: of.link,
+            of,
             rounds: 0,
             preamble,
         });
@@ -188,11 +180,7 @@ impl Ring {
             return;
         };
         if current.position > 0 {
-            self.next.before = Reached {
-                sequence: current.sequence,
-                seed: current.seed,
-                end: end_of(current.position),
-            };
+            self.next.before = current.of.reached_to(current.position);
         }
         self.full.push(current.into_use());
     }
@@ -269,7 +257,7 @@ impl Ring {
     /// Which uses segments may not have: of this life those that are not ready, `retiring` included, of earlier ones those
     /// that some log has something to take over from.
     pub fn needed(&self, retiring: &[Use], pending: &Pending) -> Facts {
-        let current = self.current.iter().map(|current| current.sequence);
+        let current = self.current.iter().map(|current| current.of.sequence);
         let full = self.full.iter().chain(retiring).map(|full| full.sequence);
         let is_kept = |source: &&Source| pending.is_in(&source.file) || self.is_untold(source);
         let old = self.old.iter().filter(is_kept);
@@ -377,11 +365,6 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
             Err(error)
         }
     }
-}
-
-/// A position in a file, which is no longer than that; what is behind it is not spoken of.
-pub(crate) fn end_of(position: u64) -> u32 {
-    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 /// The name of a file of the journal.

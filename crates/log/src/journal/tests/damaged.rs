@@ -299,7 +299,7 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
     );
     let newest = Reached {
         sequence: 2,
-        seed: format::preamble(&second).1,
+        seed: format::preamble(&second).1.link,
         end: 64,
     };
     let facts = Facts {
@@ -311,26 +311,19 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
     home.head = fs::read(home.head_path()).unwrap();
     for zeros in [false, true] {
         let coordinator = home.harmed(|bytes| {
-            let (preamble, seed) = format::preamble(&second);
+            let (preamble, of) = format::preamble(&second);
             bytes[..64].copy_from_slice(&preamble);
             let marks = [0, 1].map(|round| {
                 let mark = Mark {
                     synced: home.frame(2 * round).start as u32,
                     written: home.frame(2 * round + 1).end as u32,
                 };
-                mark.to_bytes(2, seed)
+                mark.to_bytes(&of)
             });
             let tail = mark::first_tail(&marks[0], &marks[1], &preamble, FILE_BYTES);
             let at = bytes.len() - tail.len();
             bytes[at..].copy_from_slice(&tail);
-            let (mut link, seal) = (
-                seed,
-                format::Preamble {
-                    link: seed,
-                    ..second
-                }
-                .seal(),
-            );
+            let (mut link, seal) = (of.link, of.seal());
             for number in 0..4 {
                 let (head, content) = bytes[home.frame(number)].split_at_mut(format::FRAME_BYTES);
                 link = format::frame(head, content, link, seal);

@@ -155,12 +155,16 @@ fn a_mark_of_another_use_says_nothing() {
         written: 9_000,
     };
     let end = home.frame(9).end as u64;
-    for (sequence, seed, is_believed) in [
+    for (sequence, link, is_believed) in [
         (of.sequence, of.link, true),
         (of.sequence + 1, of.link, false),
         (of.sequence, of.link + 1, false),
     ] {
-        let mark = far.to_bytes(sequence, seed);
+        let mark = far.to_bytes(&format::Preamble {
+            sequence,
+            link,
+            ..of
+        });
         let coordinator =
             home.harmed(|bytes| bytes[tail..tail + mark.len()].copy_from_slice(&mark));
         let expected = [(JournalPlace::Frame, end, is_believed)];
@@ -179,7 +183,7 @@ fn a_mark_has_the_bytes_of_the_format_page() {
         synced: 500,
         written: 700,
     };
-    let bytes = mark.to_bytes(of.sequence, of.link);
+    let bytes = mark.to_bytes(&of);
     let mut hex = String::new();
     for byte in &bytes {
         write!(hex, "{byte:02x}").unwrap();
