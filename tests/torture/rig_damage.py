@@ -4,11 +4,11 @@ Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition 
 writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
 journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
 the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and
-that has to be told (`limit`); only where all of the last file is as it was behind an earlier round, and so says itself,
-there is nothing to tell by: that is counted as `beyond`. *Directory*: the metadata log, its snapshots and
-`bascule.json` of a whole data directory, opened by a data plane in this process: what it replays must be exactly what
-was committed, or it refuses to start. *Live*: segments are damaged under a running broker while it is read; every
-record comes back as it was or is refused.
+that has to be told (`limit`). Only a damage that makes of the whole directory, byte for byte in all that was ever
+synced, what it was at an earlier moment leaves nothing to tell by: that is looked at, and counted as `earlier`.
+*Directory*: the metadata log, its snapshots and `bascule.json` of a whole data directory, opened by a data plane in
+this process: what it replays must be exactly what was committed, or it refuses to start. *Live*: segments are damaged
+under a running broker while it is read; every record comes back as it was or is refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(scale: Scale) -> Result:
             totals[name] = totals.get(name, 0) + count
     damages = LOGS[scale] + JOURNALS[scale] + DIRECTORIES[scale] + LIVE[scale]
     bad = {name: totals.get(name, 0) for name in ("wrong", "silent", "reused", "wide", "crash", "alarm")}
-    answered = sum(totals.get(name, 0) for name in ("detected", "harmless", "beyond"))
+    answered = sum(totals.get(name, 0) for name in ("detected", "harmless", "earlier"))
     ends = sum(count for name, count in totals.items() if name.startswith("limit "))
     for failure in failures:
         print(f"S10: {failure}")
@@ -71,7 +71,7 @@ def run(scale: Scale) -> Result:
         figure=(
             f"{damages:,} damages: {totals.get('detected', 0):,} detected, "
             f"{totals.get('harmless', 0):,} without effect, "
-            f"{totals.get('beyond', 0):,} that put back the journal's newest file whole, as it was some rounds before; "
+            f"{totals.get('earlier', 0):,} that made the directory, byte for byte, what it was some rounds before; "
             f"{ends:,} took a log's last frames in the journal, whose offsets may be used again; beside these "
             f"served wrong {bad['wrong']}, lost without a word {bad['silent']}, offsets used twice {bad['reused']}, "
             f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}, "

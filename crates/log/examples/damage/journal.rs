@@ -20,7 +20,9 @@ pub struct Home {
     /// As it was when the broker ended, and what of that was synced.
     now: PathBuf,
     synced: PathBuf,
-    /// Journals as they were earlier, and of another data directory.
+    /// What was synced of it in the middle of its life.
+    earlier: PathBuf,
+    /// Journals as they were then, and of another data directory.
     others: [PathBuf; 2],
     pub logs: Vec<Template>,
     /// Of each log: everything below is in its segments, synced.
@@ -85,6 +87,26 @@ impl Home {
             told: apply(&work.join("journal"), &self.others, dice),
             cut: how,
         }
+    }
+
+    /// Whether all that was ever synced is, byte for byte, what it was in the middle of the life: a power cut at that moment leaves
+    /// this directory, when what was written since was written by then and not acknowledged.
+    pub fn is_as_earlier(&self, work: &Path) -> bool {
+        let is_same = |at: &Path, what: &str| {
+            power::contents(&at.join(what)) == power::contents(&self.earlier.join(what))
+        };
+        // Files that are ready for a later use hold nothing; under which name one is used tells nothing.
+        let used = |journal: &Path| {
+            let contents = power::contents(journal).into_values();
+            let mut used: Vec<_> = contents
+                .filter(|bytes| bytes.iter().any(|byte| *byte != 0))
+                .collect();
+            used.sort();
+            used
+        };
+        used(&work.join("journal")) == used(&self.earlier.join("journal"))
+            && is_same(work, "journal.head")
+            && is_same(&self.synced, "partitions")
     }
 
     /// Damages what of a segment was not synced: the journal has it, too.
@@ -255,8 +277,9 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         incarnation,
         power: Power::default(),
     };
-    let (now, synced, before) = (at("now"), at("synced"), at("before"));
-    let (life, values) = maker.live(&before);
+    let (now, synced) = (at("now"), at("synced"));
+    let (before, earlier) = (at("before"), at("earlier"));
+    let (life, values) = maker.live(&before, &earlier);
     power::copy_tree(&maker.live, &now);
     maker.power.copy_synced(&maker.live, &synced);
     drop(life);
@@ -282,6 +305,7 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         plan,
         now,
         synced,
+        earlier,
         others: [before, other.to_path_buf()],
         logs,
         settled,
@@ -321,8 +345,9 @@ impl Maker {
         }
     }
 
-    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes, with its head.
-    fn live(&self, before: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
+    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes, with its head;
+    /// `earlier`: where all goes that was synced by then.
+    fn live(&self, before: &Path, earlier: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
         let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
         let create = |at: &Path, i, coordinator: &_| {
             Log::create(at, self.identity(i), plan.log_options(), coordinator).unwrap()
@@ -337,6 +362,7 @@ impl Maker {
                 power::copy_tree(&self.live.join("journal"), before);
                 let head = self.live.join("journal.head");
                 fs::copy(head, before.with_extension("head")).unwrap();
+                self.power.copy_synced(&self.live, earlier);
                 if let Some(count) = plan.reopens {
                     // As a kill: nothing is closed.
                     life.logs.clear();

@@ -54,10 +54,12 @@ struct Said {
     any: bool,
     /// Of the journal.
     of_journal: bool,
+    /// A log ends before what was acknowledged.
+    is_short: bool,
 }
 
-/// The verdict, as of a single log, or `beyond`: something is lost that a limit excuses, and the journal told nothing. And the
-/// limit.
+/// The verdict, as of a single log, or `earlier`: something is lost that nobody told, and all that was ever synced is, byte for
+/// byte, what it was at an earlier moment. And the limit.
 pub fn judge(
     home: &Home,
     work: &Path,
@@ -66,9 +68,14 @@ pub fn judge(
 ) -> (&'static str, String, Option<Limit>) {
     let dues = dues(home, work, harm);
     let limit = dues.iter().filter_map(|due| due.limit).max();
-    let is_silent = limit == Some(Limit::LastRounds);
+    let is_as_earlier = home.is_as_earlier(work);
     let (verdict, detail) = match live_on(home, work, &dues, dice) {
-        Ok(said) if is_silent && !said.of_journal => ("beyond", String::new()),
+        Ok(said) if said.is_short && !said.of_journal && is_as_earlier => {
+            ("earlier", String::new())
+        }
+        Ok(said) if said.is_short && !said.of_journal => {
+            ("silent", format!("a log is short, for {limit:?}"))
+        }
         Ok(said) if said.any => ("detected", String::new()),
         Ok(_) => ("harmless", String::new()),
         Err(fault) => fault,
@@ -147,6 +154,7 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
             Ok(Said {
                 any: true,
                 of_journal: true,
+                is_short: false,
             })
         } else {
             silent("it does not start")
@@ -157,13 +165,14 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
     let of_journal = told.iter().any(|damage| damage.place.can_cost());
     let mut any = offline.any || of_journal;
     check_telling(&offline, &life, dues)?;
-    let mut values = Vec::new();
+    let (mut values, mut is_short) = (Vec::new(), false);
     for (i, (due, seen)) in dues.iter().zip(&first).enumerate() {
         let (log, reader) = (&home.logs[i], life.logs[i].reader());
         prefixed(i, check((0, due.sure), seen, &reader, &log.values))?;
         prefixed(i, too_wide(due, seen))?;
         prefixed(i, unforeseen(seen, &offline.lost[i]))?;
         any |= !seen.refused.is_empty();
+        is_short |= reader.log_end() < log.durable;
         let end = reader.log_end() as usize;
         let mut known = log.values.clone();
         known.resize(end, Vec::new());
@@ -195,7 +204,11 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
             return silent(&format!("log {i}: the second life lost offset {offset}"));
         }
     }
-    Ok(Said { any, of_journal })
+    Ok(Said {
+        any,
+        of_journal,
+        is_short,
+    })
 }
 
 fn silent<T>(what: &str) -> Result<T, Fault> {

@@ -2,7 +2,7 @@
 //! as durable at once, as on a filesystem that keeps its metadata and loses data.
 use crate::Dice;
 use bascule_log::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -137,6 +137,19 @@ pub fn tree(root: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// What is in all files below a directory, by name there, or in the file.
+pub fn contents(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = match fs::read(root) {
+        Ok(bytes) => return BTreeMap::from([(PathBuf::new(), bytes)]),
+        Err(_) => tree(root).into_iter(),
+    };
+    let read = |path: PathBuf| {
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        (name, fs::read(path).unwrap())
+    };
+    files.map(read).collect()
 }
 
 /// Copies a tree.

@@ -23,6 +23,7 @@
 //! A batch is replayed only at its own offset and onto its own predecessor, so replaying twice is replaying once, and
 //! what was deleted, trimmed or written since stays as it is. Between the settled end and the durable end readers find in
 //! the journal what a segment has lost.
+mod copies;
 pub(crate) mod forget;
 pub(crate) mod format;
 pub(crate) mod head;

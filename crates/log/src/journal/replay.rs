@@ -1,5 +1,6 @@
 //! What the last life left in the journal, by log (reliability specification §3.1, step 3).
 use super::JournalOptions;
+use super::copies;
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::head::{Facts, Head};
 use super::mark::{self, Marks};
@@ -151,7 +152,7 @@ pub(crate) fn look(
     let mut head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
     let is_doubtful = disown_foreign(&mut head, &mut sources);
-    sources.sort_by_key(Source::sequence);
+    copies::set_aside(&mut sources)?;
     let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()

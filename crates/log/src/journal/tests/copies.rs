@@ -1,0 +1,37 @@
+//! Older copies of a journal file under other files' names.
+use super::*;
+use crate::journal::ring;
+
+/// The journal of a life of two logs: its file with the first three rounds, and with all six.
+fn grown(home: &Path) -> [Vec<u8>; 2] {
+    let (coordinator, mut logs) = journaled_behind_a_copy(home, 2, 4);
+    let file = home.join("journal").join(ring::name(0));
+    let earlier = fs::read(&file).unwrap();
+    for value in 4..7 {
+        assert_eq!(round(&mut logs, value, &coordinator), 2);
+    }
+    [earlier, fs::read(&file).unwrap()]
+}
+
+#[test]
+fn an_older_copy_beside_a_file_takes_nothing_from_its_logs() {
+    let home = tempfile::tempdir().unwrap();
+    let [earlier, whole] = grown(home.path());
+    assert_ne!(earlier, whole);
+    for order in [[&earlier, &whole], [&whole, &earlier]] {
+        restore(&home.path().join("copy"), home.path());
+        for (number, bytes) in order.into_iter().enumerate() {
+            let path = home.path().join("journal").join(ring::name(number as u64));
+            fs::write(path, bytes).unwrap();
+        }
+        let coordinator = coordinator(home.path());
+        assert_eq!(coordinator.journal_damages(), []);
+        for incarnation in [1, 2] {
+            let (log, _) = open(home.path(), incarnation, &coordinator);
+            assert_eq!(values(&log), (0..7).collect::<Vec<_>>());
+        }
+        drop(coordinator);
+        fs::remove_dir_all(home.path().join("journal")).unwrap();
+        fs::create_dir(home.path().join("journal")).unwrap();
+    }
+}
