@@ -1,45 +1,59 @@
 //! Copies of a journal's file among its files.
-use super::replay::{Source, read_file};
+use super::replay::{JournalDamage, JournalPlace, Source, read_file};
 use super::witness::Claim;
 use crate::Error;
 
 /// Sorts the files by sequence number. Where several hold one use, all but one are older copies of it under other names, as a
-/// misdirected write or a restored backup leaves them: the one whose frames reach farthest stays, the others count as never
-/// used. Read beside it, they would be a history that began again. What lay in their place is missed as if it were gone.
-pub(super) fn set_aside(sources: &mut [Source]) -> Result<(), Error> {
-    sources.sort_by_key(Source::sequence);
+/// misdirected write or a restored backup leaves them: the one that reaches farthest stays. Read beside it, the others would be
+/// a history that began again; they count as files whose beginnings do not check, since they lie in the place of something.
+/// Returns those that are not sound: such a one may be the file itself, which has lost more than its copy.
+pub(super) fn set_aside(sources: &mut [Source]) -> Result<Vec<JournalDamage>, Error> {
+    sources.sort_by_key(Source::key);
+    let mut damages = Vec::new();
     let mut kept: Option<&mut Source> = None;
     for source in sources.iter_mut() {
         match &mut kept {
-            Some(farthest) if farthest.is_use_of(source) => {
-                if end(source)? > end(farthest)? {
-                    farthest.forget_use();
+            Some(farthest) if farthest.sequence() > 0 && farthest.key() == source.key() => {
+                if source.reach()? > farthest.reach()? {
+                    damages.extend(farthest.set_aside()?);
                     kept = Some(source);
                 } else {
-                    source.forget_use();
+                    damages.extend(source.set_aside()?);
                 }
             }
             _ => kept = Some(source),
         }
     }
     sources.sort_by_key(Source::sequence);
-    Ok(())
-}
-
-/// Where its whole frames end.
-fn end(source: &Source) -> Result<u64, Error> {
-    Ok(read_file(source, Claim::default())?.end)
+    Ok(damages)
 }
 
 impl Source {
-    fn is_use_of(&self, other: &Self) -> bool {
-        let both = self.preamble.zip(other.preamble);
-        both.is_some_and(|(a, b)| (a.home, a.sequence, a.salt) == (b.home, b.sequence, b.salt))
+    /// The same for copies of one use, of one version.
+    fn key(&self) -> (u64, u32) {
+        (self.sequence(), self.preamble.map_or(0, |of| of.link))
     }
 
-    fn forget_use(&mut self) {
-        self.preamble = None;
-        self.marks = None;
-        self.beginning = None;
+    /// Where its frames end, by themselves and by its marks.
+    fn reach(&self) -> Result<u64, Error> {
+        let written = self
+            .marks
+            .as_ref()
+            .map_or(0, |marks| marks.farthest.written);
+        let end = read_file(self, Claim::default())?.end;
+        Ok(end.max(written.into()))
+    }
+
+    fn set_aside(&mut self) -> Result<Option<JournalDamage>, Error> {
+        let is_sound = read_file(self, Claim::default())?.damages.is_empty();
+        self.disown();
+        self.is_damaged = !is_sound;
+        Ok((!is_sound).then(|| JournalDamage {
+            path: self.file.path.clone(),
+            position: 0,
+            place: JournalPlace::File,
+            of: None,
+            was_acked: false,
+        }))
     }
 }

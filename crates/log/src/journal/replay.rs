@@ -55,8 +55,8 @@ impl Source {
         self.preamble.map_or(0, |preamble| preamble.home)
     }
 
-    /// It is another data directory's: as if its beginning and the copy did not check.
-    fn disown(&mut self) {
+    /// It is not one of the journal's files: as if its beginning and the copy did not check.
+    pub fn disown(&mut self) {
         self.preamble = None;
         self.marks = None;
         self.beginning = Some(JournalPlace::File);
@@ -152,7 +152,7 @@ pub(crate) fn look(
     let mut head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
     let is_doubtful = disown_foreign(&mut head, &mut sources);
-    copies::set_aside(&mut sources)?;
+    let copies = copies::set_aside(&mut sources)?;
     let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
@@ -176,7 +176,7 @@ pub(crate) fn look(
         later = if read.any { source.preamble } else { later };
         frames += read.frames;
         if witness.needs(source) {
-            source.is_damaged = !read.damages.is_empty();
+            source.is_damaged |= !read.damages.is_empty();
             source.reached = source.reached_to(read.sure_end());
             damages.extend(read.damages.into_iter().rev());
         }
@@ -185,6 +185,7 @@ pub(crate) fn look(
     }
     let beside = witness.damages(head.path(), &options.directory, &sources, is_doubtful);
     damages.extend(beside.into_iter().rev());
+    damages.extend(copies);
     damages.reverse();
     let mut pending = Pending::default();
     for (identity, part) in parts.into_iter().rev() {

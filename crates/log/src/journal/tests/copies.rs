@@ -1,4 +1,6 @@
 //! Older copies of a journal file under other files' names.
+use super::super::mark::tail_bytes;
+use super::super::replay::JournalDamage;
 use super::*;
 use crate::journal::ring;
 
@@ -33,5 +35,29 @@ fn an_older_copy_beside_a_file_takes_nothing_from_its_logs() {
         drop(coordinator);
         fs::remove_dir_all(home.path().join("journal")).unwrap();
         fs::create_dir(home.path().join("journal")).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_lost_its_end_is_not_silent_beside_an_older_copy() {
+    let home = tempfile::tempdir().unwrap();
+    let [earlier, whole] = grown(home.path());
+    let changed = |at: &usize| earlier[*at] != whole[*at];
+    let from = (0..whole.len()).find(changed).unwrap();
+    let frames = (whole.len() - tail_bytes(FILE_BYTES) as usize).min(whole.len());
+    let mut zeroed = whole.clone();
+    zeroed[from..frames].fill(0);
+    for harmed in [zeroed, whole[..from].to_vec()] {
+        for order in [[&earlier, &harmed], [&harmed, &earlier]] {
+            restore(&home.path().join("copy"), home.path());
+            for (number, bytes) in order.into_iter().enumerate() {
+                let path = home.path().join("journal").join(ring::name(number as u64));
+                fs::write(path, bytes).unwrap();
+            }
+            let told = coordinator(home.path()).journal_damages();
+            assert!(told.iter().any(JournalDamage::is_loss), "{told:?}");
+            fs::remove_dir_all(home.path().join("journal")).unwrap();
+            fs::create_dir(home.path().join("journal")).unwrap();
+        }
     }
 }
