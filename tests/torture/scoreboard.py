@@ -54,7 +54,7 @@ def page() -> str:
     lines.append("\n")
     for machine, rows in machines.items():
         lines.append(f"{', '.join(rows)}: {machine}.\n")
-    lines.append("\nThe figures for machines are in `docs/reliability/<row>.json`.\n")
+    lines.append("\nThe same figures, to be read by programs, are in `docs/reliability/<row>.json`.\n")
     return "".join(lines)
 
 
