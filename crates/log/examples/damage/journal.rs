@@ -278,8 +278,8 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         power: Power::default(),
     };
     let (now, synced) = (at("now"), at("synced"));
-    let (before, earlier) = (at("before"), at("earlier"));
-    let (life, values) = maker.live(&before, &earlier);
+    let earlier = at("earlier");
+    let (life, values) = maker.live(&earlier);
     power::copy_tree(&maker.live, &now);
     maker.power.copy_synced(&maker.live, &synced);
     drop(life);
@@ -305,8 +305,8 @@ fn make(root: &Path, incarnation: u64, (name, plan): (&'static str, Plan), other
         plan,
         now,
         synced,
+        others: [earlier.join("journal"), other.to_path_buf()],
         earlier,
-        others: [before, other.to_path_buf()],
         logs,
         settled,
         journal,
@@ -345,9 +345,8 @@ impl Maker {
         }
     }
 
-    /// All rounds of the plan. What the logs hold then; `before`: where the journal of the first half goes, with its head;
-    /// `earlier`: where all goes that was synced by then.
-    fn live(&self, before: &Path, earlier: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
+    /// All rounds of the plan. What the logs hold then; `earlier`: where all goes that was synced in the first half.
+    fn live(&self, earlier: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
         let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
         let create = |at: &Path, i, coordinator: &_| {
             Log::create(at, self.identity(i), plan.log_options(), coordinator).unwrap()
@@ -359,9 +358,6 @@ impl Maker {
         let (mut life, mut epoch) = (self.begin(create, 3), 1);
         for round in 0..plan.rounds {
             if round == plan.rounds / 2 {
-                power::copy_tree(&self.live.join("journal"), before);
-                let head = self.live.join("journal.head");
-                fs::copy(head, before.with_extension("head")).unwrap();
                 self.power.copy_synced(&self.live, earlier);
                 if let Some(count) = plan.reopens {
                     // As a kill: nothing is closed.

@@ -68,9 +68,9 @@ pub fn judge(
 ) -> (&'static str, String, Option<Limit>) {
     let dues = dues(home, work, harm);
     let limit = dues.iter().filter_map(|due| due.limit).max();
-    let is_as_earlier = home.is_as_earlier(work);
+    let may_be_silent = limit == Some(Limit::LastRounds) && home.is_as_earlier(work);
     let (verdict, detail) = match live_on(home, work, &dues, dice) {
-        Ok(said) if said.is_short && !said.of_journal && is_as_earlier => {
+        Ok(said) if said.is_short && !said.of_journal && may_be_silent => {
             ("earlier", String::new())
         }
         Ok(said) if said.is_short && !said.of_journal => {

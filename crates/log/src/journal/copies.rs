@@ -1,31 +1,30 @@
 //! Copies of a journal's file among its files.
-use super::replay::{JournalDamage, JournalPlace, Source, read_file};
+use super::replay::{Source, read_file};
 use super::witness::Claim;
 use crate::Error;
 
 /// Sorts the files by sequence number. Where several hold one use, all but one are older copies of it under other names, as a
 /// misdirected write or a restored backup leaves them: the one that reaches farthest stays. Read beside it, the others would be
 /// a history that began again; they count as files whose beginnings do not check, since they lie in the place of something.
-/// Returns those that are not sound: such a one may be the file itself, which has lost more than its copy.
-pub(super) fn set_aside(sources: &mut [Source]) -> Result<Vec<JournalDamage>, Error> {
+/// One that is not sound may be the file itself, which has lost more than its copy.
+pub(super) fn set_aside(sources: &mut [Source]) -> Result<(), Error> {
     sources.sort_by_key(Source::key);
-    let mut damages = Vec::new();
     let mut kept: Option<&mut Source> = None;
     for source in sources.iter_mut() {
         match &mut kept {
             Some(farthest) if farthest.sequence() > 0 && farthest.key() == source.key() => {
                 if source.reach()? > farthest.reach()? {
-                    damages.extend(farthest.set_aside()?);
+                    farthest.set_aside()?;
                     kept = Some(source);
                 } else {
-                    damages.extend(source.set_aside()?);
+                    source.set_aside()?;
                 }
             }
             _ => kept = Some(source),
         }
     }
     sources.sort_by_key(Source::sequence);
-    Ok(damages)
+    Ok(())
 }
 
 impl Source {
@@ -44,16 +43,10 @@ impl Source {
         Ok(end.max(written.into()))
     }
 
-    fn set_aside(&mut self) -> Result<Option<JournalDamage>, Error> {
-        let is_sound = read_file(self, Claim::default())?.damages.is_empty();
+    /// Not sound, it is told as a loss, whatever others say is needed.
+    fn set_aside(&mut self) -> Result<(), Error> {
+        self.is_damaged = !read_file(self, Claim::default())?.damages.is_empty();
         self.disown();
-        self.is_damaged = !is_sound;
-        Ok((!is_sound).then(|| JournalDamage {
-            path: self.file.path.clone(),
-            position: 0,
-            place: JournalPlace::File,
-            of: None,
-            was_acked: false,
-        }))
+        Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Source {
     pub beginning: Option<JournalPlace>,
     /// How far it says itself that its frames reach.
     pub marks: Option<Marks>,
-    /// Whether anything of it does not check; known after [`look`].
+    /// Whether anything of it does not check and has to be told; known after [`look`].
     pub is_damaged: bool,
     /// How far its whole frames reach, when segments may not have them; known after [`look`].
     pub reached: Reached,
@@ -152,7 +152,7 @@ pub(crate) fn look(
     let mut head = Head::look(storage, &options.directory, mode)?;
     let mut sources = sources(storage, &options.directory, mode)?;
     let is_doubtful = disown_foreign(&mut head, &mut sources);
-    let copies = copies::set_aside(&mut sources)?;
+    copies::set_aside(&mut sources)?;
     let witness = Witness::new(&head, &sources);
     let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
         .iter()
@@ -175,8 +175,8 @@ pub(crate) fn look(
         let read = read_file(source, witness.claim(source, later.as_ref()))?;
         later = if read.any { source.preamble } else { later };
         frames += read.frames;
-        if witness.needs(source) {
-            source.is_damaged |= !read.damages.is_empty();
+        if witness.needs(source) || source.is_damaged {
+            source.is_damaged = !read.damages.is_empty();
             source.reached = source.reached_to(read.sure_end());
             damages.extend(read.damages.into_iter().rev());
         }
@@ -185,7 +185,6 @@ pub(crate) fn look(
     }
     let beside = witness.damages(head.path(), &options.directory, &sources, is_doubtful);
     damages.extend(beside.into_iter().rev());
-    damages.extend(copies);
     damages.reverse();
     let mut pending = Pending::default();
     for (identity, part) in parts.into_iter().rev() {
