@@ -1,5 +1,6 @@
-"""Which tests get a second try, and how many of those a run may have."""
+"""Which tests get a second try, how many of those a run may have, and what they begin with."""
 
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,12 @@ AT_MOST: Final = 3
 """Tests in one run, inclusive, that may need their second try; each is a defect to be mended."""
 
 _HERE: Final = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    """What tests start obeys an interrupt, also when this run is a script's background job, which ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -41,6 +41,17 @@ def test_only_the_next_offset_or_minus_1_is_accepted(api: Api, stream: str) -> N
     assert values(api.read(stream)) == [b"a", b"b", b"c", b"d"]
 
 
+def test_what_is_sent_again_is_stored_again_unless_its_offset_is_expected(api: Api, stream: str) -> None:
+    checked = f"{stream}-checked"
+    api.create(stream)
+    api.create(checked, **ON)
+    assert [api.publish(stream, b"a"), api.publish(stream, b"a")] == [0, 1]
+    assert api.publish(checked, b"a", expectedOffset=0) == 0
+    with pytest.raises(Failed, check=WRONG):
+        api.publish(checked, b"a", expectedOffset=0)
+    assert (values(api.read(stream)), values(api.read(checked))) == ([b"a", b"a"], [b"a"])
+
+
 def test_policy_none_is_refused(api: Api, stream: str) -> None:
     api.create(stream, **ON)
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", NEEDS_ACK)):
