@@ -307,13 +307,16 @@ fn a_producers_file_that_says_what_is_never_written_is_not_read() {
         Producers::read(&producers_file(producers), IDENTITY).is_some()
     };
     assert!(read(&good));
-    let bad: [&[(u64, &[u64])]; 6] = [
+    let bad: [&[(u64, &[u64])]; 9] = [
         &[(7, &[])],
         &[(7, &[1, 2, 3, 4, 5, 6])],
         &[(7, &[393, 393])],
         &[(7, &[394, 393])],
         &[(7, &[390]), (7, &[400])],
         &[(7, &[400]), (8, &[390])],
+        &[(7, &[390]), (8, &[390, 400])],
+        &[(7, &[390, 500])],
+        &[(7, &[390, u64::MAX])],
     ];
     for producers in bad {
         assert!(!read(producers), "{producers:?}");
@@ -426,7 +429,7 @@ fn the_producer_that_was_silent_longest_is_forgotten_but_not_within_15_minutes()
     producers.add(newcomer, 1, most + 2, late);
     let known = [1, 2, 3, most + 1].map(|id| any_known(&producers, id, late));
     assert_eq!(known, [true, false, true, true].map(Some));
-    let (read, _) = Producers::read(&producers.to_bytes(IDENTITY, 9), IDENTITY).unwrap();
+    let (read, _) = Producers::read(&producers.to_bytes(IDENTITY, most + 3), IDENTITY).unwrap();
     assert_eq!(read, producers);
 }
 

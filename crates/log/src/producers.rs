@@ -246,7 +246,8 @@ impl Producers {
     }
 
     /// Reads a `producers` file: the state and the offset up to which it goes. `None` when it is damaged or foreign, or says
-    /// what is never written: a producer twice or without batches, batches that are not in the order of their offsets.
+    /// what is never written: a producer twice or without batches, batches that are not in the order of their offsets, end
+    /// behind the state, or lie where another producer's last one does.
     pub fn read(bytes: &[u8], identity: Identity) -> Option<(Self, u64)> {
         let body = unseal(bytes)?;
         let ours = body.get(..4)? == MAGIC
@@ -257,6 +258,7 @@ impl Producers {
             return None;
         }
         let mut producers = Self::default();
+        let offset = u64_at(body, 24)?;
         let mut at = HEAD_BYTES;
         let mut last = None;
         for _ in 0..u32_at(body, 20)? {
@@ -273,16 +275,15 @@ impl Producers {
                     epoch,
                     base_sequence: u32_at(body, at)?,
                 };
-                let base_offset = u64_at(body, at + 8)?;
-                if before.replace(base_offset) >= Some(base_offset) {
+                let (count, base_offset) = (u32_at(body, at + 4)?, u64_at(body, at + 8)?);
+                let ordered = before.replace(base_offset) < Some(base_offset);
+                if !ordered
+                    || base_offset.checked_add(u64::from(count))? > offset
+                    || producers.is_last_of_another(id, base_offset)
+                {
                     return None;
                 }
-                producers.add(
-                    producer,
-                    u32_at(body, at + 4)?,
-                    base_offset,
-                    i64_at(body, at + 16)?,
-                );
+                producers.add(producer, count, base_offset, i64_at(body, at + 16)?);
                 at += BATCH_BYTES;
             }
             // Producers come in the order of their last batches.
@@ -291,7 +292,14 @@ impl Producers {
             }
             last = before;
         }
-        Some((producers, u64_at(body, 24)?))
+        Some((producers, offset))
+    }
+
+    /// Whether the last batch of a producer other than `id` begins at `base_offset`.
+    fn is_last_of_another(&self, id: u64, base_offset: u64) -> bool {
+        self.by_offset
+            .get(&base_offset)
+            .is_some_and(|&known| known != id)
     }
 }
 
