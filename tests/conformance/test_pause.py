@@ -46,6 +46,22 @@ def test_resume_all_wakes_the_whole_stream_once(api: Api, stream: str) -> None:
     assert paused(api, stream) == [False, True, True]
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_resume_all_is_triggered_by_a_publish_to_an_open_partition(api: Api, stream: str, asynchronous: bool) -> None:
+    api.create(stream, partitions=3)
+    api.call("PauseStream", name=stream, partitions=[0, 2], resumeAll=True)
+    assert paused(api, stream) == [True, False, True]
+    if asynchronous:
+        (answer,) = api.publish_async([{"stream": stream, "value": b"x", "partition": 1, "correlationId": "c"}])
+        assert answer.ack.offset == 0
+    else:
+        assert api.publish(stream, b"x", partition=1) == 0
+    assert paused(api, stream) == [False, False, False]
+    api.call("PauseStream", name=stream, partitions=[0], resumeAll=False)
+    assert api.publish(stream, b"y", partition=1) == 1
+    assert paused(api, stream) == [True, False, False], "the flag was cleared by the first publish"
+
+
 def test_publishing_with_policy_none_resumes_too(api: Api, stream: str) -> None:
     api.create(stream)
     api.call("PauseStream", name=stream)

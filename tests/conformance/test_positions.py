@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bascule.testing import TestBroker
+from bascule.testing import TestBroker, broker
 
 from tests.conformance.api import (
     ALL,
@@ -191,3 +191,32 @@ def test_reverse_is_the_exact_mirror_over_many_batches_and_segments(api: Api, st
     assert len(forward) == 5_000
     backward, _ = api.subscribe(stream, startPosition=LATEST, reverse=True).rest()
     assert backward == forward[::-1]
+
+
+@pytest.mark.parametrize("start", [OFFSET, LATEST, NEW_ONLY])
+def test_what_was_published_without_waiting_counts_for_the_start(start: int) -> None:
+    with broker(durability="disk") as running, Api(running.address) as api:
+        api.create("s")
+        for index in range(60):
+            api.call("Publish", timeout=None, stream="s", value=b"first")
+            api.call("Publish", timeout=None, stream="s", value=b"second")
+            reading = api.subscribe("s", startPosition=start, startOffset=3 * index + 1)
+            api.call("Publish", timeout=None, stream="s", value=b"third")
+            expected = b"third" if start == NEW_ONLY else b"second"
+            assert (reading.next().value, index) == (expected, index)
+            reading.cancel()
+
+
+def test_what_was_published_without_waiting_is_read_in_reverse_and_by_time() -> None:
+    with broker(durability="disk") as running, Api(running.address) as api:
+        api.create("s")
+        for index in range(60):
+            began = time.time_ns()
+            api.call("Publish", timeout=None, stream="s", value=b"%d" % index)
+            reading = api.subscribe("s", startPosition=LATEST, reverse=True)
+            assert reading.next().value == b"%d" % index
+            reading.cancel()
+            api.call("Publish", timeout=None, stream="s", value=b"later")
+            by_time = api.subscribe("s", startPosition=TIMESTAMP, startTimestamp=began)
+            assert by_time.next().value == b"%d" % index
+            by_time.cancel()

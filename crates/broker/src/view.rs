@@ -34,6 +34,8 @@ pub struct StreamView {
     pub partition_by_subject: bool,
     /// Whether expected offsets are checked.
     pub concurrency_control: bool,
+    /// Whether a publish to any partition resumes all that are paused.
+    pub resume_all: bool,
     /// Partitions by number.
     pub partitions: Vec<PartitionView>,
 }
@@ -75,6 +77,11 @@ impl View {
     }
 }
 impl StreamView {
+    /// Whether a publish to any partition resumes others first.
+    pub fn wakes_on_publish(&self) -> bool {
+        self.resume_all && self.partitions.iter().any(|partition| partition.paused)
+    }
+
     /// A partition by number; negative numbers are none.
     pub fn partition(&self, number: i32) -> Option<&PartitionView> {
         usize::try_from(number)

@@ -193,7 +193,9 @@ fn not_found(text: &str) -> &'static str {
 
 fn exhausted(text: &str) -> &'static str {
     match text {
-        "Stop offset reached" | "End of readonly partition" | "Stream is empty" => "end_of_stream",
+        "Stop offset reached" | "End of readonly partition" | "Stream is empty" | "EOF" => {
+            "end_of_stream"
+        }
         _ if text.contains("no space left") => "disk_full",
         _ if text.contains("larger than max") => "too_large",
         _ => "busy",
@@ -264,6 +266,7 @@ mod tests {
                 Status::resource_exhausted("Stream is empty"),
                 "end_of_stream",
             ),
+            (Status::resource_exhausted("EOF"), "end_of_stream"),
             (
                 Status::resource_exhausted("limits.subscriptions (1) subscriptions are open"),
                 "busy",

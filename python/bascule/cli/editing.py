@@ -80,7 +80,7 @@ def pause(
     *,
     partition: Partitions = None,
     resume_all: Annotated[
-        bool, typer.Option("--resume-all", help="A publish to one paused partition is to resume them all.")
+        bool, typer.Option("--resume-all", help="A publish to any partition resumes all that are paused.")
     ] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,

@@ -142,7 +142,7 @@ class Administration(Details):
         Args:
             name: of the stream.
             partitions: numbers, from 0; none = all of them.
-            resume_all: whether a publish to one of them is to resume all of the stream.
+            resume_all: whether a publish to any partition of the stream, an open one too, resumes all that are paused.
             timeout: seconds; `None` = the client's.
 
         Raises:

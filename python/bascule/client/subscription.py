@@ -227,6 +227,10 @@ class Subscription:
                 return
             is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
             raise (self._paused() if is_paused else failure) from failure.__cause__
+        if self._is_below_the_log(native.start):
+            native.close()
+            self._finish()
+            return
         if native.start is not None and self._start != "earliest":
             self._start = native.start  # so that coming back leaves nothing out, whatever was published meanwhile
         if isinstance(self._start, int):
@@ -237,6 +241,14 @@ class Subscription:
                 return
         native.close()
         raise UsageError("closed", "the subscription is closed")
+
+    def _is_below_the_log(self, begins: int | None) -> bool:
+        """Whether a reverse reading that came back has nothing left to give: everything below its last record was removed,
+        so the broker begins at the first record of the log, which was given before.
+        """
+        if not self.reading.reverse or self._last is None or begins is None:
+            return False
+        return isinstance(self._start, int) and begins > self._start
 
     def _ask_end(self, native: engine.Client, left_ms: int) -> bytes:
         """The partition's metadata. A paused one has no end to be asked for: it is resumed first, when it may be."""

@@ -207,8 +207,8 @@ class Controller:
         )
 
     async def resume_partition(self, namespace: str, name: str, partition: int, timeout_s: float) -> None:
-        """Resume a paused partition, and all others of its stream when its pause said so. Returns when it is open here,
-        or when the time is over; also when it was not paused.
+        """Resume a paused partition, or all paused partitions of its stream when the last pause asked for that. Returns
+        when they are open here, or when the time is over; also when none was paused.
 
         Raises:
             RefusedError: the stream or the partition does not exist.

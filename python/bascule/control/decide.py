@@ -163,17 +163,17 @@ def pause_stream(state: State, target: Target, *, resume_all: bool, now_ns: int)
 def resume_partition(
     state: State, namespace: str, name: str, partition: int, now_ns: int
 ) -> ResumeStream | Refusal | None:
-    """The command that resumes `partition`, and all others that are paused when the stream says so; None when it is not
-    paused.
+    """The command that resumes `partition`, or every paused partition of the stream when its last pause asked for that,
+    also when `partition` itself is open; None when there is nothing to resume.
     """
     found = _partitions(state, Target(namespace, name, (partition,)))
     if isinstance(found, Refusal):
         return found
     stream, numbers = found
-    if not stream.partitions[partition].paused:
+    wanted = tuple(item.number for item in stream.partitions) if stream.resume_all else numbers
+    numbers = tuple(number for number in wanted if stream.partitions[number].paused)
+    if not numbers:
         return None
-    if stream.resume_all:
-        numbers = tuple(item.number for item in stream.partitions if item.paused)
     return ResumeStream(namespace, name, stream.incarnation, numbers, stream.resume_all, now_ns)
 
 

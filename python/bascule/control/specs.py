@@ -109,6 +109,7 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
         "created_ns": stream.created_ns,
         "partition_by_subject": stream.settings.partition_by_subject,
         "concurrency_control": stream.settings.concurrency_control,
+        "resume_all": stream.resume_all,
         "partitions": [
             {
                 "number": item.number,

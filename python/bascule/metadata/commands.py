@@ -85,7 +85,7 @@ class PauseStream:
 
     Attributes:
         partitions: numbers, distinct.
-        resume_all: from now on a publish to one paused partition of the stream resumes them all.
+        resume_all: from now on a publish to any partition of the stream resumes all that are paused.
         changed_ns: when.
     """
 

@@ -219,7 +219,7 @@ class Stream:
         created_ns: when it was created.
         settings: what was asked for.
         partitions: by number.
-        resume_all: a publish to one paused partition resumes them all.
+        resume_all: a publish to any partition resumes all that are paused.
         data_keys: ascending by number; empty = batches are not encrypted.
     """
 

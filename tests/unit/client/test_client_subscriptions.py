@@ -293,6 +293,18 @@ def test_reverse_goes_down_and_comes_back_below_what_it_gave() -> None:
     assert (second.reverse, second.startOffset, second.stopOffset) == (True, 6, 5)
 
 
+def test_reverse_that_comes_back_below_the_log_ends_and_gives_nothing_twice() -> None:
+    native = FakeNative()
+    down, again = FakeBatch(0, 0), FakeBatch(0, 0)
+    down.numbers, again.numbers = [9, 8, 7], [7]
+    native.subscriptions = [
+        FakeSubscription([down, failure("unavailable")]),
+        FakeSubscription([again, failure("end_of_stream")], start=7),
+    ]
+    subscription = client_of(native).subscribe("s", start=9, reverse=True)
+    assert [batch.offsets for batch in subscription] == [[9, 8, 7]]
+
+
 def test_reverse_ends_below_the_first_record_without_asking_again() -> None:
     native = FakeNative()
     down = FakeBatch(0, 0)

@@ -58,6 +58,8 @@ pub struct StreamSpec {
     pub partition_by_subject: bool,
     #[serde(default)]
     pub concurrency_control: bool,
+    #[serde(default)]
+    pub resume_all: bool,
     pub partitions: Vec<PlaceSpec>,
 }
 
@@ -99,6 +101,7 @@ impl StreamSpec {
             created_ns: self.created_ns,
             partition_by_subject: self.partition_by_subject,
             concurrency_control: self.concurrency_control,
+            resume_all: self.resume_all,
             partitions: partitions.collect(),
         }
     }

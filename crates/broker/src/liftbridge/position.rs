@@ -41,6 +41,13 @@ pub(super) struct Range {
     pub(super) stop: Option<u64>,
 }
 
+/// Whether a start or a stop can only be found among committed records.
+pub(super) fn needs_committed(request: &SubscribeRequest) -> bool {
+    request.reverse
+        || request.start_position == StartPosition::Timestamp as i32
+        || request.stop_position == StopPosition::StopTimestamp as i32
+}
+
 /// Steps 6 to 8 and the rules for starts outside the log. May wait for the disk, off the runtime's threads.
 ///
 /// # Errors
@@ -91,11 +98,12 @@ pub(super) async fn resolve_reverse(
     })
 }
 
-/// The offset delivery begins at: not below the log, and not beyond the high watermark of now.
+/// The offset delivery begins at: not below the log, and not beyond its end of now. What is appended and not committed yet
+/// was published before the subscription, which waits for it.
 pub(super) fn begin(start: u64, bounds: Bounds) -> u64 {
     start
         .max(bounds.log_start)
-        .min(bounds.high_watermark.max(bounds.log_start))
+        .min(bounds.log_end.max(bounds.log_start))
 }
 
 async fn wanted_start(

@@ -15,8 +15,8 @@ const PREFIX: &str = "Failed to resume stream: ";
 #[derive(Clone, Debug)]
 pub(super) struct NotResumed(Status);
 
-/// Waits until partition `number` of `stream` (valid UTF-8) is open, or is known not to have been paused. The view is new
-/// then: look the partition up again.
+/// Waits until partition `number` of `stream` (valid UTF-8) is open, and every other one that a publish to it resumes. The
+/// view is new then: look the partition up again.
 ///
 /// # Errors
 /// The stream or the partition is gone, the metadata log did not answer, or `remaining` is over.

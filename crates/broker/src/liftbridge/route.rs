@@ -34,7 +34,8 @@ pub(super) struct Route {
     /// Steps up to and including *read-only*, which hold for every message alike.
     refusal: Option<Refusal>,
     concurrency_control: bool,
-    paused: bool,
+    /// Partitions have to be resumed before a publish: this one, or others that this publish wakes.
+    resumes: bool,
     /// `None`: paused, or not led here.
     destination: Option<Arc<Destination>>,
 }
@@ -47,7 +48,7 @@ impl Route {
             number,
             refusal: None,
             concurrency_control: false,
-            paused: false,
+            resumes: false,
             destination: None,
         };
         let name = String::from_utf8_lossy(stream);
@@ -66,7 +67,7 @@ impl Route {
             return route;
         }
         route.concurrency_control = stream_view.concurrency_control;
-        route.paused = partition.paused;
+        route.resumes = partition.paused || stream_view.wakes_on_publish();
         if partition.leader == broker_id && !partition.paused {
             route.destination = partition
                 .handle
@@ -98,7 +99,7 @@ impl Route {
     /// The checks of §3.7 and §3.8 in their order.
     ///
     /// # Errors
-    /// The first that fails; [`Refusal::Paused`] after all others: resume, look the route up anew and check again.
+    /// The first that fails; [`Refusal::Paused`] after all others: resume, look the route up again and check again.
     pub(super) fn check(&self, ack_policy: i32) -> Result<&Arc<Destination>, Refusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
@@ -109,7 +110,7 @@ impl Route {
         if self.concurrency_control && ack_policy == AckPolicy::None as i32 {
             return Err(Refusal::PolicyMissing);
         }
-        if self.paused {
+        if self.resumes {
             return Err(Refusal::Paused(self.number));
         }
         self.destination

@@ -2,7 +2,7 @@
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::members::Membership;
-use super::position::{resolve, resolve_reverse};
+use super::position::{needs_committed, resolve, resolve_reverse};
 use super::reply::{self, Reply};
 use super::resume::resume;
 use super::reverse::ReverseSubscription;
@@ -67,6 +67,9 @@ pub(super) async fn subscribe(
     if group.is_some_and(|(id, epoch)| !shared.members.admits(incarnation, id, epoch)) {
         return Err(not_assigned());
     }
+    // What was published before, also without waiting for its ack, counts for where reading begins and ends.
+    let committed = needs_committed(&request);
+    call.within(partition.flush(committed)).await?;
     let reader = partition.reader();
     let (source, start) = if request.reverse {
         let range = call.within(resolve_reverse(&request, &reader)).await??;

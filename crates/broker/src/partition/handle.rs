@@ -237,6 +237,17 @@ impl Partition {
         let _ = self.0.messages.send(Message::Append(queued));
     }
 
+    /// Waits until every append queued before this call is in the log or was refused; with `committed` also until they are
+    /// committed, or the log has failed. Returns at once when the partition is closed.
+    pub async fn flush(&self, committed: bool) {
+        let (done, flushed) = oneshot::channel();
+        let message = Message::Flush(task::Flush { committed, done });
+        if self.0.messages.send(message).is_ok() {
+            // An error means that the partition was closed meanwhile.
+            let _ = flushed.await;
+        }
+    }
+
     /// Reads the log.
     pub fn reader(&self) -> LogReader {
         self.0.reader.clone()

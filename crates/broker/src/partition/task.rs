@@ -29,7 +29,16 @@ pub(super) enum Message {
     Append(Queued),
     Lead(u64),
     Configure(Box<PartitionSpec>),
+    Flush(Flush),
     Close(EndReason, oneshot::Sender<()>),
+}
+
+/// Answered once every append queued before it is in the log, or was refused.
+#[derive(Debug)]
+pub(super) struct Flush {
+    /// Wait until they are committed, too, or cannot be any more.
+    pub committed: bool,
+    pub done: oneshot::Sender<()>,
 }
 
 /// An append that was admitted.
@@ -180,6 +189,7 @@ impl Task {
                     let done = maintenance::trim(&mut self.writer);
                     self.check(done);
                 }
+                Message::Flush(flush) => self.writer.flush(flush),
                 Message::Close(reason, closed) => {
                     told = Some((reason, Some(closed)));
                     break;
@@ -232,7 +242,7 @@ impl Task {
             match message {
                 Message::Append(queued) => self.writer.take(queued),
                 Message::Close(reason, closed) => return (reason, Some(closed)),
-                Message::Lead(_) | Message::Configure(_) => {}
+                Message::Lead(_) | Message::Configure(_) | Message::Flush(_) => {}
             }
         }
         (EndReason::Closed, None)

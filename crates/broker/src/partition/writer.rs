@@ -1,6 +1,6 @@
 //! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
 use super::commit::{InFlight, Waiting, now_ns, settle};
-use super::task::Queued;
+use super::task::{Flush, Queued};
 use super::{
     AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
     maintenance,
@@ -307,6 +307,22 @@ impl Writer {
     pub fn abandon(&mut self) {
         self.builder.clear();
         self.group.clear();
+    }
+
+    /// Appends what was gathered, and answers.
+    pub fn flush(&mut self, flush: Flush) {
+        self.finish_group();
+        let reader = &self.partition.0.reader;
+        let waits = flush.committed && reader.high_watermark() < reader.log_end();
+        let answer = move || {
+            // Whoever asked may have gone.
+            let _ = flush.done.send(());
+        };
+        if waits {
+            self.log.commit(Box::new(move |_| answer()));
+        } else {
+            answer();
+        }
     }
 
     /// Hands the group to the committer; appends that did not reach the log whole are refused.

@@ -96,8 +96,8 @@ class StreamMethods:
         return serialize(_SetStreamReadonlyResponse())
 
     async def resume_partition(self, request: AdminRequest) -> bytes:
-        """Resume a paused partition: `{"stream": …, "partition": …}`; an empty answer when it is open, or was not
-        paused. The status is the one that a unary Publish ends with.
+        """Resume on behalf of a publisher or a subscriber: `{"stream": …, "partition": …}`; an empty answer when what
+        had to be resumed is open. The status is the one that a unary Publish ends with.
         """
         asked: dict[str, Any] = json.loads(request.body)
         name, partition = asked["stream"], asked["partition"]

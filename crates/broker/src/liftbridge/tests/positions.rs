@@ -19,10 +19,10 @@ fn a_start_below_the_log_begins_at_its_first_offset() {
 }
 
 #[test]
-fn a_start_beyond_the_high_watermark_begins_at_the_next_commit() {
+fn a_start_beyond_the_high_watermark_begins_at_the_end_of_the_log_at_most() {
     assert_eq!(begin(20, BOUNDS), 20);
-    assert_eq!(begin(24, BOUNDS), 20, "the uncommitted tail");
-    assert_eq!(begin(100, BOUNDS), 20);
+    assert_eq!(begin(24, BOUNDS), 24, "it waits for the commit");
+    assert_eq!(begin(100, BOUNDS), 25);
 }
 
 #[test]
