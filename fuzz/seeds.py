@@ -144,7 +144,9 @@ def wire() -> None:
             write("liftbridge_hot", name, data)
             frames += b"\x00" + struct.pack(">I", len(data)) + data
     write("grpc_frames", "some", b"\x07" + frames)
-    write("nats_headers", "copy", b"c1/7/0/3\nid-1")
+    write("nats_headers", "copy", b"NATS/1.0\r\nBascule-Origin: c1/7/0/3\r\nNats-Msg-Id: id-1\r\n\r\n")
+    odd = b"NATS/1.0 503 No\r\nA: caf\xe9\r\nA:b\nc\r\n: x\r\nno colon\r\n\xff: \r\n\r\nrest"
+    write("nats_headers", "odd", odd)
     for i, text in enumerate(("a.*.b\na.x.b", "a.>\na.b.c", "*\na", ">\na.b", "a.b\na.b")):
         write("subjects", str(i), text.encode())
 

@@ -78,6 +78,9 @@ class Engine:
         """
 
     def nats_connected(self) -> bool: ...
+    def nats_state(self) -> bytes:
+        """State of the connections to NATS as JSON, with the reason while they are not up (seam.md, "State of NATS")."""
+
     def close(self, drain_ms: int) -> None:
         """Stop accepting, let calls end by themselves, close every partition cleanly, end what is left after `drain_ms`, stop
         the runtime, unlock the directory. Blocks; idempotent.

@@ -8,7 +8,7 @@ are the SDK's native core.
 import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bascule._native import (
     BUILD_PROFILE,
@@ -151,6 +151,10 @@ class Engine:
     def nats_connected(self) -> bool:
         """Whether the connections to NATS are up."""
         return self._native.nats_connected()
+
+    def nats_state(self) -> dict[str, Any]:
+        """State of the connections to NATS: `state`, `reason`, `text`, `since_ms`, `connections` (seam.md)."""
+        return cast("dict[str, Any]", json.loads(self._native.nats_state()))
 
     def close(self, drain_ms: int) -> None:
         """Stop, letting calls end for at most `drain_ms`; closes every partition cleanly. Blocks; idempotent."""

@@ -3,8 +3,7 @@ use crate::engine::{EngineSettings, ViewChanges};
 use crate::nats::NatsSettings;
 use crate::partition::PartitionSpec;
 use crate::{metadata, nats};
-use async_nats::HeaderMap;
-use async_nats::header::HeaderValue;
+use bytes::Bytes;
 
 pub use crate::flight::fuzz::{flight_document, flight_put};
 pub use crate::liftbridge::fuzz::{grpc_frames, grpc_timeout};
@@ -14,20 +13,29 @@ pub fn metadata_snapshot(index: u64, bytes: &[u8]) -> Option<usize> {
     metadata::read_snapshot(index, bytes).map(|state| state.len())
 }
 
-/// The NATS headers that mean something: incarnation of a copy of `cluster`, hash of a message id.
-pub fn nats_headers(origin: &str, id: &str, cluster: &str) -> (Option<u64>, u128) {
-    let mut headers = HeaderMap::new();
-    for (name, value) in [("Bascule-Origin", origin), ("Nats-Msg-Id", id)] {
-        if let Ok(value) = value.parse::<HeaderValue>()
-            && !value.as_str().is_empty()
-        {
-            headers.insert(name, value);
-        }
-    }
-    (
-        nats::origin::incarnation_of_copy(&headers, cluster),
-        nats::origin::message_id(&headers),
-    )
+/// A NATS header block: names and values, unusable lines and status, or `None` with more than `most` headers.
+pub fn nats_headers(block: &Bytes, most: usize) -> Option<NatsHeaders> {
+    let block = nats::headers::parse(block, most)?;
+    let origin = nats::origin::origin(&block.headers).is_some();
+    let id = nats::origin::message_id(&block.headers);
+    Some(NatsHeaders {
+        headers: block.headers,
+        unusable: block.unusable,
+        status: block.status,
+        origin,
+        id,
+    })
+}
+
+/// What a NATS header block says.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct NatsHeaders {
+    pub headers: Vec<(Bytes, Bytes)>,
+    pub unusable: u32,
+    pub status: Option<u16>,
+    pub origin: bool,
+    pub id: u128,
 }
 
 /// A document of the seam, chosen by `kind`: whether it is taken.

@@ -18,7 +18,8 @@ async fn a_plain_message_is_stored_as_it_is() {
 
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Nats-Msg-Id", "a");
-    headers.insert("Other", "ignored");
+    headers.append("Other", "one");
+    headers.append("Other", "two");
     client
         .publish_with_reply_and_headers("foo", "answers", headers, "one".into())
         .await
@@ -33,7 +34,17 @@ async fn a_plain_message_is_stored_as_it_is() {
         (&records[0].subject[..], &records[0].reply[..]),
         ("foo", "answers")
     );
-    assert!(records[0].key.is_empty() && records[0].headers.is_empty());
+    assert!(records[0].key.is_empty());
+    let mut headers = records[0].headers.clone();
+    headers.sort();
+    assert_eq!(
+        headers,
+        [
+            ("Nats-Msg-Id".into(), b"a".to_vec()),
+            ("Other".into(), b"one".to_vec()),
+            ("Other".into(), b"two".to_vec()),
+        ]
+    );
     assert_eq!(
         records[0].id, 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964,
         "the FNV-1a hash of `a`"
@@ -59,7 +70,12 @@ async fn an_enveloped_message_gives_key_value_and_headers() {
         headers: &headers,
         ..fields("v")
     };
-    client.publish("foo", envelope(&publish)).await.unwrap();
+    let mut of_nats = async_nats::HeaderMap::new();
+    of_nats.insert("h", "3");
+    client
+        .publish_with_headers("foo", of_nats, envelope(&publish))
+        .await
+        .unwrap();
 
     let records = partition.holds(1).await;
     assert_eq!(
@@ -68,7 +84,12 @@ async fn an_enveloped_message_gives_key_value_and_headers() {
     );
     assert_eq!(
         records[0].headers,
-        [("h".into(), b"1".to_vec()), ("i".into(), b"2".to_vec())]
+        [
+            ("h".into(), b"1".to_vec()),
+            ("i".into(), b"2".to_vec()),
+            ("h".into(), b"3".to_vec()),
+        ],
+        "the headers of NATS follow those of the envelope"
     );
     assert_eq!(broker.shared.statistics.nats_enveloped.get(), 1);
 }

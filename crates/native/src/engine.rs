@@ -115,6 +115,12 @@ impl Engine {
         Ok(self.broker()?.shared().nats.is_connected())
     }
 
+    fn nats_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.broker()?.shared().nats.state();
+        let text = serde_json::json!(state).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
+    }
+
     fn close(&self, py: Python<'_>, drain_ms: u64) -> PyResult<()> {
         self.detached(py, |broker| {
             broker.close(Duration::from_millis(drain_ms));

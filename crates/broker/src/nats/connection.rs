@@ -1,8 +1,11 @@
 //! One connection to NATS: made for ever, watched, told about.
 use super::report::{Kind, Reporter};
 use super::settings::{NatsSettings, shown};
+use super::state::{Reason, States};
 use super::thread::NatsThread;
-use async_nats::{Client, ConnectError, ConnectOptions, Event, ServerAddr, connection::State};
+use async_nats::{
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, connection::State,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -84,12 +87,13 @@ impl Connection {
         loop {
             match connect(self.role, settings, watch).await {
                 Ok(client) => return self.client.get_or_init(|| client).clone(),
-                Err(error) => {
+                Err((reason, error)) => {
                     let servers = settings.shown_servers();
-                    watch.reporter.error(
-                        self.role.name(),
-                        format!("cannot connect to NATS at {servers}: {error}; trying again"),
-                    );
+                    let text = format!("cannot connect to NATS at {servers}: {error}");
+                    watch.states.failed(self.role, reason, text.clone());
+                    watch
+                        .reporter
+                        .error(self.role.name(), format!("{text}; trying again"));
                     tokio::time::sleep(RETRY).await;
                 }
             }
@@ -121,22 +125,41 @@ async fn connect(
     role: Role,
     settings: &NatsSettings,
     watch: &Arc<Watch>,
-) -> Result<Client, String> {
+) -> Result<Client, (Reason, String)> {
     let servers: Vec<ServerAddr> = settings
         .servers
         .iter()
         .map(|url| {
             url.parse()
-                .map_err(|error| format!("{:?} is no URL: {error}", shown(url)))
+                .map_err(|error| format!("{:?} is not a valid URL: {error}", shown(url)))
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<_, _>>()
+        .map_err(unusable)?;
     if servers.is_empty() {
-        return Err("no server is configured".to_owned());
+        return Err(unusable("no server is configured".to_owned()));
     }
-    options(role, settings, watch)?
+    options(role, settings, watch)
+        .map_err(unusable)?
         .connect(servers)
         .await
-        .map_err(|error| reason(&error))
+        .map_err(|error| (code(&error), reason(&error)))
+}
+
+fn unusable(text: String) -> (Reason, String) {
+    (Reason::Settings, text)
+}
+
+fn code(error: &ConnectError) -> Reason {
+    match error.kind() {
+        ConnectErrorKind::ServerParse => Reason::Settings,
+        ConnectErrorKind::Dns => Reason::AddressUnknown,
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+            Reason::LoginRefused
+        }
+        ConnectErrorKind::TimedOut => Reason::TimedOut,
+        ConnectErrorKind::Tls => Reason::TlsFailed,
+        _ => Reason::Unreachable,
+    }
 }
 
 /// What the library says, and what its cause says where that is more.
@@ -214,6 +237,7 @@ fn authenticated(
 /// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
 pub(super) struct Watch {
     pub(super) reporter: Arc<Reporter>,
+    pub(super) states: States,
     state: Mutex<Up>,
     ingest_connected: Notify,
     streams_connected: Notify,
@@ -231,6 +255,7 @@ impl Watch {
     pub(super) fn new(reporter: Arc<Reporter>) -> Self {
         Self {
             reporter,
+            states: States::new(),
             state: Mutex::default(),
             ingest_connected: Notify::new(),
             streams_connected: Notify::new(),
@@ -248,10 +273,15 @@ impl Watch {
     fn on_event(&self, role: Role, event: &Event) {
         match event {
             Event::Connected => {
+                self.states.connected(role);
                 self.change(role, true);
                 self.connected(role).notify_one();
             }
-            Event::Disconnected | Event::Closed => self.change(role, false),
+            Event::Disconnected | Event::Closed => {
+                let text = "the connection to NATS was lost".to_owned();
+                self.states.failed(role, Reason::Lost, text);
+                self.change(role, false);
+            }
             Event::SlowConsumer(_) => {
                 // The library's own queue was full: one message is lost. It may tell of fewer than there were.
                 self.reporter.shared.statistics.nats_slow_consumer.add(1);

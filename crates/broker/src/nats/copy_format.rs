@@ -61,16 +61,11 @@ pub(super) fn put_copy(
         out.extend_from_slice(value);
         return;
     }
-    // Names were checked when the record came in.
+    // An envelope can only name headers by text.
     let headers: Vec<_> = record
         .headers
         .iter()
-        .map(|(name, value)| {
-            (
-                std::str::from_utf8(name).unwrap_or_default(),
-                value.as_ref(),
-            )
-        })
+        .filter_map(|(name, value)| Some((std::str::from_utf8(name).ok()?, value.as_ref())))
         .collect();
     let fields = PublishFields {
         key: &record.key,

@@ -5,7 +5,8 @@ use super::origin;
 use super::router::Route;
 use super::session::Session;
 use crate::partition::IncomingRecord;
-use async_nats::{Message, Subscriber};
+use async_nats::header::HeaderValue;
+use async_nats::{HeaderMap, Message, Subscriber};
 use bascule_wire::envelope::{self, Recognised};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -117,27 +118,24 @@ impl Received {
             ..
         } = message;
         let index = self.group.records.len() as u32;
-        self.group.bytes += payload.len();
+        let headers = pairs(headers);
+        let header_bytes: usize = headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let received_bytes = payload.len() + header_bytes;
+        self.group.bytes += received_bytes;
         let mut record = IncomingRecord {
             // Both are owned buffers of exactly this size: moved, not copied.
             subject: Bytes::from(subject.into_string()),
             reply: reply
                 .map(|reply| Bytes::from(reply.into_string()))
                 .unwrap_or_default(),
-            received_bytes: u32::try_from(payload.len()).unwrap_or(u32::MAX),
+            received_bytes: u32::try_from(received_bytes).unwrap_or(u32::MAX),
+            headers,
             ..IncomingRecord::default()
         };
-        if let Some(headers) = &headers {
-            record.id = origin::message_id(headers);
-            if origin::is_copy(headers) {
-                // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
-                record.reply = Bytes::new();
-                self.copies.extend(
-                    origin::incarnation_of_copy(headers, cluster)
-                        .map(|incarnation| (index, incarnation)),
-                );
-            }
-        }
+        self.take_headers(&mut record, index, cluster);
         let recognised = envelope::recognise(&payload);
         let is_enveloped = matches!(recognised, Recognised::Publish(_));
         match recognised {
@@ -145,7 +143,7 @@ impl Received {
                 self.malformed += u64::from(payload.starts_with(&envelope::MAGIC));
                 record.value = Some(payload);
             }
-            Recognised::Publish(publish) => {
+            Recognised::Publish(mut publish) => {
                 if !publish.ack_inbox.is_empty() {
                     self.group.acks.push(PendingAck {
                         index,
@@ -157,12 +155,34 @@ impl Received {
                 }
                 record.key = publish.key;
                 record.value = Some(publish.value);
+                // Those of the envelope first, those of NATS behind them.
+                publish.headers.append(&mut record.headers);
                 record.headers = publish.headers;
                 record.expected_offset = publish.expected_offset;
             }
         }
         self.group.records.push(record);
         is_enveloped
+    }
+
+    /// What the NATS headers of a record mean to the broker.
+    fn take_headers(&mut self, record: &mut IncomingRecord, index: u32, cluster: &str) {
+        if record.headers.is_empty() {
+            return;
+        }
+        record.id = origin::message_id(&record.headers);
+        let Some(copied) = origin::origin(&record.headers) else {
+            return;
+        };
+        if copied.cluster == cluster {
+            self.copies.push((index, copied.incarnation));
+        }
+        // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
+        record.reply = Bytes::new();
+        // The mark of a copy is not content.
+        record
+            .headers
+            .retain(|(name, _)| &name[..] != origin::ORIGIN_HEADER.as_bytes());
     }
 
     fn group_for(&self, incarnation: u64, session: &Session) -> Group {
@@ -187,6 +207,19 @@ impl Received {
         let mut copies = self.copies.iter();
         copies.any(|(_, from)| origin::is_same_stream(*from, incarnation))
     }
+}
+
+/// Names and values of a message's headers.
+fn pairs(headers: Option<HeaderMap>) -> Vec<(Bytes, Bytes)> {
+    let headers = headers.unwrap_or_default();
+    let all = headers.iter().flat_map(|(name, values)| {
+        let pair = move |value: &HeaderValue| {
+            let (name, value): (&[u8], &[u8]) = (name.as_ref(), value.as_ref());
+            (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))
+        };
+        values.iter().map(pair)
+    });
+    all.collect()
 }
 
 impl Group {

@@ -4,6 +4,7 @@ use super::report::Reporter;
 use super::router::Router;
 use super::session::Session;
 use super::settings::{NatsCopy, NatsSettings};
+use super::state::NatsState;
 use crate::partition::{IncomingRecord, Partition};
 use crate::shared::SharedRef;
 use arc_swap::ArcSwapOption;
@@ -60,6 +61,14 @@ impl NatsLink {
         session.as_ref().is_some_and(|session| {
             session.ingest.client().is_some() && session.streams.client().is_some()
         })
+    }
+
+    /// State of the connections, with the reason when they are not up.
+    pub fn state(&self) -> NatsState {
+        let session = self.0.session.load();
+        session
+            .as_ref()
+            .map_or_else(NatsState::off, |session| session.state())
     }
 
     /// Feeds a partition from its subject from now on (subscribes when needed). Returns once the server has confirmed the

@@ -17,6 +17,7 @@ mod copies;
 mod copy_format;
 mod copy_job;
 mod feed;
+pub(crate) mod headers;
 mod ingest;
 mod interest;
 mod link;
@@ -25,7 +26,9 @@ mod report;
 mod router;
 mod session;
 mod settings;
+mod state;
 mod thread;
 
 pub use link::NatsLink;
 pub use settings::{NatsCopy, NatsSettings, NatsTls};
+pub use state::{ConnectionState, NatsState, Reason};

@@ -1,31 +1,55 @@
-//! NATS headers that mean something to us: where a copy came from, and message ids.
-use async_nats::HeaderMap;
-use async_nats::header::HeaderName;
+//! NATS headers that mean something to us: the origin of a copy, and message ids.
+use bytes::Bytes;
 
 /// Header of copies: `cluster/incarnation/partition/offset`, the last three decimal.
-pub(super) const ORIGIN_HEADER: HeaderName = HeaderName::from_static("Bascule-Origin");
-const MESSAGE_ID_HEADER: HeaderName = HeaderName::from_static("Nats-Msg-Id");
+pub(super) const ORIGIN_HEADER: &str = "Bascule-Origin";
+const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
 
-/// Incarnation that a message is a copy from, when it is a copy from a partition of `cluster`.
-pub(crate) fn incarnation_of_copy(headers: &HeaderMap, cluster: &str) -> Option<u64> {
-    let value = headers.get(ORIGIN_HEADER)?.as_str();
-    let mut parts = value.strip_prefix(cluster)?.strip_prefix('/')?.split('/');
-    let incarnation = parts.next()?.parse().ok()?;
-    let _partition: u32 = parts.next()?.parse().ok()?;
-    let _offset: u64 = parts.next()?.parse().ok()?;
-    parts.next().is_none().then_some(incarnation)
+/// Names and values of a message's headers, in order.
+type Headers = [(Bytes, Bytes)];
+
+/// The partition that a copy was taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) incarnation: u64,
 }
 
-/// Whether a message is a copy from any broker.
-pub(super) fn is_copy(headers: &HeaderMap) -> bool {
-    headers.get(ORIGIN_HEADER).is_some()
+/// Origin of a message that is a copy from any broker: one with a single, well-formed `Bascule-Origin`.
+pub(crate) fn origin(headers: &Headers) -> Option<Origin<'_>> {
+    let mut values = values(headers, ORIGIN_HEADER);
+    let value = values.next().filter(|_| values.next().is_none())?;
+    let mut parts = std::str::from_utf8(value).ok()?.rsplitn(4, '/');
+    let _offset: u64 = number(parts.next()?)?;
+    let _partition = u32::try_from(number(parts.next()?)?).ok()?;
+    let incarnation = number(parts.next()?)?;
+    let cluster = parts.next()?;
+    (!cluster.is_empty()).then_some(Origin {
+        cluster,
+        incarnation,
+    })
 }
 
-/// Id of a message that has a `Nats-Msg-Id`, otherwise 0.
-pub(crate) fn message_id(headers: &HeaderMap) -> u128 {
+/// A decimal number without a sign.
+fn number(text: &str) -> Option<u64> {
+    let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_decimal)
+}
+
+/// Id of a message that has a `Nats-Msg-Id`, otherwise 0. Of several the first counts, as with JetStream.
+pub(crate) fn message_id(headers: &Headers) -> u128 {
+    values(headers, MESSAGE_ID_HEADER)
+        .next()
+        .filter(|id| !id.is_empty())
+        .map_or(0, |id| hash_message_id(id))
+}
+
+/// Values of the headers with that name; names of NATS headers are case-sensitive.
+fn values<'a>(headers: &'a Headers, name: &str) -> impl Iterator<Item = &'a Bytes> {
     headers
-        .get(MESSAGE_ID_HEADER)
-        .map_or(0, |id| hash_message_id(id.as_str().as_bytes()))
+        .iter()
+        .filter(move |(other, _)| &other[..] == name.as_bytes())
+        .map(|(_, value)| value)
 }
 
 /// The stable 128-bit FNV-1a hash of a message id; never 0, which means "none".
@@ -58,39 +82,40 @@ pub(super) fn stream_of(incarnation: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn headers(name: &'static str, value: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(name, value);
-        headers
+    fn headers(name: &'static str, value: &str) -> Vec<(Bytes, Bytes)> {
+        vec![(Bytes::from_static(name.as_bytes()), value.to_owned().into())]
     }
 
     #[test]
-    fn a_copy_tells_its_incarnation_only_within_its_cluster() {
-        let copy = headers("Bascule-Origin", "c1/18446744073709551615/3/12");
-        assert_eq!(incarnation_of_copy(&copy, "c1"), Some(u64::MAX));
-        assert_eq!(incarnation_of_copy(&copy, "c"), None);
-        assert_eq!(incarnation_of_copy(&copy, "c2"), None);
-        assert!(is_copy(&copy));
+    fn a_copy_names_its_cluster_and_incarnation() {
+        let copy = headers("Bascule-Origin", "c/1/18446744073709551615/3/12");
+        let expected = Origin {
+            cluster: "c/1",
+            incarnation: u64::MAX,
+        };
+        assert_eq!(origin(&copy), Some(expected));
+        assert_eq!(origin(&headers("bascule-origin", "c1/7/0/1")), None);
+        let twice = [copy.clone(), copy].concat();
+        assert_eq!(origin(&twice), None, "no broker writes two");
     }
 
     #[test]
-    fn a_malformed_origin_is_none() {
+    fn a_malformed_origin_is_ignored() {
         for bad in [
             "",
+            "x",
             "c1",
             "c1/",
             "c1/7",
             "c1/7/0",
+            "/7/0/1",
             "c1/7/0/x",
             "c1/-7/0/1",
-            "c1/7/0/1/2",
+            "c1/+7/0/1",
+            "c1/7/4294967296/1",
             "c1/18446744073709551616/0/1",
         ] {
-            assert_eq!(
-                incarnation_of_copy(&headers("Bascule-Origin", bad), "c1"),
-                None,
-                "{bad:?}"
-            );
+            assert_eq!(origin(&headers("Bascule-Origin", bad)), None, "{bad:?}");
         }
     }
 
@@ -113,6 +138,7 @@ mod tests {
             message_id(&headers("Nats-Msg-Id", "a")),
             hash_message_id(b"a")
         );
-        assert_eq!(message_id(&HeaderMap::new()), 0);
+        assert_eq!(message_id(&[]), 0);
+        assert_eq!(message_id(&headers("Nats-Msg-Id", "")), 0);
     }
 }

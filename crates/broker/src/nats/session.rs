@@ -7,6 +7,7 @@ use super::copy_job::CopyJob;
 use super::report::Reporter;
 use super::router::Router;
 use super::settings::NatsSettings;
+use super::state::NatsState;
 use crate::shared::SharedRef;
 use async_nats::{StatusCode, Subscriber};
 use bytes::Bytes;
@@ -49,6 +50,7 @@ pub(super) struct Session {
     sync_subject: OnceLock<String>,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
+    watch: Arc<Watch>,
 }
 
 impl Session {
@@ -69,10 +71,11 @@ impl Session {
         let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
         let (nobody_sender, nobody_receiver) = mpsc::unbounded_channel();
+        let watch = Arc::new(Watch::new(reporter.clone()));
         let session = Arc::new(Self {
             shared: shared.clone(),
             settings,
-            reporter: reporter.clone(),
+            reporter,
             ingest: Connection::new(Role::Ingest)?,
             streams: Connection::new(Role::Streams)?,
             pending: Arc::new(Budget::new(pending_bytes)),
@@ -85,8 +88,8 @@ impl Session {
             sync_subject: OnceLock::new(),
             closing: watch::Sender::new(false),
             outgoing: Mutex::default(),
+            watch: watch.clone(),
         });
-        let watch = Arc::new(Watch::new(reporter));
         let ingest = session
             .clone()
             .keep_ingest(router.clone(), watch.clone(), nobody_sender);
@@ -119,6 +122,11 @@ impl Session {
             .get()
             .cloned()
             .unwrap_or_else(|| format!("{}.sync", self.shared.namespace))
+    }
+
+    /// State of the connections.
+    pub(super) fn state(&self) -> NatsState {
+        self.watch.states.summary()
     }
 
     pub(super) fn connection(&self, role: Role) -> &Connection {

@@ -10,7 +10,8 @@ pub struct IncomingRecord {
     pub key: Bytes,
     /// Value; `None` = null.
     pub value: Option<Bytes>,
-    /// Headers in order, string keys (UTF-8 checked) and raw values.
+    /// Headers in order, names and values as they came; names may repeat and need not be UTF-8, and have at most 65,535
+    /// bytes.
     pub headers: Vec<(Bytes, Bytes)>,
     /// NATS subject (UTF-8 checked); empty = the partition's own.
     pub subject: Bytes,
@@ -20,7 +21,7 @@ pub struct IncomingRecord {
     pub id: u128,
     /// Offset the record must get when the stream checks offsets; −1 = any.
     pub expected_offset: i64,
-    /// Length of the message as received (envelope included), for the size limit.
+    /// Length of the message as received (envelope and NATS headers included), for the size limit.
     pub received_bytes: u32,
 }
 

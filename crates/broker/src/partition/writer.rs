@@ -184,9 +184,9 @@ impl Writer {
             return Err(RejectReason::IncorrectOffset);
         }
         headers.clear();
-        headers.extend(record.headers.iter().map(|(key, value)| HeaderEntry {
-            key_kind: STRING_KIND,
-            key,
+        headers.extend(record.headers.iter().map(|(name, value)| HeaderEntry {
+            key_kind: name_kind(name),
+            key: name,
             value_kind: RAW_KIND,
             value,
         }));
@@ -350,6 +350,15 @@ impl Writer {
             partition.0.outstanding.fetch_sub(1, Ordering::AcqRel);
             settle(&partition, outcome, group);
         }));
+    }
+}
+
+/// Kind of a header's name: text where it is UTF-8.
+fn name_kind(name: &[u8]) -> u8 {
+    if std::str::from_utf8(name).is_ok() {
+        STRING_KIND
+    } else {
+        RAW_KIND
     }
 }
 

@@ -276,7 +276,7 @@ impl Stream {
 pub struct Stored {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    pub headers: Vec<(String, Vec<u8>)>,
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     pub subject: String,
     pub reply: String,
     pub id: u128,
@@ -284,12 +284,7 @@ pub struct Stored {
 
 impl Stored {
     fn of(partition: &Partition, batch: &Batch, i: usize) -> Self {
-        let header = |header: HeaderEntry<'_>| {
-            (
-                String::from_utf8(header.key.to_vec()).unwrap(),
-                header.value.to_vec(),
-            )
-        };
+        let header = |header: HeaderEntry<'_>| (header.key.to_vec(), header.value.to_vec());
         Self {
             key: batch.key(i).unwrap_or_default().to_vec(),
             value: batch.value(i).unwrap_or_default().to_vec(),
