@@ -86,6 +86,7 @@ verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; chan
 	$(BIN)/typos
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check
+	$(BIN)/python specs/generate_metrics.py --check
 	$(DENY) --offline check licenses bans sources
 
 .PHONY: fix
@@ -95,6 +96,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/python specs/generate_errors.py
 	$(BIN)/python specs/generate_settings.py
+	$(BIN)/python specs/generate_metrics.py
 	$(BIN)/python specs/generate_cli_page.py
 
 .PHONY: bench

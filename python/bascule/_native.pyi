@@ -52,6 +52,30 @@ class Engine:
             NativeError: `address_in_use`, `address_unusable`.
         """
 
+    def serve_http(self, host: str, port: int, settings: bytes) -> int:
+        """Bind (port 0 = any free one) and answer probes and metrics over HTTP, until `close`. Returns the bound port.
+        They are answered while Python is busy.
+
+        Args:
+            host: name or address.
+            port: 0 to 65535.
+            settings: JSON (seam.md): `partitions` bool.
+
+        Raises:
+            NativeError: `address_in_use`, `address_unusable`.
+        """
+
+    def set_stage(self, stage: str) -> None:
+        """What the start is doing, for `/startupz` and `/readyz`, until the first `set_serving(True)`."""
+
+    def require_nats(self) -> None:
+        """From now on the check `nats` fails while NATS is not connected; before it was a warning."""
+
+    def checks(self) -> bytes:
+        """JSON: list of `name`, `outcome` (`ok`, `warning`, `failed`), `reason`: what `/readyz?verbose` shows. Blocks for as
+        long as the data directory's file system does not answer.
+        """
+
     def load_tls(self, settings: bytes) -> bytes:
         """Read certificates and key (JSON, see seam.md) and serve every connection from now on with them; open ones stay as they are.
         JSON: `subject`, `expires_s` (seconds since 1970), `notes`.

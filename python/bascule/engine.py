@@ -125,6 +125,19 @@ class Engine:
         with native_errors():
             return self._native.serve(host, port)
 
+    def serve_http(self, host: str, port: int, settings: Mapping[str, Any]) -> int:
+        """Bind and answer probes and metrics; returns the bound port. Raises `address_in_use` or `address_unusable`."""
+        with native_errors():
+            return self._native.serve_http(host, port, json.dumps(settings).encode())
+
+    def set_stage(self, stage: str) -> None:
+        """What the start is doing, for probes."""
+        self._native.set_stage(stage)
+
+    def require_nats(self) -> None:
+        """From now on the broker is ready only while NATS is connected."""
+        self._native.require_nats()
+
     def load_tls(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Use these certificates from now on; `subject`, `expires_s` and `notes` of what was loaded.
 
@@ -265,6 +278,10 @@ class Engine:
         return json.loads(self._native.damage(incarnations))
 
     # -- seeing
+
+    def checks(self) -> list[dict[str, str]]:
+        """What the broker needs: `name`, `outcome` (`ok`, `warning`, `failed`), `reason`. Blocks."""
+        return json.loads(self._native.checks())
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges by the names of `specs/metrics.toml`."""

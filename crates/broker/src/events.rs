@@ -176,6 +176,11 @@ impl Events {
         taken
     }
 
+    /// Events that have not been taken yet.
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().events.len()
+    }
+
     /// Events that found no room so far.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

@@ -5,19 +5,23 @@
 //! * `admission`: which connections, calls and bytes are let in.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
 //! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
+//! * [`http`]: probes and metrics on a port of their own; [`condition`]: what they report; `metrics`: what is counted.
 //! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
 //! * [`access`]: what clients may do. [`names`]: what names may not have.
 pub mod access;
 mod admission;
+pub mod condition;
 pub mod encryption;
 pub mod engine;
 pub mod events;
 pub mod flight;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod http;
 pub mod liftbridge;
 pub mod metadata;
+mod metrics;
 pub mod names;
 pub mod nats;
 pub mod offline;

@@ -1,6 +1,7 @@
 //! What every server of the broker sees.
 use crate::access::Access;
 use crate::admission::Admission;
+use crate::condition::Condition;
 use crate::encryption::Masters;
 use crate::events::Events;
 use crate::liftbridge::{CursorIndexes, Members};
@@ -105,6 +106,8 @@ pub struct Shared {
     pub nats: NatsLink,
     /// Counters and gauges.
     pub statistics: Statistics,
+    /// Where the broker is in its run, for probes.
+    pub condition: Condition,
     /// What health answers; false = draining or not ready yet.
     pub serving: AtomicBool,
     /// Room for waiting and uncommitted appends of all partitions together, bytes.
@@ -145,6 +148,7 @@ impl Shared {
                 .with_requests(limits.admin_requests, limits.admin_request_bytes),
             nats: NatsLink::default(),
             statistics: Statistics::default(),
+            condition: Condition::default(),
             serving: AtomicBool::new(false),
             inflight: Arc::new(Semaphore::new(
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),

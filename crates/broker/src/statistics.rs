@@ -29,11 +29,9 @@ macro_rules! statistics {
         }
 
         impl Statistics {
-            /// Name to value.
-            pub fn to_json(&self) -> serde_json::Value {
-                let values = [$((stringify!($name), self.$name.get()),)*];
-                let named = values.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-                serde_json::Value::Object(named.collect())
+            /// Name and value of each.
+            pub fn values(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.get()),)*]
             }
         }
     };

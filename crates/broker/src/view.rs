@@ -67,6 +67,11 @@ impl View {
         self.namespaces.get(namespace)?.get(name)
     }
 
+    /// Every stream, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = &Arc<StreamView>> {
+        self.namespaces.values().flat_map(HashMap::values)
+    }
+
     /// The epoch of a group's member among all epochs of groups of this id. A new group begins with 0, whatever the
     /// epochs of a former one of the same id were.
     pub fn group_epoch(&self, group: &str, epoch: u64) -> u64 {

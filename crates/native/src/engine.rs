@@ -4,6 +4,7 @@ use bascule_broker::engine::{
     Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
 };
 use bascule_broker::events::{Event, Refusal};
+use bascule_broker::http::HttpSettings;
 use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{EndReason, PartitionSpec};
@@ -84,6 +85,26 @@ impl Engine {
 
     fn serve(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
         self.detached(py, |broker| broker.serve(host, port))
+    }
+
+    fn serve_http(&self, py: Python<'_>, host: &str, port: u16, settings: &[u8]) -> PyResult<u16> {
+        let settings: HttpSettings = document("HTTP settings", settings)?;
+        self.detached(py, |broker| broker.serve_http(host, port, settings))
+    }
+
+    fn set_stage(&self, stage: &str) -> PyResult<()> {
+        self.broker()?.set_stage(stage);
+        Ok(())
+    }
+
+    fn require_nats(&self) -> PyResult<()> {
+        self.broker()?.require_nats();
+        Ok(())
+    }
+
+    fn checks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let checks = self.detached(py, |broker| Ok(serde_json::json!(broker.checks())))?;
+        Ok(PyBytes::new(py, checks.to_string().as_bytes()))
     }
 
     fn load_tls<'py>(&self, py: Python<'py>, settings: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
@@ -280,10 +301,8 @@ impl Engine {
     }
 
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(
-            py,
-            self.broker()?.statistics().to_string().as_bytes(),
-        ))
+        let statistics = self.detached(py, |broker| Ok(broker.statistics()))?;
+        Ok(PyBytes::new(py, statistics.to_string().as_bytes()))
     }
 }
 

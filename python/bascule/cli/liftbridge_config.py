@@ -85,6 +85,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
                 given.notes.append(f"environment variable {name} is no setting and was not used")
     _take(given, list(flags.items()), "flag", FLAG)
     overruled = list(_settle_embedded(given))
+    given.notes.extend(_unreachable(given))
     layers = [
         Layer("Liftbridge default", _defaults(given)),
         *_nats(given),
@@ -180,8 +181,20 @@ def _defaults(given: _Given) -> dict[str, object]:
     namespace = given.values.get("clustering.namespace", config.BrokerSettings().namespace)
     return {
         "data_dir": f"/tmp/liftbridge/{namespace}",  # noqa: S108 (Liftbridge's own default)
+        "http.listen": "off",  # Liftbridge has no such port
         "streams.retention_min_age_ms": 0,  # a limit means what it says, also for what has just come
     }
+
+
+def _unreachable(given: _Given) -> Iterator[str]:
+    """`host` alone shows clients the default port, wherever `listen` binds; most likely nobody listens there."""
+    listen, host = cast("Address | None", given.values.get("listen")), given.values.get("host")
+    if listen and host and "port" not in given.values and listen.port != DEFAULT_PORT:
+        yield (
+            f"host ({given.origins['host']}) without port: clients are given the address {host}:{DEFAULT_PORT}, and the"
+            f" broker listens on port {listen.port} (listen, {given.origins['listen']}); set port to {listen.port},"
+            f" unless something forwards port {DEFAULT_PORT} to it"
+        )
 
 
 def _addresses(given: _Given) -> Iterator[Layer]:

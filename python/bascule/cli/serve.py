@@ -36,6 +36,9 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Bind address.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Bind port; 0 = a free one.")] = None,
     nats: Servers = None,
+    http: Annotated[
+        str | None, typer.Option(help="Address of probes and metrics, host:port; off = none.", show_default=False)
+    ] = None,
     config_file: ConfigFile = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="json, text or auto.")] = None,
@@ -52,6 +55,7 @@ def serve(
     flags: dict[str, object] = {
         "nats.standalone": standalone or None,
         "nats.servers": nats or None,
+        "http.listen": http,
         "data_dir": data_dir,
         "broker.host": host,
         "broker.port": port,
@@ -90,11 +94,10 @@ def run_broker(
 
     def on_ready(broker: "Broker") -> None:
         if ready_file is not None:
-            write_ready_file(ready_file, broker.address, broker.nats_url, broker.ready_seconds)
+            write_ready_file(ready_file, broker)
         if sys.stdout.isatty():
             scheme = "liftbridge" if settings.tls.certificate_file is None else "bascules"
-            url = f"{scheme}://{broker.address}"
-            sys.stdout.write("\n".join(_greeting(url, broker.address, broker.nats_url, broker.ready_seconds)))
+            sys.stdout.write("\n".join(_greeting(f"{scheme}://{broker.address}", broker)))
             sys.stdout.flush()
 
     return server.run(settings, on_ready, server.Reread(reread, name))
@@ -111,29 +114,35 @@ def check_files(settings: "Settings") -> None:
     server.check_files(settings)
 
 
-def _greeting(url: str, address: str, nats_url: str, ready_seconds: float) -> Sequence[str]:
+def _greeting(url: str, broker: "Broker") -> Sequence[str]:
     # as the other terminal finds it, which may not have the environment of this one
     program = "bascule" if shutil.which("bascule") else Path(sys.executable).with_name("bascule")
+    http = [f"  Probes and metrics        http://{broker.http_address}/metrics"] if broker.http_address else []
     return (
-        f"bascule is ready after {ready_seconds:.2f} s; stop it with Ctrl-C",
-        f"  Liftbridge, Arrow Flight  {address}",
-        f"  NATS                      {nats_url}",
+        f"bascule is ready after {broker.ready_seconds:.2f} s; stop it with Ctrl-C",
+        f"  Liftbridge, Arrow Flight  {broker.address}",
+        f"  NATS                      {broker.nats_url}",
+        *http,
         "",
         "Three commands to try in another terminal:",
         f"  {program} stream create hello --subject 'hello.>' --url {url}",
         f"  echo 'first light' | {program} produce hello --url {url}",
         f"  {program} consume hello --start earliest --count 1 --url {url}",
         "",
+        "What any NATS client publishes on the subject is stored too, e.g. with the nats command:",
+        f"  nats pub hello.world 'from NATS' --server {broker.nats_url}",
+        "",
     )
 
 
-def write_ready_file(path: Path, address: str, nats_url: str, ready_seconds: float) -> None:
+def write_ready_file(path: Path, broker: "Broker") -> None:
     """Write the file whole or not at all: readers never see a part of it."""
     document = {
-        "address": address,
-        "nats_url": nats_url,
+        "address": broker.address,
+        "nats_url": broker.nats_url,
+        "http_address": broker.http_address,
         "pid": os.getpid(),
-        "ready_seconds": round(ready_seconds, 3),
+        "ready_seconds": round(broker.ready_seconds, 3),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:

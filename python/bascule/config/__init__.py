@@ -7,6 +7,7 @@ integers with unit suffixes. The resolved document is immutable.
 
 from bascule.config.contradictions import contradictions
 from bascule.config.keys import expand, known_keys, leaves, nearest
+from bascule.config.listening import is_loopback
 from bascule.config.sections import (
     ENVIRONMENT_KEY,
     ENVIRONMENT_KEY_ID,
@@ -17,8 +18,10 @@ from bascule.config.sections import (
     CursorSettings,
     EncryptionSettings,
     GroupSettings,
+    HttpSettings,
     LimitSettings,
     LogSettings,
+    MetricsSettings,
     NatsSettings,
     NatsTlsSettings,
     ScrubSettings,
@@ -39,9 +42,11 @@ __all__ = [
     "CursorSettings",
     "EncryptionSettings",
     "GroupSettings",
+    "HttpSettings",
     "Layer",
     "LimitSettings",
     "LogSettings",
+    "MetricsSettings",
     "NatsSettings",
     "NatsTlsSettings",
     "Resolved",
@@ -54,6 +59,7 @@ __all__ = [
     "document",
     "expand",
     "file_document",
+    "is_loopback",
     "known_keys",
     "leaves",
     "load",

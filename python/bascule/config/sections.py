@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from bascule._units import parse_bytes, parse_duration_ms
+from bascule.config.listening import HttpSettings, MetricsSettings
 
 __all__ = [
     "ENVIRONMENT_KEY",
@@ -28,8 +29,10 @@ __all__ = [
     "CursorSettings",
     "EncryptionSettings",
     "GroupSettings",
+    "HttpSettings",
     "LimitSettings",
     "LogSettings",
+    "MetricsSettings",
     "NatsSettings",
     "NatsTlsSettings",
     "ScrubSettings",
@@ -109,6 +112,10 @@ class NatsSettings(_Section):
         description="URLs of existing servers; when standalone: how to reach the server of nats.config, if that differs"
         " from where it listens",
     )
+    required: bool = Field(
+        default=False,
+        description="a start without a connection to NATS fails, and the broker is ready only while it is connected",
+    )
     user: str | None = Field(default=None, description="user name")
     password: SecretStr | None = Field(
         default=None, description="password, for Liftbridge configurations that hold it; better is password_file"
@@ -136,7 +143,10 @@ class NatsSettings(_Section):
         " directory",
     )
     first_port: int = Field(
-        default=0, ge=0, le=65535, description="the port to try before others when nats.port is 0; 0 = none"
+        default=0,
+        ge=0,
+        le=65535,
+        description="the port to try before others when nats.port is 0; 0 = none, unset = 4222 with nats.standalone",
     )
     config: Path | None = Field(
         default=None, description="configuration file for the standalone server, instead of ours"
@@ -240,7 +250,10 @@ class CursorSettings(_Section):
     """Cursors: where readers stand."""
 
     partitions: int = Field(
-        default=0, ge=0, le=1000, description="partitions of __cursors, fixed once it exists; 0 = cursors are off"
+        default=0,
+        ge=0,
+        le=1000,
+        description="partitions of __cursors, fixed once it exists; 0 = no cursors, unset = 1 with nats.standalone",
     )
     auto_pause_time_ms: Milliseconds = Field(
         default=60_000, description="idle time after which its partitions pause; 0 = never"
@@ -408,6 +421,8 @@ class Settings(_Section):
     access: AccessSettings = AccessSettings()
     limits: LimitSettings = LimitSettings()
     scrub: ScrubSettings = ScrubSettings()
+    http: HttpSettings = HttpSettings()
+    metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

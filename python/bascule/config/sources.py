@@ -16,6 +16,9 @@ from bascule.errors import UsageError
 __all__ = ["Layer", "Resolved", "combine", "load", "read_yaml", "resolve", "scalar"]
 
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
+NATS_PORT: Final = 4222
+"""Where publishers look for NATS."""
+
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL", "BASCULE_CONTEXT", "BASCULE_CONTEXTS"})
 """Variables of that prefix that belong to clients, not to the broker."""
 
@@ -68,7 +71,18 @@ def resolve(
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
             layers.append(Layer(f"environment variable {name}", {key: value if is_text(key) else scalar(value)}))
     layers.append(Layer("flag", {key: value for key, value in (flags or {}).items() if value is not None}))
-    return combine(layers)
+    resolved = combine(layers)
+    if not resolved.settings.nats.standalone:
+        return resolved
+    return combine([Layer("default of a standalone broker", _standalone(resolved.settings)), *layers])
+
+
+def _standalone(settings: Settings) -> dict[str, object]:
+    """What a broker does with a nats-server of its own, unless it is told otherwise."""
+    defaults: dict[str, object] = {"cursors.partitions": 1}
+    if "port" not in settings.nats.model_fields_set:
+        defaults["nats.first_port"] = NATS_PORT
+    return defaults
 
 
 def combine(layers: Iterable[Layer]) -> Resolved:

@@ -42,6 +42,7 @@ class Broker:
     Attributes:
         settings: what it was told.
         address: `host:port` that clients are told; empty before it is bound.
+        http_address: `host:port` of probes and metrics; empty when there are none.
         nats_url: the nats-server it started, else the first of those it connects to, without credentials.
         ready_seconds: how long `start` took; 0 before.
     """
@@ -49,6 +50,7 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.address = ""
+        self.http_address = ""
         self.nats_url = "" if settings.nats.standalone else without_credentials(settings.nats.servers[0])
         self.ready_seconds = 0.0
         self._engine: Engine | None = None
@@ -75,7 +77,8 @@ class Broker:
                 `nats_server_missing`, `nats_server_failed`.
             UsageError: `address_unusable`, `configuration_invalid`.
             CorruptionError: `metadata_damaged`.
-            UnavailableError: `metadata_stopped`: an entry of the metadata log cannot be applied.
+            UnavailableError: `metadata_stopped`: an entry of the metadata log cannot be applied; `nats_unavailable`:
+                `nats.required` is set and there is no connection.
         """
         began = time.monotonic()
         try:
@@ -130,6 +133,8 @@ class Broker:
         documents.refuse_foreign_files(settings)
         identity = documents.broker_id(settings)
         engine = await self._lock(identity)
+        self._serve_http(engine)
+        engine.set_stage("reading certificates and policy")
         self._security = security = Security(settings, engine)
         await asyncio.to_thread(security.load)
         if settings.nats.standalone:
@@ -143,11 +148,14 @@ class Broker:
         admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access)
         self._router = router = Router(engine, admin.handlers())
         self._start_pump(engine, log, router)
+        engine.set_stage("replaying the metadata log")
         await controller.replay(REPLAY_S)
         port = await asyncio.to_thread(engine.serve, settings.broker.host, settings.broker.port)
         host, port = documents.advertised(settings, port)
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = _joined(host, port)
+        engine.set_stage("connecting to NATS")
         await self._connect_nats(engine)
+        engine.set_stage("opening partitions")
         reconciler.start()
         await controller.register_broker(host, port, REGISTER_S)
         await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
@@ -187,6 +195,21 @@ class Broker:
                 self._engine = await making
         return making.result()
 
+    def _serve_http(self, engine: Engine) -> None:
+        """Probes and metrics. A broker without them serves all the same: two on one machine have one default."""
+        address = self.settings.http.address
+        if address is None:
+            return
+        host, port = address
+        try:
+            port = engine.serve_http(host, port, {"partitions": self.settings.metrics.partitions})
+        except BrokerError as failure:
+            message = f"probes and metrics are not served: {failure}; set http.listen to another address, or to off"
+            emit(30, "http", message, listen=self.settings.http.listen, code=failure.code)
+            return
+        self.http_address = _joined(host, port)
+        emit(20, "http", "probes and metrics are served", address=self.http_address)
+
     def _start_pump(self, engine: Engine, log: MetadataLog, router: Router) -> None:
         handlers = {
             "request": router.on_request,
@@ -210,13 +233,21 @@ class Broker:
                 servers = [self.nats_url]
         pending, is_own = settings.limits.nats_pending_bytes, self._nats is not None
         engine.connect_nats(nats_settings(settings.nats, servers, pending, is_own=is_own))
+        if settings.nats.required:
+            engine.require_nats()
+            limit_s = CONNECT_OWN_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not engine.nats_connected():  # noqa: ASYNC110 - the event is for the log, this is for readiness
                     await asyncio.sleep(0.002)
-        if not engine.nats_connected():
-            message = "NATS is not there; the broker serves without it and connects when it comes"
-            emit(30, "nats", message, servers=[without_credentials(item) for item in servers])
+        if engine.nats_connected():
+            return
+        shown = [without_credentials(item) for item in servers]
+        if settings.nats.required:
+            message = f"nats.required is set and there is no connection to {', '.join(shown)} after {limit_s:g} s"
+            raise error("nats_unavailable", message, {"servers": shown})
+        message = "NATS is not there; the broker serves without it and connects when it comes"
+        emit(30, "nats", message, servers=shown)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -231,3 +262,7 @@ class Broker:
     def _fail(self, failure: BrokerError) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(failure)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

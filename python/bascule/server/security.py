@@ -4,10 +4,9 @@ A file that cannot be used ends the start. Later it changes nothing: what was in
 """
 
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import Any
 
-from bascule.config import Settings, TlsSettings
+from bascule.config import Settings, TlsSettings, is_loopback
 from bascule.engine import Engine
 from bascule.errors import BrokerError
 from bascule.logs import emit
@@ -33,7 +32,7 @@ class Security:
         """
         if self._settings.tls.certificate_file is not None:
             self._load_tls()
-        elif not _is_loopback(self._settings.broker.host):
+        elif not is_loopback(self._settings.broker.host):
             message = "connections are in plain text, and other machines can reach the port: set tls.certificate_file"
             emit(30, "tls", message, host=self._settings.broker.host)
         if self._settings.access.policy_file is not None:
@@ -82,12 +81,3 @@ def _tls_document(tls: TlsSettings) -> dict[str, Any]:
         "require_client": tls.client_auth == "required",
         "client_ca": None if tls.client_ca_file is None else str(tls.client_ca_file),
     }
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -44,6 +44,7 @@ class InProcessBroker(RunningBroker):
         self._ready = {
             "address": running.address,
             "nats_url": running.nats_url,
+            "http_address": running.http_address,
             "ready_seconds": running.ready_seconds,
         }
 

@@ -9,6 +9,9 @@ import bascule
 
 __all__ = ["RunningBroker"]
 
+_DEFAULTS: Final = {"http.listen": "off", "nats.first_port": 0, "cursors.partitions": 0}
+"""Brokers of tests run side by side, and start fast."""
+
 
 class RunningBroker(ABC):
     """A broker and where to reach it. Not safe to share between threads."""
@@ -18,10 +21,11 @@ class RunningBroker(ABC):
 
         Args:
             directory: existing directory for data and log; kept when the broker ends.
-            settings: dotted keys as in `bascule config show`.
+            settings: dotted keys as in `bascule config show`. Unless they say otherwise there is no HTTP listener,
+                nats-server has any free port, and cursors are off.
         """
         self.directory: Final = directory
-        self._settings: Final = dict(settings)
+        self._settings: Final = {**_DEFAULTS, **settings}
         self._ready: dict[str, Any] = {}
 
     @property
@@ -39,6 +43,11 @@ class RunningBroker(ABC):
     def nats_url(self) -> str:
         """URL of the nats-server that it started."""
         return str(self._ready["nats_url"])
+
+    @property
+    def http_address(self) -> str:
+        """`host:port` of probes and metrics; empty without `http.listen`."""
+        return str(self._ready["http_address"])
 
     @property
     def ready_seconds(self) -> float:

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 READY_S: Final = 30.0
-ENVIRONMENT: Final = {key: value for key, value in os.environ.items() if not key.startswith("BASCULE_")}
+ENVIRONMENT: Final = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("BASCULE_")},
+    "BASCULE_HTTP__LISTEN": "off",
+    "BASCULE_NATS__FIRST_PORT": "0",
+}
 
 
 def command(*arguments: str | Path) -> list[str]:

@@ -27,7 +27,8 @@ from bascule.server import run
 settings = config.load(None, json.loads(sys.argv[1]), {})
 logs.configure("debug", "json")
 def on_ready(broker):
-    text = json.dumps({"address": broker.address, "nats_url": broker.nats_url, "nats_pid": broker.nats_pid})
+    text = json.dumps({"address": broker.address, "nats_url": broker.nats_url, "nats_pid": broker.nats_pid,
+        "http_address": broker.http_address})
     Path(sys.argv[2] + ".new").write_text(text)
     os.replace(sys.argv[2] + ".new", sys.argv[2])
 try:
@@ -76,6 +77,9 @@ async def launch(directory: Path, **flags: Any) -> Process:
     given = {
         "data_dir": str(directory / "data"),
         "broker.port": 0,
+        "http.listen": "off",
+        "nats.first_port": 0,
+        "cursors.partitions": 0,
         **{k.replace("__", "."): v for k, v in flags.items()},
     }
     given.setdefault("nats.standalone", "nats.servers" not in given)

@@ -19,7 +19,14 @@ from tests.integration.server.process import call, free_port, is_alive, launch, 
 
 
 def settings(directory: Path, **flags: object) -> config.Settings:
-    given: dict[str, object] = {"data_dir": directory / "data", "broker.port": 0, "nats.standalone": True}
+    given: dict[str, object] = {
+        "data_dir": directory / "data",
+        "broker.port": 0,
+        "nats.standalone": True,
+        "http.listen": "off",
+        "nats.first_port": 0,
+        "cursors.partitions": 0,
+    }
     return config.load(None, {**given, **{key.replace("__", "."): value for key, value in flags.items()}}, {})
 
 

@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import Any, cast
 
 import nats
+from bascule import config
 from bascule.config import NatsSettings
 from bascule.server.nats_child import NatsChild
 from nats.errors import Error as NatsError
 
-from tests.integration.server.process import Process, call, end_offset, free_port, is_alive, started
+from tests.integration.server.process import (
+    LIMIT_S,
+    Process,
+    call,
+    end_offset,
+    free_port,
+    is_alive,
+    launch,
+    started,
+)
 
 
 async def publish(url: str, subject: str, count: int) -> None:
@@ -124,3 +134,35 @@ async def test_the_log_of_the_child_is_passed_on_and_stopping_is_repeatable(tmp_
     child.stop()
     assert not is_alive(pid)
     assert child.pid is None
+
+
+async def test_a_start_that_requires_nats_ends_without_it(tmp_path: Path) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    process = await launch(tmp_path, nats__servers=[url], nats__required=True)
+    assert await asyncio.wait_for(process.process.wait(), LIMIT_S) == 5
+    assert f"nats_unavailable: nats.required is set and there is no connection to {url}" in process.log_file.read_text()
+    assert not process.ready_file.exists()
+
+
+async def test_a_new_standalone_broker_listens_where_publishers_look_and_keeps_cursors(tmp_path: Path) -> None:
+    given = config.load(None, {"nats.standalone": True, "data_dir": tmp_path / "data"}, {})
+    assert (given.nats.first_port, given.cursors.partitions) == (4222, 1)
+    explicit = {"nats.standalone": True, "nats.port": 0, "cursors.partitions": 0}
+    assert config.load(None, explicit, {}).nats.first_port == 0
+    assert config.load(None, explicit, {}).cursors.partitions == 0
+    assert config.load(None, {}, {}).cursors.partitions == 0
+
+
+async def test_the_first_port_is_taken_when_it_is_free_and_kept(tmp_path: Path) -> None:
+    wanted = free_port()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    # Another directory whose broker finds the port taken gets another one, and keeps that when it is free again.
+    async with started(tmp_path / "a", nats__first_port=wanted) as first:
+        assert first.addresses["nats_url"] == f"nats://127.0.0.1:{wanted}"
+        async with started(tmp_path / "b", nats__first_port=wanted) as second:
+            other = second.addresses["nats_url"]
+            assert other != first.addresses["nats_url"]
+            assert any(f"port {wanted} is taken" in line["message"] for line in second.lines())
+    async with started(tmp_path / "b", nats__first_port=wanted) as again:
+        assert again.addresses["nats_url"] == other

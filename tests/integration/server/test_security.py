@@ -28,7 +28,7 @@ WAIT_S = 30.0
 async def refusal(directory: Path, **flags: object) -> str:
     """The sentence that a start ends with."""
     given = {key.replace("__", "."): value for key, value in flags.items()}
-    given |= {"data_dir": directory / "data", "broker.port": 0, "nats.standalone": True}
+    given |= {"data_dir": directory / "data", "broker.port": 0, "nats.standalone": True, "http.listen": "off"}
     broker = Broker(config.load(None, given, {}))
     with pytest.raises(UsageError) as caught:
         await broker.start()

@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 import bascule
 import pytest
 import typer
-from bascule import errors
+from bascule import config, errors
 from bascule.cli import main
 from bascule.cli.app import app, end_with
 from bascule.cli.serve import write_ready_file
+from bascule.server import Broker
 
 from tests.certificates import Authority
 from tests.unit.cli.commands import COMMANDS
@@ -292,9 +293,13 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ready.json"
-    write_ready_file(path, "127.0.0.1:1", "nats://127.0.0.1:2", 0.12345)
-    write_ready_file(path, "127.0.0.1:1", "nats://127.0.0.1:2", 0.12345)
+    broker = Broker(config.load(None, {}, {}))
+    broker.address, broker.nats_url, broker.http_address = "127.0.0.1:1", "nats://127.0.0.1:2", "127.0.0.1:3"
+    broker.ready_seconds = 0.12345
+    write_ready_file(path, broker)
+    write_ready_file(path, broker)
     document = json.loads(path.read_text())
     assert document.pop("pid") > 0
-    assert document == {"address": "127.0.0.1:1", "nats_url": "nats://127.0.0.1:2", "ready_seconds": 0.123}
+    addresses = {"address": "127.0.0.1:1", "nats_url": "nats://127.0.0.1:2", "http_address": "127.0.0.1:3"}
+    assert document == {**addresses, "ready_seconds": 0.123}
     assert list(path.parent.iterdir()) == [path]

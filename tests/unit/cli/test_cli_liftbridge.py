@@ -76,6 +76,26 @@ def test_addresses(tmp_path: Path, text: str, bind: tuple[str, int], shown: tupl
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("listen: 0.0.0.0:19292\nhost: b.example", ("b.example:9292", "port 19292 (listen, ", "set port to 19292")),
+        ("listen: 0.0.0.0:19292\nhost: b.example\nport: 19292", ()),
+        ("listen: 0.0.0.0:9292\nhost: b.example", ()),
+        ("listen: 0.0.0.0:19292", ()),
+        ("host: b.example", ()),
+    ],
+)
+def test_an_address_where_nobody_listens_is_reported_with_both_ports(
+    tmp_path: Path, given: str, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "liftbridge.yaml"
+    file.write_text(given)
+    notes = [note for note in translate(file, {}, {}).notes if "without port" in note]
+    assert len(notes) == bool(words)
+    assert all(word in notes[0] for word in words)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "streams: {retention.max: {bytes: 1024}}",

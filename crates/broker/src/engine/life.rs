@@ -3,7 +3,9 @@ use super::error::open_code;
 use super::serve::{self, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
+use crate::condition::Source;
 use crate::encryption::Masters;
+use crate::http::Listening;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
 use crate::offline;
@@ -51,6 +53,7 @@ pub(super) struct State {
     pub(super) received: HashMap<u64, (i64, i64)>,
     metadata: Option<Arc<MetadataLog>>,
     serving: Option<Serving>,
+    pub(super) http: Option<Listening>,
 }
 
 impl Engine {
@@ -127,6 +130,15 @@ impl Engine {
         &self.shared
     }
 
+    /// What probes and metrics are read from.
+    pub(super) fn source(&self) -> Source {
+        Source {
+            shared: self.shared.clone(),
+            coordinator: Arc::downgrade(&self.coordinator),
+            data: self.data.clone(),
+        }
+    }
+
     pub(super) fn runtime(&self) -> Result<Arc<Runtime>, EngineError> {
         self.state
             .lock()
@@ -152,6 +164,7 @@ impl Engine {
     pub fn set_serving(&self, serving: bool) {
         self.shared.serving.store(serving, Ordering::Release);
         if serving {
+            self.shared.condition.set_served();
             self.coordinator.journal_told();
         }
     }
@@ -180,6 +193,7 @@ impl Engine {
         }
         let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.coordinator)?;
         self.state.lock().metadata = Some(Arc::new(log));
+        self.shared.condition.set_metadata_open();
         Ok((index, state))
     }
 
@@ -216,42 +230,6 @@ impl Engine {
         Ok(self.metadata()?.save_snapshot(index, state)?)
     }
 
-    /// Counters and gauges as JSON.
-    pub fn statistics(&self) -> serde_json::Value {
-        let mut values = self.shared.statistics.to_json();
-        let sync = self.coordinator.statistics();
-        let free = self.shared.inflight.available_permits();
-        if let Some(values) = values.as_object_mut() {
-            values.insert("events_dropped".into(), self.shared.events.dropped().into());
-            values.insert(
-                "inflight_bytes".into(),
-                (self.shared.limits.inflight_bytes.saturating_sub(free)).into(),
-            );
-            let admission = &self.shared.admission;
-            values.insert(
-                "connections_open".into(),
-                admission.connections_open().into(),
-            );
-            values.insert("calls_open".into(), admission.calls_open().into());
-            values.insert("request_bytes".into(), admission.request_bytes().into());
-            let events = &self.shared.events;
-            values.insert("admin_requests_open".into(), events.requests_open().into());
-            values.insert(
-                "admin_requests_refused".into(),
-                events.requests_refused().into(),
-            );
-            values.insert("sync_rounds".into(), sync.rounds.into());
-            values.insert("sync_files".into(), sync.files.into());
-            values.insert("sync_nanos".into(), sync.nanos.into());
-            values.insert("sync_longest_nanos".into(), sync.longest_nanos.into());
-            values.insert("sync_journaled_rounds".into(), sync.journaled_rounds.into());
-            values.insert("sync_journal_bytes".into(), sync.journal_bytes.into());
-            let damages = self.coordinator.journal_damages().len() as u64;
-            values.insert("journal_damages".into(), damages.into());
-        }
-        values
-    }
-
     /// Stops accepting, lets calls end by themselves, closes every partition and the metadata log cleanly, ends the calls
     /// that are left after `drain`, stops the runtime and unlocks the directory. Idempotent.
     pub fn close(&self, drain: Duration) {
@@ -263,6 +241,7 @@ impl Engine {
             received: _,
             metadata,
             serving,
+            http,
         } = std::mem::take(&mut *self.state.lock());
         let Some(runtime) = runtime else { return };
         self.set_serving(false);
@@ -275,6 +254,7 @@ impl Engine {
                 .log(40, "metadata", text, serde_json::json!({}));
         }
         self.coordinator.settle_journal();
+        drop(http);
         self.shared.events.close();
         // The view holds the partitions, and they what the view is in.
         self.shared.view.store(Arc::default());

@@ -120,7 +120,7 @@ fn undescribed(error: &tonic_reflection::server::Error) -> EngineError {
     EngineError::new("internal", format!("the API cannot be described: {error}"))
 }
 
-fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
+pub(crate) fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
     let addresses: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| refused(host, port, &error))?
@@ -133,7 +133,7 @@ fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
     Ok(listener)
 }
 
-fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
+pub(crate) fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
     let details = serde_json::json!({"host": host, "port": port});
     if error.kind() == std::io::ErrorKind::AddrInUse {
         let text =

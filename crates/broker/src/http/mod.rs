@@ -1,0 +1,36 @@
+//! The operator's listener: probes and metrics over HTTP/1.1, answered by the data plane alone, so that they are answered
+//! while the control plane is busy.
+//!
+//! * [`listener`]: connections and their bounds. [`respond`]: paths and what they answer.
+//!
+//! Everything is read only. One request a connection; what a client sends beyond it is not read.
+mod listener;
+mod respond;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use listener::{Listening, listen};
+
+use crate::condition::Source;
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Answers of `/metrics` that exist at once: with many partitions each is megabytes.
+const RENDERS: usize = 2;
+
+/// `Engine.serve_http`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSettings {
+    /// `/metrics` has the series of every partition.
+    pub partitions: bool,
+}
+
+/// What answers are made from.
+#[derive(Debug)]
+struct Site {
+    source: Source,
+    settings: HttpSettings,
+    renders: Arc<Semaphore>,
+}

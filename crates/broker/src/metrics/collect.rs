@@ -1,0 +1,94 @@
+//! The values of the broker: counters, gauges, and what is computed from the view.
+use super::process::process;
+use crate::condition::{Source, space};
+use crate::view::View;
+
+/// Every value of the broker by its name in `specs/metrics.toml`. Those that the system does not give are absent. Blocks
+/// for as long as the data directory's file system does not answer.
+pub(crate) fn collect(source: &Source) -> Vec<(&'static str, u64)> {
+    let mut values = source.shared.statistics.values();
+    values.extend(admission(source));
+    values.extend(syncs(source));
+    values.extend(view(&source.shared.view.load()));
+    values.extend(condition(source));
+    values.extend(process());
+    values
+}
+
+fn admission(source: &Source) -> [(&'static str, u64); 9] {
+    let shared = &source.shared;
+    let (admission, events) = (&shared.admission, &shared.events);
+    let free = shared.inflight.available_permits();
+    let inflight = shared.limits.inflight_bytes.saturating_sub(free);
+    [
+        ("events_dropped", events.dropped()),
+        ("events_waiting", events.waiting() as u64),
+        ("inflight_bytes", inflight as u64),
+        ("connections_open", admission.connections_open() as u64),
+        ("calls_open", admission.calls_open() as u64),
+        ("request_bytes", admission.request_bytes() as u64),
+        ("admin_requests_open", events.requests_open() as u64),
+        ("admin_requests_refused", events.requests_refused()),
+        ("nats_connected", u64::from(shared.nats.is_connected())),
+    ]
+}
+
+/// Absent while the engine is being closed.
+fn syncs(source: &Source) -> Vec<(&'static str, u64)> {
+    let Some(coordinator) = source.coordinator.upgrade() else {
+        return Vec::new();
+    };
+    let sync = coordinator.statistics();
+    vec![
+        ("sync_rounds", sync.rounds),
+        ("sync_files", sync.files),
+        ("sync_nanos", sync.nanos),
+        ("sync_longest_nanos", sync.longest_nanos),
+        ("sync_journaled_rounds", sync.journaled_rounds),
+        ("sync_journal_bytes", sync.journal_bytes),
+        (
+            "journal_damages",
+            coordinator.journal_damages().len() as u64,
+        ),
+    ]
+}
+
+fn view(view: &View) -> [(&'static str, u64); 8] {
+    let (mut partitions, mut open, mut paused, mut failed, mut without_leader, mut bytes) =
+        (0, 0, 0, 0, 0, 0);
+    for partition in view.streams().flat_map(|stream| &stream.partitions) {
+        partitions += 1;
+        paused += u64::from(partition.paused);
+        without_leader += u64::from(partition.leader.is_empty());
+        if let Some(handle) = &partition.handle {
+            open += 1;
+            failed += u64::from(handle.failure().is_some());
+            bytes += handle.status().bytes;
+        }
+    }
+    [
+        ("streams", view.streams().count() as u64),
+        ("groups", view.groups.len() as u64),
+        ("partitions", partitions),
+        ("partitions_open", open),
+        ("partitions_paused", paused),
+        ("partitions_failed", failed),
+        ("partitions_without_leader", without_leader),
+        ("storage_bytes", bytes),
+    ]
+}
+
+fn condition(source: &Source) -> Vec<(&'static str, u64)> {
+    let mut values = vec![
+        ("ready", u64::from(source.is_ready())),
+        (
+            "process_start_nanos",
+            source.shared.condition.began_ns.unsigned_abs(),
+        ),
+    ];
+    if let Ok(space) = space(&source.data) {
+        values.push(("disk_free_bytes", space.free));
+        values.push(("disk_size_bytes", space.size));
+    }
+    values
+}

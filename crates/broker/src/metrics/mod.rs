@@ -1,0 +1,40 @@
+//! Metrics: what is counted, and the text that `/metrics` answers.
+//!
+//! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`collect`] reads the values of the
+//! broker, which are also those of `Engine.statistics`; [`text`] writes them, and on request those of each partition.
+//! Reading takes no lock that a publish takes for longer than a load.
+mod collect;
+mod process;
+mod table;
+mod text;
+
+pub(crate) use collect::collect;
+pub(crate) use text::text;
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Only grows, from 0 at every start.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Its labels are the value.
+    Info,
+}
+
+/// One row of `specs/metrics.toml`.
+#[derive(Clone, Copy, Debug)]
+struct Metric {
+    /// Name in `Engine.statistics`.
+    name: &'static str,
+    /// Exported name without the suffix of its kind.
+    family: &'static str,
+    kind: Kind,
+    /// Unit that the name ends with; empty = none.
+    unit: &'static str,
+    /// The number counts nanoseconds, the exported one seconds.
+    in_nanos: bool,
+    /// One series for each partition.
+    by_partition: bool,
+    help: &'static str,
+}

@@ -1,0 +1,184 @@
+//! The text format of `OpenMetrics` 1.0.
+use super::collect::collect;
+use super::table::METRICS;
+use super::{Kind, Metric};
+use crate::condition::Source;
+use crate::partition::{Partition, PartitionStatus};
+use crate::view::PartitionView;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+const NANOS: u64 = 1_000_000_000;
+
+/// What `/metrics` answers; with `partitions` also the series of every partition. Blocks as [`collect`].
+pub(crate) fn text(source: &Source, partitions: bool) -> String {
+    let values: HashMap<_, _> = collect(source).into_iter().collect();
+    let rows = if partitions { rows(source) } else { Vec::new() };
+    let mut out = String::with_capacity(16 << 10);
+    for metric in METRICS {
+        if metric.kind == Kind::Info {
+            let labels = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+            head(&mut out, metric);
+            sample(&mut out, metric, &labels, 1);
+        } else if metric.by_partition {
+            if partitions {
+                head(&mut out, metric);
+            }
+            for row in &rows {
+                if let Some(value) = row.value(metric.name) {
+                    sample(&mut out, metric, &row.labels, value);
+                }
+            }
+        } else if let Some(value) = values.get(metric.name) {
+            head(&mut out, metric);
+            sample(&mut out, metric, "", *value);
+        }
+    }
+    out.push_str("# EOF\n");
+    out
+}
+
+/// One partition: its labels, once, and its values.
+struct Row {
+    labels: String,
+    isr: u64,
+    leader_epoch: u64,
+    /// Absent when it is not open on this broker.
+    status: Option<PartitionStatus>,
+}
+
+impl Row {
+    fn value(&self, name: &str) -> Option<u64> {
+        match name {
+            "partition_isr" => return Some(self.isr),
+            "partition_leader_epoch" => return Some(self.leader_epoch),
+            _ => {}
+        }
+        let status = self.status.as_ref()?;
+        match name {
+            "partition_log_start" => Some(status.log_start),
+            "partition_high_watermark" => Some(status.high_watermark),
+            "partition_log_end" => Some(status.log_end),
+            "partition_bytes" => Some(status.bytes),
+            "partition_subscribers" => Some(status.subscribers),
+            "partition_last_received_nanos" => Some(status.last_received.unsigned_abs()),
+            "partition_nats_dropped" => Some(status.nats_dropped),
+            _ => None,
+        }
+    }
+}
+
+fn rows(source: &Source) -> Vec<Row> {
+    let view = source.shared.view.load();
+    let mut rows: Vec<Row> = Vec::new();
+    for stream in view.streams() {
+        let (namespace, name) = (escaped(&stream.namespace), escaped(&stream.name));
+        rows.extend(stream.partitions.iter().map(|partition| {
+            row(
+                partition,
+                format!(
+                    "{{namespace=\"{namespace}\",stream=\"{name}\",partition=\"{}\"}}",
+                    partition.number
+                ),
+            )
+        }));
+    }
+    rows
+}
+
+fn row(partition: &PartitionView, labels: String) -> Row {
+    Row {
+        labels,
+        isr: partition.isr.len() as u64,
+        leader_epoch: partition.leader_epoch,
+        status: partition.handle.as_ref().map(Partition::status),
+    }
+}
+
+// Writing to a String does not fail.
+fn head(out: &mut String, metric: &Metric) {
+    let Metric {
+        family, unit, help, ..
+    } = metric;
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Info => "info",
+    };
+    let _ = writeln!(out, "# TYPE {family} {kind}");
+    if !unit.is_empty() {
+        let _ = writeln!(out, "# UNIT {family} {unit}");
+    }
+    let _ = writeln!(out, "# HELP {family} {}", escaped(help));
+}
+
+fn sample(out: &mut String, metric: &Metric, labels: &str, value: u64) {
+    let suffix = match metric.kind {
+        Kind::Counter => "_total",
+        Kind::Gauge => "",
+        Kind::Info => "_info",
+    };
+    let _ = write!(out, "{}{suffix}{labels} ", metric.family);
+    let _ = if metric.in_nanos {
+        writeln!(out, "{}.{:09}", value / NANOS, value % NANOS)
+    } else {
+        writeln!(out, "{value}")
+    };
+}
+
+/// A label's value or a help text between its quotes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_row_has_a_value_and_every_value_a_row() {
+        let data = tempfile::tempdir().unwrap();
+        let engine = crate::engine::Engine::new(
+            &serde_json::from_value(serde_json::json!({
+                "data_dir": data.path(), "cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n",
+            }))
+            .unwrap(),
+        )
+        .unwrap();
+        let statistics = engine.statistics();
+        let values: BTreeSet<&str> = statistics
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let of_the_broker = |metric: &&Metric| !metric.by_partition && metric.kind != Kind::Info;
+        let rows: BTreeSet<&str> = METRICS
+            .iter()
+            .filter(of_the_broker)
+            .map(|m| m.name)
+            .collect();
+        assert_eq!(values, rows);
+    }
+
+    #[test]
+    fn label_values_and_seconds_are_written_as_the_format_asks() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+        let metric = METRICS
+            .iter()
+            .find(|metric| metric.name == "sync_nanos")
+            .unwrap();
+        let mut out = String::new();
+        head(&mut out, metric);
+        sample(&mut out, metric, "", 1_500_000_000);
+        let expected = "# TYPE bascule_sync_seconds counter\n# UNIT bascule_sync_seconds seconds\n";
+        assert!(out.starts_with(expected), "{out}");
+        assert!(
+            out.ends_with("\nbascule_sync_seconds_total 1.500000000\n"),
+            "{out}"
+        );
+    }
+}

@@ -1,0 +1,84 @@
+"""Settings of the HTTP listener and of what it shows."""
+
+from ipaddress import ip_address
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+__all__ = ["OFF", "HttpSettings", "MetricsSettings", "is_loopback", "parse_address"]
+
+OFF: Final = "off"
+HTTP_LISTEN: Final = "127.0.0.1:9393"
+MAX_PORT: Final = 65_535
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_address(value: str) -> tuple[str, int]:
+    """Host and port of `host:port`, where an IPv6 address stands in brackets.
+
+    Raises:
+        ValueError: it is not of that form; says which is.
+    """
+    host, colon, port = value.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        raise ValueError(f'not an address to listen on: write host:port, e.g. "{HTTP_LISTEN}", or "{OFF}"')
+    return host, int(port)
+
+
+def _check_listen(value: object) -> object:
+    """The same in one spelling; `off` without quotes is a boolean in YAML."""
+    if value is False or value == OFF:
+        return OFF
+    if not isinstance(value, str):
+        raise ValueError(f'not an address to listen on: write host:port, e.g. "{HTTP_LISTEN}", or "{OFF}"')  # noqa: TRY004 (pydantic wants it)
+    parse_address(value)
+    return value
+
+
+class HttpSettings(BaseModel):
+    """The HTTP listener: probes (`/livez`, `/readyz`, `/startupz`) and `/metrics`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: Annotated[str, BeforeValidator(_check_listen)] = Field(
+        default=HTTP_LISTEN, description="address and port, `off` = no listener; port 0 = a free one"
+    )
+    allow_remote: bool = Field(
+        default=False,
+        description="listen where other machines can connect, which read metrics and probes without TLS and login",
+    )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port; `None` = no listener."""
+        return None if self.listen == OFF else parse_address(self.listen)
+
+    @model_validator(mode="after")
+    def _cross_check(self) -> Self:
+        if self.address is not None and not self.allow_remote and not is_loopback(self.address[0]):
+            raise ValueError(
+                f"http.listen is {self.listen}, where other machines could read metrics and probes in plain text and"
+                " without a login: set http.allow_remote to true to allow that, or listen on 127.0.0.1"
+            )
+        return self
+
+
+class MetricsSettings(BaseModel):
+    """What `/metrics` shows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    partitions: bool = Field(default=False, description="series of every partition beside those of the broker")
