@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 PROFILE ?= fast
+WORKERS ?= 4
 VENV := .venv
 BIN := $(VENV)/bin
 export UV_PROJECT_ENVIRONMENT := $(VENV)
@@ -53,12 +54,20 @@ run: build ## Start a standalone broker and stay
 	$(BIN)/bascule serve --standalone --data-dir bascule-data
 
 .PHONY: test
-test: build sim ## Run every test (Rust, then Python)
+test: build sim torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
+	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
+	$(MAKE) --no-print-directory -j2 --output-sync=line test-rust test-python
+	$(BIN)/pytest -m alone
+
+.PHONY: test-rust
+test-rust: build ## Run the tests of the Rust crates
 	cargo test --quiet --locked -p bascule-record -p bascule-log -p bascule-wire -p bascule-rig
 	cargo test --quiet --locked -p bascule-log --features failpoints --test failpoints
 	BASCULE_REQUIRE_NATS=1 $(BIN)/python deploy/rust_tests.py --quiet --locked --profile $(PROFILE) -p bascule-broker -p bascule-client
-	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
-	$(BIN)/pytest
+
+.PHONY: test-python
+test-python: build sim ## Run the Python tests on WORKERS workers; most of them wait more than they compute
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not alone"
 
 .PHONY: torture
 torture: build torture-tools ## Run every rig at full scale and write the scoreboard (ROWS="S3 S11" for some)
@@ -74,7 +83,7 @@ scoreboard: build ## Write docs/reliability.md from the results in docs/reliabil
 	$(BIN)/python -m tests.torture.scoreboard
 
 $(DENY):
-	cargo install --quiet --locked --root target/tools cargo-deny@0.20.2
+	cargo install --quiet --locked --debug --root target/tools cargo-deny@0.20.2
 
 .PHONY: verify
 verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; changes nothing
