@@ -23,7 +23,7 @@ Sources, strongest first: flags of `bascule serve`, variables, the YAML file of 
 and nesting are the same. A variable is `BASCULE_` and the key in capitals, with two underscores for a dot:
 `BASCULE_NATS__PORT=4222`. Settings that are text take a variable as it is; others as YAML would read it. Sizes take
 units (`64MiB`), times too (`30s`, `7d`), and are milliseconds without one. Unknown keys are refused with the nearest
-known one.
+known one, and a key that is given twice with its lines. In paths `~` is the home directory; an empty path is refused.
 
 The `liftbridge` command reads the keys of the original instead: [Liftbridge](liftbridge.md)."""
 

@@ -1,13 +1,72 @@
-"""What is wrong with a YAML file, without the text of the file: it may hold secrets."""
+"""YAML as people write it: a key stands once, a number is a number, and errors hold no text of the file.
 
-from typing import Final
+PyYAML keeps the last of two equal keys and reads `12:30:00` as 45,000 (base 60) and `010` as 8: each turns a typo into
+another setting. Here a repeated key is an error, and those numbers stay text, which the setting's own type
+then refuses with the value.
+"""
+
+import re
+from typing import Any, Final
 
 import yaml
 
-__all__ = ["FAILURES", "yaml_problem"]
+__all__ = ["FAILURES", "load_yaml", "yaml_problem"]
 
 FAILURES: Final = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 """What reading raises: besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise."""
+
+_INTEGER: Final = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
+_FLOAT: Final = re.compile(
+    r"^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
+    r"|\.(?:nan|NaN|NAN))$"
+)
+_NUMBERS: Final = {"tag:yaml.org,2002:int": _INTEGER, "tag:yaml.org,2002:float": _FLOAT}
+
+
+class RepeatedKeyError(yaml.MarkedYAMLError):
+    """A key that stands twice in one mapping."""
+
+
+class _Once(yaml.SafeLoader):
+    """Refuses a mapping with two equal keys; numbers are decimal, hexadecimal or binary."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Composing comes before merges (`<<`), whose keys may be overridden."""
+        node = super().compose_mapping_node(anchor)
+        lines = dict[str, int]()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in lines:
+                problem = f'key "{key.value}" is given twice, first in line {lines[key.value]}; again'
+                raise RepeatedKeyError(problem=problem, problem_mark=key.start_mark)
+            lines[key.value] = key.start_mark.line + 1
+        return node
+
+
+_Once.yaml_implicit_resolvers = {
+    first: [(tag, _NUMBERS.get(tag, pattern)) for tag, pattern in found]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _AsWritten(_Once):
+    """Scalars stay text, whatever YAML would make of them; only nothing is nothing."""
+
+
+_AsWritten.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] in ("null", "merge")]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_yaml(text: str, *, as_written: bool = False) -> Any:
+    """The document in `text`; `as_written`: numbers, booleans and times stay text.
+
+    Raises:
+        FAILURES: it is not valid YAML, or a mapping has a key twice; see `yaml_problem`.
+    """
+    return yaml.load(text, _AsWritten if as_written else _Once)  # noqa: S506 (both are safe)
 
 
 def yaml_problem(failure: Exception) -> str:
@@ -19,7 +78,8 @@ def yaml_problem(failure: Exception) -> str:
     )
     mark = getattr(failure, "problem_mark", None)
     place = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
-    return _without_names(str(problem)) + place
+    shown = str(problem) if isinstance(failure, RepeatedKeyError) else _without_names(str(problem))
+    return shown + place
 
 
 def _without_names(problem: str) -> str:

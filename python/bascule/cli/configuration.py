@@ -9,7 +9,7 @@ import typer
 
 from bascule.cli.commands import Commands
 from bascule.cli.config_file import resolved as resolved_from
-from bascule.cli.options import ConfigFile, Output
+from bascule.cli.options import ConfigFile, Output, as_path
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Setting
 from bascule.cli.serve import check_files
@@ -49,7 +49,8 @@ def show(
 
 @app.command()
 def check(
-    config_file: Annotated[Path, typer.Argument(help="YAML file with settings.")], output: Output = OutputFormat.TABLE
+    config_file: Annotated[Path, typer.Argument(parser=as_path, metavar="FILE", help="YAML file with settings.")],
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Check a configuration file, together with the environment, and the files it names: certificates, policies, keys.
 
@@ -75,9 +76,18 @@ def _warn(sentences: Iterable[str]) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="Configuration file of a Liftbridge server.")],
+    file: Annotated[
+        Path, typer.Argument(parser=as_path, metavar="FILE", help="Configuration file of a Liftbridge server.")
+    ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; must not exist. Standard output by default.")
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            parser=as_path,
+            metavar="FILE",
+            help="File to write, which must not exist; - = standard output, the default.",
+        ),
     ] = None,
 ) -> None:
     """Turn a Liftbridge configuration into one of ours, with comments on what differs.
@@ -92,7 +102,7 @@ def import_(
 
     text, warnings = import_file(file)
     _warn(warnings)
-    if output is None:
+    if output is None or output == Path("-"):
         typer.echo(text, nl=False)
         return
     try:

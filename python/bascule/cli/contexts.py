@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 import yaml
 
+from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.client.address import addresses, protection
 from bascule.errors import StateError, UsageError
 
@@ -58,11 +59,12 @@ class Contexts:
         """
         file = path()
         try:
-            document: object = yaml.safe_load(file.read_text())
+            document: object = load_yaml(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls()
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as failure:
-            reason = failure.strerror if isinstance(failure, OSError) else "it is no YAML"
+        except (OSError, *FAILURES) as failure:
+            is_system = isinstance(failure, OSError)
+            reason = failure.strerror if is_system else f"it is not valid YAML: {yaml_problem(failure)}"
             raise _invalid(f"cannot read {file}: {reason}") from failure
         if document is None:
             return cls()

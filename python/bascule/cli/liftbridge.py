@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
+from bascule._paths import parse_path
 from bascule.cli.app import end_with
 from bascule.cli.liftbridge_config import translate
 from bascule.cli.liftbridge_words import in_their_keys, reworded, their_key
@@ -49,6 +50,13 @@ def _with_single_dash(names: Sequence[str]) -> list[str]:
     return [*names, *(name[1:] for name in names if name.startswith("--"))]
 
 
+def _path(text: str) -> Path:
+    try:
+        return cast("Path", parse_path(text))
+    except ValueError as failure:
+        raise argparse.ArgumentTypeError(f"{failure}") from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="liftbridge",
@@ -57,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument(
-        *_with_single_dash(["--config", "-c"]), dest="file", metavar="FILE", type=Path, help="YAML file"
+        *_with_single_dash(["--config", "-c"]), dest="file", metavar="FILE", type=_path, help="YAML file"
     )
     for names, key, shown, text in _TEXT:
         parser.add_argument(*_with_single_dash(names), dest=key, metavar=shown, help=text)

@@ -117,6 +117,9 @@ def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str, sourc
         if known is None:
             message = f'Unknown configuration setting "{key}" ({origin}){config.nearest(key, list(KEYS))}'
             raise UsageError("configuration_invalid", message, {"key": key})
+        if source == FILE and given.sources.get(key) == FILE:
+            message = f'Configuration setting "{key}" is given twice ({origin}): keep one of them'
+            raise UsageError("configuration_invalid", message, {"key": key})
         try:
             parsed = known.parse(value)
         except ValueError as wrong:

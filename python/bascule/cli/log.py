@@ -14,7 +14,7 @@ import typer
 from bascule import engine
 from bascule.cli.backup import check_backup
 from bascule.cli.commands import Commands
-from bascule.cli.options import Output
+from bascule.cli.options import Output, as_path
 from bascule.cli.output import OutputFormat, render
 
 __all__ = ["app"]
@@ -25,7 +25,11 @@ app: Final = Commands(help="Check, look into and mend the logs of a data directo
 
 Where = Annotated[
     Path,
-    typer.Argument(help="A data directory, or one log of it: <data>/partitions/<incarnation>, <data>/metadata/log."),
+    typer.Argument(
+        parser=as_path,
+        metavar="PATH",
+        help="A data directory, or one log of it: <data>/partitions/<incarnation>, <data>/metadata/log.",
+    ),
 ]
 
 
@@ -180,7 +184,12 @@ def repair(
     *,
     backup: Annotated[
         Path | None,
-        typer.Option("--from", help="A copy of the same directory: damaged sealed segments are taken from it."),
+        typer.Option(
+            "--from",
+            parser=as_path,
+            metavar="PATH",
+            help="A copy of the same directory: damaged sealed segments are taken from it.",
+        ),
     ] = None,
     cut_at: Annotated[
         int | None,

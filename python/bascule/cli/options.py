@@ -5,9 +5,21 @@ from typing import Annotated
 
 import typer
 
+from bascule._paths import parse_path
 from bascule.cli.output import OutputFormat
 
-__all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partitions", "Yes"]
+__all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partitions", "Yes", "as_path"]
+
+
+def as_path(text: str) -> Path:
+    """Parser of an option or argument that is a path: `~` is expanded, an empty text is refused."""
+    try:
+        found = parse_path(text)
+    except ValueError as failure:
+        raise typer.BadParameter(f"{failure}") from None
+    assert isinstance(found, Path)
+    return found
+
 
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print the result.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask the broker and show what would happen; change nothing.")]
@@ -17,4 +29,6 @@ Partition = Annotated[int, typer.Option("--partition", "-p", min=0, help="Partit
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", "-p", min=0, help="Partition number, from 0; repeatable.")
 ]
-ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", help="YAML file with settings.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", "-c", parser=as_path, metavar="PATH", help="YAML file with settings.")
+]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bascule.cli.config_file import resolved
-from bascule.cli.options import ConfigFile
+from bascule.cli.options import ConfigFile, as_path
 
 if TYPE_CHECKING:
     from bascule.config import Settings
@@ -22,10 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check_files", "run_broker", "serve", "write_ready_file"]
 
-DataDirectory = Annotated[Path | None, typer.Option("--data-dir", "-d", help="Where everything durable lies.")]
+DataDirectory = Annotated[
+    Path | None,
+    typer.Option("--data-dir", "-d", parser=as_path, metavar="PATH", help="Where everything durable lies."),
+]
 Servers = Annotated[list[str] | None, typer.Option("--nats", help="URL of a NATS server; repeatable.")]
 ReadyFile = Annotated[
-    Path | None, typer.Option("--ready-file", help="Written when ready: JSON with addresses and process id.")
+    Path | None,
+    typer.Option(
+        "--ready-file", parser=as_path, metavar="PATH", help="Written when ready: JSON with addresses and process id."
+    ),
 ]
 
 
@@ -135,7 +141,7 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
     )
 
 
-def write_ready_file(path: Path, broker: "Broker") -> None:
+def write_ready_file(file: Path, broker: "Broker") -> None:
     """Write the file whole or not at all: readers never see a part of it."""
     document = {
         "address": broker.address,
@@ -144,7 +150,7 @@ def write_ready_file(path: Path, broker: "Broker") -> None:
         "pid": os.getpid(),
         "ready_seconds": round(broker.ready_seconds, 3),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(json.dumps(document) + "\n")
-    Path(file.name).replace(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as new:
+        new.write(json.dumps(document) + "\n")
+    Path(new.name).replace(file)

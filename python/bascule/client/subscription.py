@@ -243,7 +243,7 @@ class Subscription:
         raise UsageError("closed", "the subscription is closed")
 
     def _is_below_the_log(self, begins: int | None) -> bool:
-        """Whether a reverse reading that came back has nothing left to give: everything below its last record was removed,
+        """Whether a reverse reading that came back has nothing left: everything below its last record was removed,
         so the broker begins at the first record of the log, which was given before.
         """
         if not self.reading.reverse or self._last is None or begins is None:

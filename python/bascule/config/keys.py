@@ -68,7 +68,7 @@ def expand(document: Mapping[str, object]) -> dict[str, object]:
     """Dotted keys become nesting; both may be mixed.
 
     Raises:
-        UsageError: code `configuration_invalid`: a key is both a value and a section.
+        UsageError: code `configuration_invalid`: a key is both a value and a section, or is given twice.
     """
     result: dict[str, object] = {}
     for key, value in document.items():
@@ -84,6 +84,8 @@ def expand(document: Mapping[str, object]) -> dict[str, object]:
             level = cast("dict[str, object]", below)
         if isinstance(value, Mapping):
             _join(level, leaf, expand(named(cast("Mapping[object, object]", value))))
+        elif leaf in level:
+            raise _twice(key)
         else:
             level[leaf] = value
     return result
@@ -91,13 +93,22 @@ def expand(document: Mapping[str, object]) -> dict[str, object]:
 
 def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> None:
     """Put a section where another part of it may be already."""
-    there = level.get(leaf)
-    if isinstance(there, dict):
-        there = cast("dict[str, object]", there)
-        for key, value in nested.items():
-            if isinstance(value, dict):
-                _join(there, key, cast("dict[str, object]", value))
-            else:
-                there[key] = value
-    else:
+    if leaf not in level:
         level[leaf] = nested
+        return
+    there = level[leaf]
+    if not isinstance(there, dict):
+        raise _twice(leaf)
+    there = cast("dict[str, object]", there)
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            _join(there, key, cast("dict[str, object]", value))
+        elif key in there:
+            raise _twice(key)
+        else:
+            there[key] = value
+
+
+def _twice(key: str) -> UsageError:
+    text = f'"{key}" is given twice, with dots and as a section: keep one of them'
+    return UsageError("configuration_invalid", text, {"key": key})

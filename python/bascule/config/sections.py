@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from bascule._paths import parse_path
 from bascule._units import parse_bytes, parse_duration_ms
 from bascule.config.listening import HttpSettings, MetricsSettings
 
@@ -81,6 +82,7 @@ NatsUrl = Annotated[str, AfterValidator(check_nats_url)]
 Tokens = Annotated[str, AfterValidator(check_tokens)]
 Milliseconds = Annotated[int, BeforeValidator(parse_duration_ms), Field(ge=0)]
 ByteCount = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0)]
+FilePath = Annotated[Path, BeforeValidator(parse_path)]
 
 
 class _Section(BaseModel):
@@ -92,9 +94,9 @@ class NatsTlsSettings(_Section):
 
     required: bool = Field(default=False, description="refuse a server that offers none")
     handshake_first: bool = Field(default=False, description="as the server's setting of that name")
-    ca_file: Path | None = Field(default=None, description="authorities of servers; unset = the system's")
-    certificate_file: Path | None = Field(default=None, description="the broker's certificate, for mutual TLS")
-    key_file: Path | None = Field(default=None, description="its private key, without a password")
+    ca_file: FilePath | None = Field(default=None, description="authorities of servers; unset = the system's")
+    certificate_file: FilePath | None = Field(default=None, description="the broker's certificate, for mutual TLS")
+    key_file: FilePath | None = Field(default=None, description="its private key, without a password")
 
     @model_validator(mode="after")
     def _cross_check(self) -> Self:
@@ -120,10 +122,10 @@ class NatsSettings(_Section):
     password: SecretStr | None = Field(
         default=None, description="password, for Liftbridge configurations that hold it; better is password_file"
     )
-    password_file: Path | None = Field(default=None, description="file that holds the password")
-    token_file: Path | None = Field(default=None, description="file that holds a token")
-    nkey_file: Path | None = Field(default=None, description="file that holds the seed of a user's nkey, SU…")
-    credentials_file: Path | None = Field(
+    password_file: FilePath | None = Field(default=None, description="file that holds the password")
+    token_file: FilePath | None = Field(default=None, description="file that holds a token")
+    nkey_file: FilePath | None = Field(default=None, description="file that holds the seed of a user's nkey, SU…")
+    credentials_file: FilePath | None = Field(
         default=None, description="credentials file of NATS: a user's JWT and the seed of its nkey"
     )
     tls: NatsTlsSettings = Field(default=NatsTlsSettings(), description="TLS towards NATS")
@@ -148,7 +150,7 @@ class NatsSettings(_Section):
         le=65535,
         description="the port to try before others when nats.port is 0; 0 = none, unset = 4222 with nats.standalone",
     )
-    config: Path | None = Field(
+    config: FilePath | None = Field(
         default=None, description="configuration file for the standalone server, instead of ours"
     )
     max_payload: ByteCount = Field(default=1 << 20, ge=1024, le=64 << 20, description="largest NATS message")
@@ -209,7 +211,7 @@ class StreamDefaults(_Section):
 class EncryptionSettings(_Section):
     """Encryption of streams at rest: the master keys, which wrap each stream's data keys."""
 
-    keys: dict[str, Path] = Field(
+    keys: dict[str, FilePath] = Field(
         default_factory=dict,
         description="id of a master key to the file that holds it: 16 or 32 bytes in base64; keep old ones as long as"
         " data are read that they wrapped",
@@ -341,15 +343,15 @@ class BrokerSettings(_Section):
 class TlsSettings(_Section):
     """TLS on the port of Liftbridge and Flight. Files are PEM; SIGHUP reads them again."""
 
-    certificate_file: Path | None = Field(
+    certificate_file: FilePath | None = Field(
         default=None, description="the broker's certificate, then those that lead to its authority; unset = plain text"
     )
-    key_file: Path | None = Field(default=None, description="its private key, without a password")
+    key_file: FilePath | None = Field(default=None, description="its private key, without a password")
     min_version: Literal["1.2", "1.3"] = Field(default="1.3", description="oldest version of TLS that is spoken")
     client_auth: Literal["none", "required"] = Field(
         default="none", description="required = clients must show a certificate, and are known by its common name"
     )
-    client_ca_file: Path | None = Field(
+    client_ca_file: FilePath | None = Field(
         default=None, description="authorities whose client certificates are taken; unset = the system's"
     )
 
@@ -372,10 +374,10 @@ class TlsSettings(_Section):
 class AccessSettings(_Section):
     """What clients may do. Without a policy they may do everything; SIGHUP reads it again."""
 
-    policy_file: Path | None = Field(
+    policy_file: FilePath | None = Field(
         default=None, description="policy: YAML (.yaml, .yml), or Casbin's CSV; what it does not allow is denied"
     )
-    model_file: Path | None = Field(
+    model_file: FilePath | None = Field(
         default=None, description="Casbin model of a CSV policy; unset = client, resource and action match exactly"
     )
 
@@ -409,7 +411,7 @@ class LogSettings(_Section):
 class Settings(_Section):
     """Everything a broker can be told."""
 
-    data_dir: Path = Field(default=Path("bascule-data"), description="where everything durable lies")
+    data_dir: FilePath = Field(default=Path("bascule-data"), description="where everything durable lies")
     broker: BrokerSettings = BrokerSettings()
     nats: NatsSettings = NatsSettings()
     streams: StreamDefaults = StreamDefaults()

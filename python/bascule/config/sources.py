@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-import yaml
 from pydantic import ValidationError
 
-from bascule._yaml import FAILURES, yaml_problem
+from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.config.keys import expand, is_text, known_keys, named, nearest
 from bascule.config.sections import SECRETS, Settings
 from bascule.errors import UsageError
@@ -136,25 +135,15 @@ def _has_password(path: str, value: object) -> bool:
     return path.startswith("nats.servers") and "@" in str(value)
 
 
-class _AsWritten(yaml.SafeLoader):
-    """Scalars stay text, whatever YAML would make of them; only nothing is nothing."""
-
-
-_AsWritten.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] in ("null", "merge")]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
     """The mapping that a YAML file holds; an empty file is an empty mapping. `as_written`: numbers, booleans and times
     stay text.
 
     Raises:
-        UsageError: code `configuration_invalid`: unreadable, not YAML, not a mapping.
+        UsageError: code `configuration_invalid`: unreadable, not YAML, a key twice, not a mapping.
     """
     try:
-        document: object = yaml.load(file.read_text(encoding="utf-8"), _AsWritten if as_written else yaml.SafeLoader)  # noqa: S506 - both are safe
+        document: object = load_yaml(file.read_text(encoding="utf-8"), as_written=as_written)
     except OSError as failure:
         message = f"cannot read the configuration file {file}: {failure.strerror}"
         raise UsageError("configuration_invalid", message, {"file": str(file)}) from None
@@ -172,6 +161,6 @@ def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
 def scalar(text: str) -> object:
     """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
     try:
-        return yaml.safe_load(text)
+        return load_yaml(text)
     except FAILURES:
         return text

@@ -9,10 +9,9 @@ rules:
 from pathlib import Path
 from typing import Any, Final, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from bascule._yaml import FAILURES, yaml_problem
+from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.errors import UsageError
 from bascule.security.actions import ACTIONS
 from bascule.security.casbin import read_casbin
@@ -106,7 +105,7 @@ class _Policy(BaseModel):
 
 def _rules(file: Path) -> list[Rule]:
     try:
-        document: Any = yaml.safe_load(read_text(file))
+        document: Any = load_yaml(read_text(file))
     except FAILURES as failure:
         if isinstance(failure, UsageError):
             raise

@@ -303,3 +303,21 @@ def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) ->
     addresses = {"address": "127.0.0.1:1", "nats_url": "nats://127.0.0.1:2", "http_address": "127.0.0.1:3"}
     assert document == {**addresses, "ready_seconds": 0.123}
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["serve", "-d", ""], ["serve", "--ready-file", ""], ["log", "verify", ""], ["config", "check", " "]],
+)
+def test_an_empty_path_is_not_the_current_directory(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 2
+    assert 'empty path; write "." for the current directory' in capsys.readouterr().err
+
+
+def test_a_tilde_that_no_shell_expanded_is_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "broker.yaml").write_text("data_dir: ~/data\n")
+    assert main(["config", "check", "~/broker.yaml", "--output", "json"]) == 0
+    assert str(tmp_path / "broker.yaml") in capsys.readouterr().out

@@ -85,8 +85,9 @@ def test_what_cannot_be_a_context_is_2(
         (f"contexts: {{a: {{url: '{A}', patience: 5}}}}\n", "unknown key patience; known are protected, timeout, url"),
         (f"contexts: {{a: {{url: '{A}', timeout: true}}}}\n", "contexts.a.timeout is True"),
         (f"contexts: {{a: {{url: '{A}', protected: 5}}}}\n", "contexts.a.protected is 5"),
-        ("a: [", "it is no YAML"),
-        ("\x00", "it is no YAML"),
+        ("a: [", "it is not valid YAML"),
+        (f"contexts: {{}}\ncurrent: a\ncontexts: {{a: {{url: {A}}}}}\n", "given twice, first in line 1"),
+        ("\x00", "it is not valid YAML"),
     ],
 )
 def test_a_file_that_is_not_right_is_named(text: str, said: str, file: Path) -> None:

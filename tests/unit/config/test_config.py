@@ -116,6 +116,65 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
     assert re.fullmatch(message, refusal(tmp_path, text).replace("nats = {'servers': []} (default): ", "")), message
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tls: {key_file: a}\nlog: {}\ntls: {min_version: '1.2'}\n",
+            r'.*yaml is not valid YAML: key "tls" is given twice, first in line 1; again in line 3, column 1',
+        ),
+        ("nats:\n  user: a\n  user: b\n", r'.*key "user" is given twice, first in line 2; again in line 3, column 3'),
+        ("tls.min_version: '1.3'\ntls: {min_version: '1.2'}\n", r'"min_version" is given twice, with dots and .*'),
+        ("tls: {min_version: '1.3'}\ntls.min_version: '1.2'\n", r'"tls.min_version" is given twice, with dots and .*'),
+        ("log: {level: info}\nlog.level: debug\n", r'"log.level" is given twice, with dots and as a section.*'),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused_with_its_lines(tmp_path: Path, text: str, message: str) -> None:
+    assert re.fullmatch(message, refusal(tmp_path, text)), refusal(tmp_path, text)
+
+
+def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:
+    text = "streams: &base {codec: lz4, durability: disk}\nstreams.codec: zstd\n"
+    assert "given twice" in refusal(tmp_path, text)
+    merged = "broker: {<<: {host: h, port: 1}, port: 2}\n"
+    settings = config.load(write(tmp_path, merged), environment={})
+    assert (settings.broker.host, settings.broker.port) == ("h", 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "streams: {retention_max_age_ms: 12:30:00}\n",
+        "broker: {port: 2:30}\n",
+        "streams: {retention_max_messages: 1:0}\n",
+    ],
+)
+def test_a_number_with_colons_is_not_one(tmp_path: Path, text: str) -> None:
+    value = text.partition(": ")[2].partition(": ")[2].rstrip("}\n")
+    assert f"= '{value}' (" in refusal(tmp_path, text)
+
+
+def test_numbers_of_other_bases_are_what_they_look_like(tmp_path: Path) -> None:
+    settings = config.load(write(tmp_path, "broker: {port: 0x10}\nlimits: {calls: 1_000}\n"), environment={})
+    assert (settings.broker.port, settings.limits.calls) == (16, 1000)
+    # `010` is ten for whoever wrote it, not eight.
+    assert config.load(write(tmp_path, "broker: {port: 010}\n"), environment={}).broker.port == 10
+
+
+def test_a_path_that_is_empty_is_refused_and_a_tilde_is_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "data_dir = '' (" in refusal(tmp_path, "data_dir: ''\n")
+    assert 'empty path; write "." for the current directory' in refusal(tmp_path, "data_dir: ''\n")
+    assert "no such user" in refusal(tmp_path, "data_dir: ~nobody-of-that-name/data\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = config.load(write(tmp_path, "data_dir: ~/data\nencryption: {keys: {a: ~/key}}\n"), environment={})
+    assert settings.data_dir == tmp_path / "data"
+    assert settings.encryption.keys == {"a": tmp_path / "key"}
+    assert config.load(environment={"BASCULE_DATA_DIR": "~/x"}).data_dir == tmp_path / "x"
+    assert config.load(environment={}, flags={"data_dir": Path()}).data_dir == Path()
+
+
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(UsageError, match=r"cannot read the configuration file /nowhere/x.yaml: No such file"):
         config.load(Path("/nowhere/x.yaml"), environment={})

@@ -42,6 +42,14 @@ def refused(directory: Path, text: str, model: str | None = None, suffix: str = 
     return str(caught.value)
 
 
+def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    rule = "- {clients: a, allow: Publish, resources: x}\n"
+    said = refused(tmp_path, f"rules:\n{rule}rules:\n{rule}", suffix=".yaml")
+    assert said.endswith('key "rules" is given twice, first in line 1; again in line 3, column 1')
+    said = refused(tmp_path, "rules:\n- {clients: a, allow: Publish, resources: x, clients: '*'}\n", suffix=".yaml")
+    assert 'key "clients" is given twice' in said
+
+
 @pytest.mark.parametrize("model", [None, EXACT_MODEL])
 def test_the_policy_that_liftbridge_takes(tmp_path: Path, model: str | None) -> None:
     table = policy(

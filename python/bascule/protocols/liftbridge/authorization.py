@@ -4,10 +4,10 @@ Asked before the handler sees the request. What the handler is going to refuse a
 without a line here is denied whenever there is a policy.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from bascule._json import load_json
 from bascule._liftbridge_pb import message
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import AccessError
@@ -53,7 +53,7 @@ def _named(action: str, field: str = "name") -> Callable[[bytes], Iterable[Right
 def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
     def needed(body: bytes) -> Iterable[Right]:
         try:
-            asked: object = json.loads(body)
+            asked: object = load_json(body)
         except (ValueError, RecursionError):
             return ()
         name = cast("dict[str, Any]", asked).get("name") if isinstance(asked, dict) else None

@@ -3,6 +3,7 @@
 import json
 from typing import Any, cast
 
+from bascule._json import load_json
 from bascule._liftbridge_pb import DecodeError
 from bascule.protocols.status import Status, StatusError
 
@@ -33,7 +34,7 @@ def read_object(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
         StatusError: INVALID_ARGUMENT: it is none.
     """
     try:
-        asked: object = json.loads(body)
+        asked: object = load_json(body)
         # A lone surrogate is valid JSON and no text.
         json.dumps(asked, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
