@@ -1,4 +1,5 @@
-# The only entry point, for people and CI. Prerequisites: Python >= 3.11, a Rust toolchain, Java 17 (for Spark).
+# The only entry point, for people and CI. Prerequisites: Python >= 3.11, a Rust toolchain, a C compiler; for the demo and
+# the tests, which run Spark, also Java 17.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .SHELLFLAGS := -eu -o pipefail -c
@@ -21,6 +22,10 @@ help: ## List the targets
 .PHONY: prerequisites
 prerequisites:
 	@$(PYTHON) deploy/prerequisites.py
+
+.PHONY: java
+java:
+	@$(PYTHON) deploy/prerequisites.py --java
 
 $(VENV)/.synced: pyproject.toml uv.lock | prerequisites
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,8 +50,12 @@ target/sim/.built: $(VENV)/.synced $(RUST_SOURCES)
 .PHONY: sim
 sim: target/sim/.built ## Build the engine over a simulated disk, for tests/simulator (development only)
 
+.PHONY: wheel
+wheel: $(VENV)/.synced ## Build the wheel into target/wheels: one for CPython 3.11 and newer
+	$(BIN)/maturin build --quiet --release --out target/wheels
+
 .PHONY: demo
-demo: build ## The main job on real data: NATS -> stream -> kill -9 -> Spark table, checked row by row
+demo: java build ## The main job on real data: NATS -> stream -> kill -9 -> Spark table, checked row by row
 	$(BIN)/python examples/flights.py
 
 .PHONY: run
@@ -54,7 +63,7 @@ run: build ## Start a standalone broker and stay
 	$(BIN)/bascule serve --standalone --data-dir bascule-data
 
 .PHONY: test
-test: build sim torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
+test: java build sim torture-tools ## Run every test: Rust and Python side by side, then what measures time, alone
 	cargo build --quiet --locked --profile $(PROFILE) -p bascule-bench-driver -p bascule-rig -p bascule-shim
 	$(MAKE) --no-print-directory -j2 --output-sync=line test-rust test-python
 	$(BIN)/pytest -m alone

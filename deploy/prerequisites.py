@@ -1,4 +1,7 @@
-"""Check what must be on the machine before anything else can be installed; names each missing thing with its remedy."""
+"""Check what must be on the machine before anything else can be installed; names each missing thing with its remedy.
+
+`--java`: also what Spark needs, which is for the demo and the tests.
+"""
 
 import re
 import shutil
@@ -27,9 +30,15 @@ def _missing() -> list[str]:
             missing.append(f"rustc {found.group(0) if found else '?'} is too old: rustup update (1.95 or newer)")
     if not shutil.which("cc"):
         missing.append("no C compiler (cc), which Rust links with: install gcc or clang, e.g. apt-get install gcc")
+    return missing
+
+
+def _missing_java() -> list[str]:
+    missing: list[str] = []
     if not shutil.which("java"):
         missing.append(
-            "java is not on the PATH: install a Java 17 runtime, e.g. apt-get install openjdk-17-jre-headless"
+            "java is not on the PATH, and Spark needs it: install a Java 17 runtime, e.g. apt-get install"
+            " openjdk-17-jre-headless"
         )
     else:
         found = re.search(r'version "(\d+)', _output("java", "-version"))
@@ -39,7 +48,7 @@ def _missing() -> list[str]:
 
 
 if __name__ == "__main__":
-    problems = _missing()
+    problems = [*_missing(), *(_missing_java() if "--java" in sys.argv[1:] else ())]
     for problem in problems:
         print(f"missing: {problem}", file=sys.stderr)
     sys.exit(1 if problems else 0)

@@ -1,4 +1,5 @@
 //! What state the broker is in, for probes and people: where it is in its run, and one check for each thing that it needs.
+use crate::nats::Reason;
 use crate::partition::{cautious_now_ns, now_ns};
 use crate::shared::SharedRef;
 use crate::view::View;
@@ -188,10 +189,21 @@ impl Source {
     }
 
     fn nats(&self) -> Check {
-        if self.shared.nats.is_connected() {
+        let nats = self.shared.nats.state();
+        if nats.state == "connected" {
             return ok("nats", "connected".to_owned());
         }
-        let text = "not connected: nothing is ingested from NATS".to_owned();
+        let why = match nats.reason {
+            Some(Reason::LoginRefused) => "it refused the login: ",
+            Some(Reason::TlsFailed) => "TLS failed: ",
+            _ => "",
+        };
+        let details = if nats.text.is_empty() {
+            "not connected yet"
+        } else {
+            &nats.text
+        };
+        let text = format!("ingest waits for NATS: {why}{details}");
         if self.shared.condition.needs_nats.load(Ordering::Relaxed) {
             failed("nats", text)
         } else {

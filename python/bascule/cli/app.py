@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, stream
+from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, status, stream
 from bascule.cli.commands import Commands
 from bascule.cli.completion import completion
 from bascule.cli.options import Output
@@ -35,6 +35,7 @@ app: Final = Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
+app.command("status")(status.status)
 app.add_typer(stream.app, name="stream")
 app.add_typer(log.app, name="log")
 app.command("produce")(produce.produce)

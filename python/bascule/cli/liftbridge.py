@@ -15,7 +15,7 @@ from bascule._paths import parse_path
 from bascule.cli.app import end_with
 from bascule.cli.liftbridge_config import translate
 from bascule.cli.liftbridge_words import in_their_keys, reworded, their_key
-from bascule.cli.serve import run_broker
+from bascule.cli.serve import run_broker, warn_of_secrets
 from bascule.config import Settings
 from bascule.errors import BrokerError, UsageError
 
@@ -124,6 +124,7 @@ def _serve(arguments: Sequence[str]) -> int:
     for note in (*translated.notes, *translated.overruled):
         sys.stderr.write(f"liftbridge: {note}\n")
     try:
+        warn_of_secrets(translated.settings, "--nats-servers", cast("Sequence[str]", flags.get("nats.servers", ())))
         return run_broker(translated.settings, configuration.reread, wording=in_their_keys, name=configuration.key)
     except BrokerError as failure:
         raise reworded(failure) from failure

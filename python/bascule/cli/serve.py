@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bascule.config import Settings
     from bascule.server import Broker
 
-__all__ = ["check_files", "run_broker", "serve", "write_ready_file"]
+__all__ = ["check_files", "run_broker", "serve", "warn_of_secrets", "write_ready_file"]
 
 DataDirectory = Annotated[
     Path | None,
@@ -72,7 +72,9 @@ def serve(
     def read() -> "Settings":
         return resolved(config_file, flags).settings
 
-    return run_broker(read(), read, ready_file)
+    settings = read()
+    warn_of_secrets(settings, "--nats", nats or ())
+    return run_broker(settings, read, ready_file)
 
 
 def run_broker(
@@ -109,6 +111,19 @@ def run_broker(
     return server.run(settings, on_ready, server.Reread(reread, name))
 
 
+def warn_of_secrets(settings: "Settings", flag: str, urls: Iterable[str]) -> None:
+    """Log a warning when URLs that were given by a flag hold a password or a token."""
+    from bascule import logs  # noqa: PLC0415 (as above)
+
+    if any("@" in url for url in urls):
+        logs.configure(settings.log.level, settings.log.format)
+        sentence = (
+            f"{flag} holds a password or a token, which every user of this machine can read in its list of processes:"
+            " put it into a file that only the broker's user can read (nats.password_file, nats.token_file)"
+        )
+        logs.emit(30, "config", sentence)
+
+
 def check_files(settings: "Settings") -> None:
     """Read and check the files that settings name, as a start would.
 
@@ -127,7 +142,7 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
     return (
         f"bascule is ready after {broker.ready_seconds:.2f} s; stop it with Ctrl-C",
         f"  Liftbridge, Arrow Flight  {broker.address}",
-        f"  NATS                      {broker.nats_url}",
+        f"  NATS                      {broker.nats_url}{f' ({broker.nats_problem})' if broker.nats_problem else ''}",
         *http,
         "",
         "Three commands to try in another terminal:",

@@ -92,6 +92,8 @@ class StreamView:
     durability: str
     encrypted: bool
     resume_all: bool
+    ingest: str
+    """Whether messages from NATS are stored, or what that waits for."""
     nats_dropped: int
     """NATS messages for the stream that were not stored, since its partitions were opened."""
     nats_dropped_by_broker: int
@@ -118,6 +120,7 @@ class StreamView:
             durability=str(stream.settings["durability"]),
             encrypted=stream.encrypted,
             resume_all=stream.resume_all,
+            ingest=_ingest(broker),
             nats_dropped=sum(item.nats_dropped or 0 for item in stream.partitions),
             **counts,
             failures=tuple(f"{item.number}: {item.failure}" for item in stream.partitions if item.failure),
@@ -131,6 +134,12 @@ class StreamView:
                 SettingRow(name, value, stream.in_effect.get(name, value)) for name, value in stream.settings.items()
             ),
         )
+
+
+def _ingest(broker: BrokerDetails) -> str:
+    checks = {check.name: check for check in broker.checks}
+    nats = checks.get("nats")
+    return "not reported" if nats is None else nats.reason
 
 
 def _state(partition: PartitionDetails) -> str:

@@ -15,6 +15,7 @@ from bascule.client.consumer import Consumer, OnChange
 from bascule.client.consuming import GroupStart
 from bascule.client.details import (
     BrokerDetails,
+    Check,
     CursorEntry,
     Damage,
     GroupDetails,
@@ -52,6 +53,7 @@ __all__ = [
     "Batch",
     "Broker",
     "BrokerDetails",
+    "Check",
     "Client",
     "Consumer",
     "CursorEntry",

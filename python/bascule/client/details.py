@@ -16,6 +16,7 @@ from bascule.client.subscription import Subscription
 
 __all__ = [
     "BrokerDetails",
+    "Check",
     "CursorEntry",
     "Damage",
     "Details",
@@ -150,6 +151,16 @@ class GroupDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a broker needs."""
+
+    name: str
+    outcome: str
+    """`ok`, `warning` (it serves all the same) or `failed` (it is not ready)."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerDetails:
     """The broker that answered."""
 
@@ -158,6 +169,9 @@ class BrokerDetails:
     port: int
     statistics: Mapping[str, int]
     """Counters since its start and gauges, by the names of `specs/metrics.toml`."""
+    version: str = ""
+    checks: tuple[Check, ...] = ()
+    """What `/readyz?verbose` of its HTTP listener shows, in that order; none = an older broker, which does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +266,10 @@ class Details(Calls):
             UnavailableError: no broker answered in time.
         """
         answer = json.loads(self._call("FetchBrokerDetails", _document(), timeout))
-        return BrokerDetails(answer["id"], answer["host"], answer["port"], answer["statistics"])
+        checks = tuple(Check(item["name"], item["outcome"], item["reason"]) for item in answer.get("checks", ()))
+        return BrokerDetails(
+            answer["id"], answer["host"], answer["port"], answer["statistics"], answer.get("version", ""), checks
+        )
 
     def list_cursors(self, *, prefix: str = "", timeout: float | None = None) -> list[CursorEntry]:
         """Every stored position that points into a stream which is there, by cursor, stream and partition.

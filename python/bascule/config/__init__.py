@@ -8,6 +8,7 @@ integers with unit suffixes. The resolved document is immutable.
 from bascule.config.contradictions import contradictions
 from bascule.config.keys import expand, known_keys, leaves, nearest
 from bascule.config.listening import is_loopback
+from bascule.config.nats_urls import UrlCredentials, url_credentials
 from bascule.config.sections import (
     ENVIRONMENT_KEY,
     ENVIRONMENT_KEY_ID,
@@ -54,6 +55,7 @@ __all__ = [
     "Settings",
     "StreamDefaults",
     "TlsSettings",
+    "UrlCredentials",
     "combine",
     "contradictions",
     "document",
@@ -67,4 +69,5 @@ __all__ = [
     "read_yaml",
     "resolve",
     "scalar",
+    "url_credentials",
 ]

@@ -12,6 +12,7 @@ __all__ = ["contradictions"]
 _HERE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _EVERY: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 (compared, not bound)
 _NATS_PORT: Final = 4222
+_IDENTITIES: Final = ("user", "password", "password_file", "token_file", "nkey_file", "credentials_file")
 
 
 def contradictions(settings: Settings) -> Iterator[str]:
@@ -27,6 +28,12 @@ def contradictions(settings: Settings) -> Iterator[str]:
         yield (
             f"nats.standalone is false and nats.config names {nats.config}: nats.standalone wins, no nats-server is "
             "started and that file is not used; leave one of them out"
+        )
+    others = [f"nats.{name}" for name in _IDENTITIES if getattr(nats, name) is not None]
+    if others and any("@" in server for server in nats.servers):
+        yield (
+            f"nats.servers holds credentials and {' and '.join(others)} {'is' if len(others) == 1 else 'are'} set:"
+            " nats.servers wins, as with other NATS clients; leave one of them out"
         )
 
 

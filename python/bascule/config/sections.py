@@ -111,7 +111,8 @@ class NatsSettings(_Section):
     standalone: bool = Field(default=False, description="start and supervise a nats-server as a child process")
     servers: tuple[NatsUrl, ...] = Field(
         default=("nats://127.0.0.1:4222",),
-        description="URLs of existing servers; when standalone: how to reach the server of nats.config, if that differs"
+        description="URLs of existing servers, with user:password@ or token@ before the host if it must be;"
+        " when standalone: how to reach the server of nats.config, if that differs"
         " from where it listens",
     )
     required: bool = Field(

@@ -328,6 +328,12 @@ class Controller:
         """
         return partition_spec(stream, stream.partitions[0], self._reconciler.defaults) if stream.partitions else {}
 
+    def checks(self) -> list[dict[str, str]]:
+        """What this broker needs: `name`, `outcome` (`ok`, `warning`, `failed`), `reason`. Blocks while the file system
+        of the data directory does not answer.
+        """
+        return self._plane.checks()
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges of this broker by name (`specs/metrics.toml`)."""
         return self._plane.statistics()

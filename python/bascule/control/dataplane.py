@@ -86,6 +86,10 @@ class DataPlane(Protocol):
         """Of those that are open: `incarnation`, `scrubbed_ns`, `sealed_segments`, `damaged` ranges."""
         ...
 
+    def checks(self) -> list[dict[str, str]]:
+        """What the broker needs: `name`, `outcome`, `reason`. Blocks."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges by name (`specs/metrics.toml`)."""
         ...

@@ -8,7 +8,7 @@ it, says so, and connects when it comes.
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from bascule._text import without_credentials
@@ -43,6 +43,7 @@ class Broker:
         settings: what it was told.
         address: `host:port` that clients are told; empty before it is bound.
         http_address: `host:port` of probes and metrics; empty when there are none.
+        nats_problem: what ingest waited for when it was ready; empty = nothing.
         nats_url: the nats-server it started, else the first of those it connects to, without credentials.
         ready_seconds: how long `start` took; 0 before.
     """
@@ -51,6 +52,7 @@ class Broker:
         self.settings = settings
         self.address = ""
         self.http_address = ""
+        self.nats_problem = ""
         self.nats_url = "" if settings.nats.standalone else without_credentials(settings.nats.servers[0])
         self.ready_seconds = 0.0
         self._engine: Engine | None = None
@@ -87,7 +89,9 @@ class Broker:
             await self.stop()
             raise
         self.ready_seconds = time.monotonic() - began
-        emit(20, "server", "ready", address=self.address, nats=self.nats_url, seconds=round(self.ready_seconds, 3))
+        seconds = round(self.ready_seconds, 3)
+        nats = self.nats_problem or "connected"
+        emit(20, "server", "ready", address=self.address, nats=self.nats_url, ingest=nats, seconds=seconds)
 
     async def wait_failed(self) -> BrokerError:
         """Wait until the broker cannot go on; why."""
@@ -238,16 +242,16 @@ class Broker:
             limit_s = CONNECT_OWN_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while not engine.nats_connected():  # noqa: ASYNC110 - the event is for the log, this is for readiness
+                while not _is_settled(engine.nats_state()):  # noqa: ASYNC110 - events are for the log
                     await asyncio.sleep(0.002)
         if engine.nats_connected():
             return
+        self.nats_problem = next(check["reason"] for check in engine.checks() if check["name"] == "nats")
         shown = [without_credentials(item) for item in servers]
         if settings.nats.required:
-            message = f"nats.required is set and there is no connection to {', '.join(shown)} after {limit_s:g} s"
+            message = f"nats.required is set and there is no connection to {', '.join(shown)}; {self.nats_problem}"
             raise error("nats_unavailable", message, {"servers": shown})
-        message = "NATS is not there; the broker serves without it and connects when it comes"
-        emit(30, "nats", message, servers=shown)
+        emit(30, "nats", f"{self.nats_problem}; the broker serves without it and tries again", servers=shown)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -262,6 +266,14 @@ class Broker:
     def _fail(self, failure: BrokerError) -> None:
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(failure)
+
+
+_LASTING = frozenset({"settings", "login_refused", "tls_failed"})
+"""Reasons of `nats_state` that waiting does not change."""
+
+
+def _is_settled(nats: Mapping[str, Any]) -> bool:
+    return nats["state"] == "connected" or nats["reason"] in _LASTING
 
 
 def _joined(host: str, port: int) -> str:

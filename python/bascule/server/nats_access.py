@@ -9,7 +9,8 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
-from bascule.config import NatsSettings, NatsTlsSettings
+from bascule._text import without_credentials
+from bascule.config import NatsSettings, NatsTlsSettings, url_credentials
 from bascule.errors import BrokerError, error
 
 __all__ = [
@@ -35,11 +36,28 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
     Raises:
         UsageError: `configuration_invalid`: a file cannot be read or used; names the setting, the file and the remedy.
     """
-    document: dict[str, Any] = {"servers": servers, "pending_bytes": pending_bytes}
+    shown = [without_credentials(server) for server in servers]
+    document: dict[str, Any] = {"servers": shown, "pending_bytes": pending_bytes}
     if nats.ack_inbox_prefixes:
         document["ack_inbox_prefixes"] = list(nats.ack_inbox_prefixes)
     if is_own and nats.config is None:
         document["pause_ms"] = OWN_PAUSE_MS
+    document |= _identity(nats, servers)
+    tls = _tls(nats.tls)
+    if tls:
+        document["tls"] = tls
+    return document
+
+
+def _identity(nats: NatsSettings, servers: list[str]) -> dict[str, str]:
+    """Who the broker says it is. What the URLs hold wins, and does not cross the seam with them: logs show those."""
+    try:
+        held = url_credentials(servers)
+    except ValueError as different:
+        raise error("configuration_invalid", f"nats.servers: {different}", {"key": "nats.servers"}) from None
+    if held is not None:
+        return {key: value for key, value in held._asdict().items() if value is not None}
+    document: dict[str, str] = {}
     if nats.user is not None:
         document["user"] = nats.user
     if nats.password is not None:
@@ -52,9 +70,6 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
         document["nkey"] = _nkey("nats.nkey_file", nats.nkey_file)
     if nats.credentials_file is not None:
         document["credentials"] = _credentials("nats.credentials_file", nats.credentials_file)
-    tls = _tls(nats.tls)
-    if tls:
-        document["tls"] = tls
     return document
 
 

@@ -20,7 +20,8 @@ LATER = {"log verify", "log inspect", "log repair"}
 """They want the directory of a broker that has ended; run at the end."""
 ORDER = [
     "serve", "version", "completion", "context add", "context list", "context show", "context use", "context remove",
-    "config show", "config check", "config import", "stream create", "stream list", "stream show", "stream edit",
+    "config show", "config check", "config import", "status", "stream create", "stream list",
+    "stream show", "stream edit",
     "stream pause", "stream resume", "stream readonly", "produce", "consume", "cursor set", "cursor get", "cursor list",
     "cursor forget", "group list", "group show", "group members", "group reset", "bench", "stream trim", "stream purge",
     "stream delete",

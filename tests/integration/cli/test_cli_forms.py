@@ -37,6 +37,7 @@ DRY = {
 }
 """With `--dry-run`."""
 LOOK = {
+    ("status",): [],
     ("stream", "list"): [],
     ("stream", "show"): ["{s}"],
     ("consume",): ["{s}", "--start", "earliest", "--stop", "latest"],
@@ -51,7 +52,7 @@ LOOK = {
     ("config", "check"): ["{here}/broker.yaml"],
     ("version",): [],
 }
-MOVING = {("stream", "list"), ("group", "list"), ("log", "verify")}
+MOVING = {("status",), ("stream", "list"), ("group", "list"), ("log", "verify")}
 """Their answers hold what others do meanwhile, or how long it took."""
 OFFLINE = {("log", "verify"): [], ("log", "inspect"): [], ("log", "repair"): ["--dry-run"]}
 """On the directory of a broker that has ended."""

@@ -66,7 +66,7 @@ def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
     arguments = ("--port", "0", "--data-dir", tmp_path / "data", "--log-format", "text")
     with serving(tmp_path, *arguments, "--nats", f"nats://127.0.0.1:{port}") as served:
         served.wait_ready()
-        assert "NATS is not there" in served.log
+        assert "ingest waits for NATS" in served.log
         address = json.loads(served.ready_file.read_text())["address"]
         with Raw(address) as raw:
             # without NATS: everything that needs none works, and what needs it says so

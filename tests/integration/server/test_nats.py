@@ -92,7 +92,7 @@ async def test_a_broker_serves_without_nats_and_connects_when_it_comes(tmp_path:
     url = f"nats://127.0.0.1:{port}"
     async with started(tmp_path, nats__servers=[url]) as broker, broker.channel() as channel:
         await call(channel, "CreateStream", name="s", subject="s")
-        assert any(line["level"] == "warning" and "NATS is not there" in line["message"] for line in broker.lines())
+        assert any(line["level"] == "warning" and "ingest waits for NATS" in line["message"] for line in broker.lines())
         child = NatsChild(tmp_path / "nats", NatsSettings(port=port))
         child.start()
         try:
@@ -140,7 +140,8 @@ async def test_a_start_that_requires_nats_ends_without_it(tmp_path: Path) -> Non
     url = f"nats://127.0.0.1:{free_port()}"
     process = await launch(tmp_path, nats__servers=[url], nats__required=True)
     assert await asyncio.wait_for(process.process.wait(), LIMIT_S) == 5
-    assert f"nats_unavailable: nats.required is set and there is no connection to {url}" in process.log_file.read_text()
+    said = f"nats_unavailable: nats.required is set and there is no connection to {url}; ingest waits for NATS: "
+    assert said in process.log_file.read_text()
     assert not process.ready_file.exists()
 
 

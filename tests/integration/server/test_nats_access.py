@@ -9,15 +9,19 @@ import json
 import socket
 import ssl
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nats
 import pytest
 from bascule.server.nats_binary import find_nats_server
 
+from tests.integration.faults.process import Served, run, serving
 from tests.integration.server.process import Process, call, end_offset, launch, started
 
 LIMIT_S = 60.0
@@ -242,3 +246,70 @@ async def test_a_file_of_its_own_says_where_the_server_listens(tmp_path: Path) -
         async with broker.channel() as channel:
             await call(channel, "CreateStream", name="s", subject="s")
         await publish_until_stored(broker, url, user="u", password="p")
+
+
+@pytest.mark.parametrize("password", ["p", "a b/c@d:e"])
+async def test_credentials_in_the_url(tmp_path: Path, password: str) -> None:
+    users = f"authorization: {{ user: u, password: {json.dumps(password)} }}"
+    async with nats_server(tmp_path, users) as address:
+        options = {"user": "u", "password": password}
+        servers = [f"nats://u:{quote(password, safe='')}@{address}"]
+        await stores(tmp_path, f"nats://{address}", options, nats__servers=servers)
+    held = f"u:{quote(password, safe='')}"
+    assert not [log for log in await asyncio.to_thread(logs, tmp_path) if held in log]
+
+
+def logs(directory: Path) -> list[str]:
+    found = [file.read_text() for file in directory.glob("*.log")]
+    assert any(found)
+    return found
+
+
+def serve_arguments(directory: Path, *arguments: str) -> list[str | Path]:
+    return ["--port", "0", "-d", directory / "data", "--http", "127.0.0.1:0", *arguments]
+
+
+def readyz(served: Served) -> tuple[int, str]:
+    """Status and text of `/readyz?verbose`."""
+    address = json.loads(served.ready_file.read_text())["http_address"]
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz?verbose", timeout=LIMIT_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+async def test_a_refused_login_is_named_wherever_one_looks(tmp_path: Path) -> None:
+    users = "authorization: { user: u, password: right }"
+    async with nats_server(tmp_path, users) as address:
+        arguments = serve_arguments(tmp_path, "--nats", f"nats://u:wr0ng@{address}")
+        with serving(tmp_path, *arguments) as served:
+            await asyncio.to_thread(served.wait_ready)
+            assert "every user of this machine can read" in served.log
+            status, text = await asyncio.to_thread(readyz, served)
+            # A broker without NATS serves publishers and readers: it is ready, and says what is missing.
+            assert status == 200
+            assert "[!] nats: ingest waits for NATS: it refused the login" in text
+            url = f"liftbridge://{json.loads(served.ready_file.read_text())['address']}"
+            shown = await asyncio.to_thread(run, "status", "--url", url)
+            assert shown.returncode == 0
+            assert "ready, with warnings" in shown.stdout
+            assert "ingest waits for NATS: it refused the login" in shown.stdout
+            created = await asyncio.to_thread(run, "stream", "create", "s", "--url", url)
+            assert created.returncode == 0, created.stderr
+            stream = await asyncio.to_thread(run, "stream", "show", "s", "--url", url)
+            assert "ingest waits for NATS: it refused the login" in stream.stdout
+            ready = next(line for line in served.log.splitlines() if '"message": "ready"' in line)
+            assert "it refused the login" in json.loads(ready)["ingest"]
+            assert "wr0ng" not in served.log + text + shown.stdout + stream.stdout
+
+
+async def test_a_refused_login_ends_a_start_that_requires_nats(tmp_path: Path) -> None:
+    async with nats_server(tmp_path, "authorization: { user: u, password: right }") as address:
+        url = f"nats://u:wr0ng@{address}"
+        async with asyncio.timeout(LIMIT_S):
+            process = await launch(tmp_path, nats__servers=[url], nats__required=True)
+            assert await process.process.wait() == 5
+        log = process.log_file.read_text()
+        assert f"there is no connection to nats://{address}; ingest waits for NATS: it refused the login" in log
+        assert "wr0ng" not in log

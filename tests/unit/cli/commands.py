@@ -1,7 +1,8 @@
 """Every command of `bascule`."""
 
 COMMANDS = [
-    ["serve"], ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "edit"], ["stream", "pause"],
+    ["serve"], ["status"],
+    ["stream", "create"], ["stream", "list"], ["stream", "show"], ["stream", "edit"], ["stream", "pause"],
     ["stream", "resume"], ["stream", "readonly"], ["stream", "delete"], ["stream", "trim"], ["stream", "purge"],
     ["produce"], ["consume"], ["cursor", "get"], ["cursor", "list"], ["cursor", "set"], ["cursor", "forget"],
     ["group", "list"], ["group", "show"], ["group", "members"], ["group", "reset"], ["bench"], ["log", "verify"],

@@ -80,3 +80,10 @@ def test_what_a_broker_shows_of_itself_is_what_it_was_told(nats: dict[str, Any])
 )
 def test_what_goes_together_is_not_mentioned(nats: dict[str, Any]) -> None:
     assert said(**nats) == []
+
+
+@pytest.mark.parametrize("other", [{"user": "u"}, {"token_file": "/t"}, {"credentials_file": "/c"}, {"password": "p"}])
+def test_credentials_in_urls_win_over_those_of_settings(other: dict[str, Any]) -> None:
+    (sentence,) = said(servers=["nats://me:geheim@h:4222"], **other)
+    assert f"nats.{next(iter(other))} is set: nats.servers wins" in sentence
+    assert "geheim" not in sentence

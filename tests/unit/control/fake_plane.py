@@ -172,6 +172,9 @@ class FakePlane:
             for item in found
         ]
 
+    def checks(self) -> list[dict[str, str]]:
+        return [{"name": "nats", "outcome": "warning", "reason": "ingest waits for NATS"}]
+
     def statistics(self) -> dict[str, int]:
         return {"nats_gaps": 3}
 

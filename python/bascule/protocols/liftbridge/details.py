@@ -3,7 +3,9 @@
 What Liftbridge's metadata has no place for: settings, sizes, damage, members. Of partitions that are open here.
 """
 
+import asyncio
 import json
+from importlib.metadata import version
 from typing import Any
 
 from bascule.control import Controller
@@ -92,7 +94,9 @@ class DetailMethods:
             "id": here,
             "host": broker.host if broker else "",
             "port": broker.port if broker else 0,
-            "statistics": self._controller.statistics(),
+            "version": version("bascule"),
+            "checks": await asyncio.to_thread(self._controller.checks),
+            "statistics": await asyncio.to_thread(self._controller.statistics),
         }
         return json.dumps(document).encode()
 
