@@ -16,7 +16,7 @@ import typer
 
 from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, status, stream
 from bascule.cli.commands import Commands
-from bascule.cli.completion import completion
+from bascule.cli.completion import completion, register_shells
 from bascule.cli.options import Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.results import Version
@@ -31,7 +31,7 @@ INTERRUPTED: Final = 130
 app: Final = Commands(
     name="bascule",
     help="A durable message log for NATS that speaks Liftbridge and serves every stream as a table.",
-    add_completion=True,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
@@ -78,6 +78,7 @@ def version(output: Output = OutputFormat.TABLE) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
+    register_shells()
     return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule", with_codes=True)
 
 

@@ -1,19 +1,33 @@
 """`bascule completion`, and what the shell is offered for arguments."""
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script  # pyright: ignore[reportPrivateImportUsage]
+from typer.completion import (
+    completion_init,  # pyright: ignore[reportPrivateImportUsage]
+    get_completion_script,  # pyright: ignore[reportPrivateImportUsage]
+)
 
 from bascule.cli.connection import choose
 from bascule.client import connect
 from bascule.errors import BrokerError
 
-__all__ = ["StreamName", "complete_stream", "completion"]
+__all__ = ["StreamName", "complete_stream", "completion", "register_shells"]
 
 PATIENCE_S = 1.0
 """How long pressing the key may wait for a broker."""
+
+
+VARIABLE = "_BASCULE_COMPLETE"
+"""Set by the script of a shell when it asks for completions."""
+
+
+def register_shells() -> None:
+    """Answer the scripts of the shells. Typer does so by itself only beside an option that edits `~/.bashrc`."""
+    if VARIABLE in os.environ:
+        completion_init()
 
 
 class Shell(StrEnum):
@@ -33,7 +47,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
 
         bascule completion fish > ~/.config/fish/completions/bascule.fish
     """
-    typer.echo(get_completion_script(prog_name="bascule", complete_var="_BASCULE_COMPLETE", shell=shell.value))
+    typer.echo(get_completion_script(prog_name="bascule", complete_var=VARIABLE, shell=shell.value))
 
 
 def complete_stream(incomplete: str) -> list[str]:

@@ -39,7 +39,7 @@ class PartitionChange:
 
     action: str
     name: str
-    partitions: tuple[int, ...]
+    partition_numbers: tuple[int, ...]
     dry_run: bool
 
 
@@ -70,7 +70,12 @@ def edit(
         raise UsageError("invalid_argument", f"there is nothing to change: give one of {known}, --reset")
     with connection.open() as client:
         before, after = client.edit_stream(name, changes, dry_run=dry_run)
-    render(_changes(name, before, after, dry_run=dry_run), output, "nothing to change: it is so already")
+    changed = "nothing would change" if dry_run else "nothing changed"
+    render(
+        _changes(name, before, after, dry_run=dry_run),
+        output,
+        f"{changed}: stream {name} has these settings already",
+    )
 
 
 @connected()

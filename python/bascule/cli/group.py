@@ -1,4 +1,4 @@
-"""`bascule group list | show | members | reset`."""
+"""`bascule group list | show | members | reset | delete`."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -67,6 +67,18 @@ class GroupView:
     lag: int
     """Records behind the group's positions, together."""
     positions: tuple[PositionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPosition:
+    """A position that `group delete` removed, or would remove."""
+
+    group: str
+    stream: str
+    partition: int
+    next_offset: int
+    """The offset that the group would have read next."""
+    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +208,39 @@ def reset(
         _tell(f"consumer group {group} had neither members nor positions so far; see bascule group list")
     _tell_forgotten(steps)
     render([replace(step, dry_run=dry_run) for step in steps], output)
+
+
+@app.command()
+@connected()
+def delete(
+    connection: Connection,
+    group: Group,
+    *,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Delete a group: all its positions. Refused while it has members; asks first, unless `--yes`.
+
+    Examples:
+        bascule group delete billing --dry-run
+
+        bascule group delete billing --yes
+    """
+    with connection.open() as client:
+        details, positions = _find(client, group)
+        if details is not None:
+            count = len(details.members)
+            text = f'consumer group "{group}" has {counted(count, "member")}: stop them first'
+            raise StateError("failed_precondition", text, {"group": group, "members": count})
+        if not dry_run:
+            what = counted(len(positions), "position")
+            ask(f"Delete group {group} with {what}?", name=group, connection=connection, yes=yes)
+            for entry in positions:
+                client.set_cursor(entry.cursor, entry.stream, None, partition=entry.partition)
+    render(
+        [DeletedPosition(group, item.stream, item.partition, item.offset + 1, dry_run) for item in positions], output
+    )
 
 
 def _tell_forgotten(steps: Sequence[Move]) -> None:

@@ -17,7 +17,7 @@ from bascule.cli.prompt import ask
 from bascule.cli.removal import purge, trim
 from bascule.cli.results import StreamChange, StreamRow
 from bascule.cli.settings import Given, with_settings
-from bascule.cli.stream_view import StreamView
+from bascule.cli.stream_view import StreamView, summary
 from bascule.client import Client, StreamOptions
 from bascule.errors import AccessError, StateError
 
@@ -114,19 +114,30 @@ def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> Non
 
 @app.command()
 @connected()
-def show(connection: Connection, name: StreamName, output: Output = OutputFormat.TABLE) -> None:
-    """Show one stream: its settings, and where its partitions stand. Damaged offsets are listed one by one.
-
-    Messages from NATS that were not stored are counted for each partition, for the stream, and for the whole broker.
+def show(
+    connection: Connection,
+    name: StreamName,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every setting and counter, also in the table; other forms always have them.")
+    ] = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Show one stream: the settings that it was given, and where its partitions stand. Messages from NATS that were not
+    stored, failures and damaged offsets appear when there are any.
 
     Examples:
-        bascule stream show orders
+        bascule stream show orders --all
 
         bascule stream show orders --output yaml
     """
     with connection.open() as client:
         view = StreamView.of(client.describe_stream(name), client.describe_broker())
-    render(view if output in {OutputFormat.JSON, OutputFormat.YAML, OutputFormat.TABLE} else view.partitions, output)
+    if output is OutputFormat.TABLE and not everything:
+        render(summary(view), output)
+    else:
+        whole = output in {OutputFormat.JSON, OutputFormat.YAML, OutputFormat.TABLE}
+        render(view if whole else view.partitions, output)
 
 
 @app.command()

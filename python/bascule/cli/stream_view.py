@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from bascule.client import BrokerDetails, PartitionDetails, StreamDetails
 
-__all__ = ["StreamView"]
+__all__ = ["StreamView", "summary"]
 
 _INGEST: Final = {
     "nats_dropped_by_broker": "nats_dropped",
@@ -140,6 +140,54 @@ def _ingest(broker: BrokerDetails) -> str:
     checks = {check.name: check for check in broker.checks}
     nats = checks.get("nats")
     return "not reported" if nats is None else nats.reason
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLine:
+    """What is worth a column at first sight."""
+
+    partition: int
+    state: str
+    log_start: int | None
+    high_watermark: int | None
+    bytes: int | None
+    subscribers: int | None
+    last_record: str | None
+
+
+def summary(view: StreamView) -> dict[str, Any]:
+    """The fields of `stream show` as a table: what every stream has, then only what differs from the usual."""
+    shown: dict[str, Any] = {
+        "name": view.name,
+        "subject": view.subject,
+        "queue_group": view.group,
+        "created": view.created,
+        "durability": view.durability,
+        "encrypted": view.encrypted,
+        "ingest": view.ingest,
+        "settings": ", ".join(
+            f"{row.name}={row.asked}" for row in view.settings if row.asked is not None and row.name != "durability"
+        ),
+    }
+    unusual: dict[str, Any] = {
+        "resume_all": view.resume_all,
+        "nats_dropped": view.nats_dropped,
+        "nats_dropped_by_broker": view.nats_dropped_by_broker,
+        "nats_slow_consumer": view.nats_slow_consumer,
+        "failures": list(view.failures),
+    }
+    usual_when_empty = {"queue_group", "settings"}
+    shown = {name: value for name, value in shown.items() if value != "" or name not in usual_when_empty}
+    shown |= {name: value for name, value in unusual.items() if value}
+    shown["partitions"] = [
+        PartitionLine(
+            row.number, row.state, row.log_start, row.high_watermark, row.bytes, row.subscribers, row.last_record
+        )
+        for row in view.partitions
+    ]
+    if view.damaged:
+        shown["damaged"] = list(view.damaged)
+    return shown
 
 
 def _state(partition: PartitionDetails) -> str:

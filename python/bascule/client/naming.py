@@ -68,7 +68,10 @@ def _better(
         text = f'stream "{stream}" already exists: delete it first or take another name'
         return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code == "invalid_argument" and str(failure) == _BAD_SUBJECT and subject is not None:
-        text = f"subject {subject[:200]!r} is invalid: tokens joined by dots, without white space, `>` only at the end"
+        which = f"subject {subject[:200]!r}"
+        if subject == stream:
+            which = f"stream name {stream[:200]!r}, which is the subject too when none is given,"
+        text = f"{which} is not a valid subject: tokens joined by dots, without white space, `>` only at the end"
         return error(failure.code, text, failure.details)
     most = _max_record_bytes(link, stream) if failure.code == "too_large" else None
     return refusals.of_record(failure, stream, most)

@@ -82,12 +82,19 @@ def test_a_group_with_members_is_shown_and_not_reset(cli: Run, here: TestBroker,
         (row,) = [row for row in cli("group", "list") if row["group"] == group]
         assert (row["state"], row["members"], row["partitions"]) == ("active", 2, 1)
         assert "has 2 members" in cli("group", "reset", group, "--to", "latest", "--yes", code=6)
+        assert "has 2 members" in cli("group", "delete", group, "--yes", code=6)
         (moved,) = cli("group", "reset", group, "--to", "latest", "-p", "1", "--yes", "--force")
         assert (moved["before"], moved["after"]) == (1, 2)
         client.leave_group(group, "one")
         client.leave_group(group, "two")
     assert cli("group", "show", group)["state"] == "empty"
     assert "has no members" in cli("group", "members", group, code=3)
+    (planned,) = cli("group", "delete", group, "--dry-run")
+    assert (planned["stream"], planned["partition"], planned["next_offset"]) == (stream, 1, 2)
+    assert cli("group", "show", group)["state"] == "empty", "a dry run deletes nothing"
+    cli("group", "delete", group, "--yes")
+    assert "does not exist" in cli("group", "show", group, code=3)
+    assert "does not exist" in cli("group", "delete", group, "--yes", code=3)
 
 
 def test_positions_of_a_group_move_where_they_are_told(

@@ -23,7 +23,8 @@ ORDER = [
     "config show", "config check", "config import", "status", "stream create", "stream list",
     "stream show", "stream edit",
     "stream pause", "stream resume", "stream readonly", "produce", "consume", "cursor set", "cursor get", "cursor list",
-    "cursor forget", "group list", "group show", "group members", "group reset", "bench", "stream trim", "stream purge",
+    "cursor forget", "group list", "group show", "group members", "group reset", "group delete",
+    "bench", "stream trim", "stream purge",
     "stream delete",
 ]  # fmt: skip
 
@@ -52,6 +53,8 @@ def ready(command: str, client: bascule.Client) -> None:
             client.set_cursor(group, "orders", 0)
         case "group reset":
             client.leave_group("billing", "worker-1")
+        case "group delete":
+            client.set_cursor(group, "orders", 0)
         case "stream trim":
             client.publish_many("orders", [b"record"] * 1000)
         case "stream delete":

@@ -31,6 +31,7 @@ DRY = {
     ("cursor", "set"): ["{s}-c", "{s}", "2"],
     ("cursor", "forget"): ["{s}-c", "{s}"],
     ("group", "reset"): ["{s}-idle", "--to", "latest"],
+    ("group", "delete"): ["{s}-idle"],
     ("context", "add"): ["other", "liftbridge://127.0.0.1:2"],
     ("context", "use"): ["here"],
     ("context", "remove"): ["here"],

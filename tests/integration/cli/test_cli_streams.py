@@ -7,6 +7,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_partitions_are_paused_resumed_and_made_read_only(cli: Run, here: TestBr
         return [row["state"] for row in cli("stream", "show", stream)["partitions"]]
 
     pause = ("stream", "pause", stream, "--partition", "2", "--partition", "0")
-    assert cli(*pause, "--dry-run") == {"action": "pause", "name": stream, "partitions": [0, 2], "dry_run": True}
+    assert cli(*pause, "--dry-run") == {"action": "pause", "name": stream, "partition_numbers": [0, 2], "dry_run": True}
     assert states() == ["open", "open", "open"]
     cli(*pause, "--resume-all")
     shown = cli("stream", "show", stream)
@@ -104,12 +105,12 @@ def test_partitions_are_paused_resumed_and_made_read_only(cli: Run, here: TestBr
     assert shown["partitions"][0]["high_watermark"] is None
     (row,) = [row for row in cli("stream", "list") if row["name"] == stream]
     assert row["state"] == "2 paused"
-    assert cli("stream", "resume", stream, "--dry-run")["partitions"] == [0, 2]
+    assert cli("stream", "resume", stream, "--dry-run")["partition_numbers"] == [0, 2]
     assert states()[0] == "paused"
-    assert cli("stream", "resume", stream, "--partition", "2")["partitions"] == [2]
+    assert cli("stream", "resume", stream, "--partition", "2")["partition_numbers"] == [2]
     assert states() == ["paused", "open", "open"]
-    assert cli("stream", "resume", stream)["partitions"] == [0]
-    assert cli("stream", "resume", stream)["partitions"] == []
+    assert cli("stream", "resume", stream)["partition_numbers"] == [0]
+    assert cli("stream", "resume", stream)["partition_numbers"] == []
     cli("stream", "readonly", stream, "--dry-run")
     cli("stream", "readonly", stream, "-p", "1")
     assert states() == ["open", "read-only", "open"]
@@ -138,7 +139,8 @@ def test_a_partition_that_is_not_there_is_3_and_bounded(command: str, cli: Run, 
 def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> None:
     assert cli("stream", "create", stream, "--subject", "a.>", "--dry-run")["dry_run"]
     cli("stream", "show", stream, code=3)
-    assert "subject 'a b' is invalid" in cli("stream", "create", stream, "--subject", "a b", "--dry-run", code=2)
+    said = cli("stream", "create", stream, "--subject", "a b", "--dry-run", code=2)
+    assert "subject 'a b' is not a valid subject" in said
     more = ("stream", "create", stream, "--replication-factor", "3", "--dry-run")
     assert "cluster size 1" in cli(*more, code=2)
     assert "invalid AES key size 0" in cli("stream", "create", stream, "--encryption", "--dry-run", code=6)
@@ -182,6 +184,34 @@ def test_every_form_is_one(
             assert len(list(csv.DictReader(io.StringIO(text)))) >= 1
         case _:
             assert stream in text
+
+
+def test_a_stream_is_shown_short_and_with_all_of_it(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli("stream", "create", stream, "--partitions", "2", "--codec", "zstd", "--retention-max-bytes", "10G")
+    assert main(["stream", "show", stream]) == 0
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) <= 14, short
+    assert re.search(r"settings +.*retention_bytes=10737418240", short)
+    assert "codec=zstd" in short
+    assert "slow consumer" not in short
+    assert main(["stream", "show", stream, "--all"]) == 0
+    everything = capsys.readouterr().out
+    assert "nats slow consumer" in everything
+    assert "max_record_bytes" in everything
+    assert {"settings", "nats_gaps", "damaged"} <= cli("stream", "show", stream).keys()
+
+
+def test_what_would_not_change_is_said_as_such(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli("stream", "create", stream, "--codec", "zstd")
+    for options, said in ((["--dry-run"], "nothing would change"), ([], "nothing changed")):
+        assert main(["stream", "edit", stream, "--codec", "zstd", *options]) == 0
+        assert capsys.readouterr().err == f"{said}: stream {stream} has these settings already\n"
+
+
+def test_a_name_that_cannot_be_the_subject_is_refused_as_a_name(cli: Run) -> None:
+    said = cli("stream", "create", "a b", code=2)
+    assert "stream name 'a b'" in said or "Stream name 'a b'" in said, said
+    assert "subject 'x y' is not a valid subject" in cli("stream", "create", "good", "--subject", "x y", code=2)
 
 
 def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:

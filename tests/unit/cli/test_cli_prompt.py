@@ -1,5 +1,7 @@
 """Questions before something is destroyed, and what the shell is offered."""
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -51,6 +53,14 @@ def test_there_is_a_script_for_each_shell(shell: str, capsys: pytest.CaptureFixt
     script = capsys.readouterr().out
     assert "_BASCULE_COMPLETE" in script
     assert "bascule" in script
+
+
+def test_the_shell_is_offered_commands_and_no_option_edits_its_files() -> None:
+    command = [sys.executable, "-m", "bascule.cli"]
+    asked = {"_BASCULE_COMPLETE": "complete_bash", "COMP_WORDS": "bascule stream cr", "COMP_CWORD": "2"}
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.split() == ["create"], done.stderr
+    assert main(["--install-completion", "bash"]) == 2
 
 
 def test_a_key_that_was_pressed_gets_no_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from bascule._liftbridge_pb import message
 from bascule.control import Controller, RefusalCode, Target
 from bascule.control.controller import RefusedError
 from bascule.control.specs import OWN_STREAMS
-from bascule.errors import BrokerError
+from bascule.errors import BrokerError, CapacityError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.messages import parse, serialize
@@ -55,7 +55,10 @@ class StreamMethods:
             if failure.code == "encryption_unavailable":
                 text = f"Failed on preconditions for stream's encryption handler: {failure}"
                 raise StatusError(Status.FAILED_PRECONDITION, text) from failure
-            raise not_applied("Failed to replicate partition", failure) from failure
+            # The text of the original, but not for a full disk, which it does not report.
+            is_full = isinstance(failure, CapacityError)
+            text = "Failed to create the stream" if is_full else "Failed to replicate partition"
+            raise not_applied(text, failure) from failure
         return serialize(_CreateStreamResponse())
 
     async def delete_stream(self, request: AdminRequest) -> bytes:
