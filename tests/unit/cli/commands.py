@@ -6,7 +6,8 @@ COMMANDS = [
     ["stream", "resume"], ["stream", "readonly"], ["stream", "delete"], ["stream", "trim"], ["stream", "purge"],
     ["produce"], ["consume"], ["cursor", "get"], ["cursor", "list"], ["cursor", "set"], ["cursor", "forget"],
     ["group", "list"], ["group", "show"], ["group", "members"], ["group", "reset"], ["group", "delete"], ["bench"],
-    ["log", "verify"], ["log", "inspect"], ["log", "repair"], ["context", "add"], ["context", "list"],
+    ["log", "verify"], ["log", "inspect"],
+    ["log", "repair"], ["context", "add"], ["context", "list"],
     ["context", "show"], ["context", "use"], ["context", "remove"], ["config", "show"], ["config", "check"], ["config", "import"],
     ["completion"], ["version"],
 ]  # fmt: skip
