@@ -6,6 +6,7 @@ use crate::encryption::Masters;
 use crate::events::Events;
 use crate::liftbridge::{CursorIndexes, Members};
 use crate::nats::NatsLink;
+use crate::partition::IdBudget;
 use crate::statistics::Statistics;
 use crate::tls::Tls;
 use crate::view::View;
@@ -46,6 +47,8 @@ pub struct Limits {
     pub subscriptions: usize,
     pub message_bytes: usize,
     pub nats_pending_bytes: usize,
+    /// Memory for message ids of streams that acknowledge JetStream publishers.
+    pub nats_message_id_bytes: usize,
     pub grace_ms: u64,
     /// Dirty segments in one round of syncs from which on the journal is synced in their place; 0 = never.
     pub journal_from_dirty_files: usize,
@@ -74,6 +77,7 @@ impl Default for Limits {
             subscriptions: 4096,
             message_bytes: 4 << 20,
             nats_pending_bytes: 128 << 20,
+            nats_message_id_bytes: 256 << 20,
             grace_ms: 60_000,
             journal_from_dirty_files: 4,
             open_segments: 512,
@@ -122,6 +126,8 @@ pub struct Shared {
     pub open_subscriptions: AtomicI64,
     /// What wraps the streams' data keys.
     pub masters: Masters,
+    /// Memory for message ids.
+    pub(crate) message_ids: IdBudget,
 }
 
 impl Shared {
@@ -158,6 +164,7 @@ impl Shared {
             scrub_paused: AtomicBool::new(false),
             open_subscriptions: AtomicI64::new(0),
             masters: Masters::default(),
+            message_ids: IdBudget::new(limits.nats_message_id_bytes),
         })
     }
 

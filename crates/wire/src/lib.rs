@@ -1,11 +1,13 @@
 //! Pure codecs: the NATS envelope, the Liftbridge protobuf messages, Flight columns. No I/O.
 //!
 //! * [`envelope`]: the header of enveloped messages, all 15 types, and the order of recognition tests.
+//! * [`jetstream`]: control headers of JetStream publishers, and their acks.
 //! * [`liftbridge`]: the messages as prost structs, and the hot ones by hand, straight from and to bytes.
 //! * [`flight`]: batches of the log to Arrow record batches and back.
 //! * [`subject`]: NATS subjects: validity, the subject of a partition, filters with wildcards.
 pub mod envelope;
 pub mod flight;
+pub mod jetstream;
 pub mod liftbridge;
 mod protobuf;
 pub mod subject;

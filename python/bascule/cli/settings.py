@@ -42,6 +42,13 @@ class NatsCopy(StrEnum):
     NONE = "none"
 
 
+class NatsAcks(StrEnum):
+    """How plain NATS messages with a reply subject are acknowledged."""
+
+    OFF = "off"
+    JETSTREAM = "jetstream"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting."""
@@ -116,6 +123,7 @@ SETTINGS: Final = (
     Setting("durability", "durability", "choice", "What an ack means: on disk, or in memory.", Durability),
     Setting("codec", "codec", "choice", "Compression of new batches.", Codec),
     Setting("nats_copy", "nats_copy", "choice", "How direct publishes are shown to NATS.", NatsCopy),
+    Setting("nats_acks", "nats_acks", "choice", "How NATS messages with a reply are acknowledged.", NatsAcks),
 )
 
 Given = Mapping[str, Any]

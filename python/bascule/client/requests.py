@@ -115,6 +115,8 @@ class StreamOptions:
     """Compression of new batches."""
     nats_copy: Literal["envelope", "value", "none"] | None = None
     """How direct publishes are shown to NATS."""
+    nats_acks: Literal["off", "jetstream"] | None = None
+    """How plain NATS messages with a reply subject are acknowledged; one partition only."""
     max_record_bytes: int | None = None
     """Largest record that is accepted, 0 or more."""
 
@@ -156,6 +158,7 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
         durability=options.durability or "",
         codec=options.codec or "",
         natsCopy=options.nats_copy or "",
+        natsAcks=options.nats_acks or "",
     )
     limits: Mapping[str, int | timedelta | bool | None] = {
         "retentionMaxBytes": options.retention_max_bytes,

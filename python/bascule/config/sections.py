@@ -135,6 +135,11 @@ class NatsSettings(_Section):
         description="acks go to subjects that begin with one of these: calls that name another are refused, acks of"
         " messages from NATS withheld and counted; none = any subject",
     )
+    jetstream_ack_prefixes: tuple[str, ...] = Field(
+        default=("_INBOX.",),
+        description="acks of streams with nats_acks: jetstream go to reply subjects that begin with one of these, the"
+        " others are withheld and counted; none = none",
+    )
     host: str = Field(
         default="127.0.0.1", description="bind address of the standalone server, where nats.config names none"
     )
@@ -156,6 +161,17 @@ class NatsSettings(_Section):
     )
     max_payload: ByteCount = Field(default=1 << 20, ge=1024, le=64 << 20, description="largest NATS message")
 
+    @field_validator("jetstream_ack_prefixes")
+    @classmethod
+    def _no_system_subjects(cls, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+        for prefix in prefixes:
+            if not prefix or prefix.startswith("$"):
+                raise ValueError(
+                    f"{prefix!r} is not allowed: an ack must not reach any subject, nor those of NATS itself; give the"
+                    " prefix of the publishers' inboxes, such as _INBOX."
+                )
+        return prefixes
+
     @model_validator(mode="after")
     def _one_identity(self) -> Self:
         ways = ("user", "token_file", "nkey_file", "credentials_file")
@@ -172,6 +188,9 @@ class StreamDefaults(_Section):
     codec: Literal["none", "lz4", "zstd"] = Field(default="none", description="compression of new batches")
     nats_copy: Literal["envelope", "value", "none"] = Field(
         default="envelope", description="how direct publishes are copied to NATS"
+    )
+    nats_acks: Literal["off", "jetstream"] = Field(
+        default="off", description="how plain NATS messages with a reply subject are acknowledged"
     )
     retention_max_age_ms: Milliseconds = Field(default=7 * 86_400_000, description="remove segments older than this")
     retention_max_bytes: ByteCount = Field(default=0, description="keep at most this many bytes a partition")
@@ -306,6 +325,9 @@ class LimitSettings(_Section):
     subscriptions: int = Field(default=4096, ge=1, le=1 << 20, description="open Subscribe and DoGet calls")
     message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="one inbound gRPC message")
     nats_pending_bytes: ByteCount = Field(default=128 << 20, ge=1 << 20, description="NATS messages not yet queued")
+    nats_message_id_bytes: ByteCount = Field(
+        default=256 << 20, ge=1 << 20, description="ids remembered by streams with nats_acks: jetstream"
+    )
     grace_ms: Milliseconds = Field(default=60_000, description="how long files of deleted partitions are kept")
     journal_from_dirty_files: int = Field(
         default=4,

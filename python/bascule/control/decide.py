@@ -21,10 +21,12 @@ from bascule.metadata import (
     SetStreamReadonly,
     State,
     Stream,
+    StreamKey,
     StreamSettings,
     TrimPartition,
 )
 from bascule.metadata.model import SETTING_BOUNDS
+from bascule.metadata.nats_acks import acks_refusal
 from bascule.metadata.plain import PlainError, from_plain, to_plain
 from bascule.metadata.refusal import wrong_setting
 
@@ -125,6 +127,9 @@ def create_stream(
         return refusal
     if state.stream(request.namespace, request.name) is not None:
         return Refusal(RefusalCode.STREAM_EXISTS, f"stream {request.namespace}/{request.name} exists")
+    key = StreamKey(request.namespace, request.name)
+    if refused := acks_refusal(state, key, request.subject, request.partitions, request.settings):
+        return Refusal(RefusalCode.INVALID, "; ".join(refused))
     return CreateStream(
         namespace=request.namespace,
         name=request.name,
@@ -215,6 +220,8 @@ def edit_stream(state: State, namespace: str, name: str, changes: Mapping[str, o
     settings = _edited(stream.settings, changes)
     if isinstance(settings, Refusal):
         return settings
+    if refused := acks_refusal(state, stream.key, stream.subject, len(stream.partitions), settings):
+        return Refusal(RefusalCode.INVALID, "; ".join(refused))
     return None if settings == stream.settings else EditStream(namespace, name, stream.incarnation, settings)
 
 

@@ -74,6 +74,7 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "durability": asked.durability,
         "codec": asked.codec,
         "nats_copy": asked.nats_copy,
+        "nats_acks": asked.nats_acks,
         "max_record_bytes": _first(asked.max_record_bytes, defaults.max_record_bytes),
         "batch_records": defaults.batch_records,
         "batch_bytes": defaults.batch_bytes,

@@ -35,6 +35,7 @@ from bascule.metadata.model import (
     StreamSettings,
     incarnation_of,
 )
+from bascule.metadata.nats_acks import acks_refusal
 from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid, wrong_setting
 from bascule.metadata.results import RefusedCode
 
@@ -136,6 +137,7 @@ def edit(state: State, _: int, command: EditStream) -> State:
     """The stream has these settings; partitions, subject and keys stay."""
     stream = _find(state, command)
     _check_settings(command.settings)
+    _check_acks(state, stream.key, stream.subject, len(stream.partitions), command.settings)
     for name in FIXED_SETTINGS:
         if getattr(command.settings, name) != getattr(stream.settings, name):
             raise invalid(f"{name} of stream {_shown(stream.key)} stays as it was created")
@@ -249,6 +251,7 @@ def _check_creation(state: State, command: CreateStream) -> None:
     key = StreamKey(command.namespace, command.name)
     if key in state.streams:
         raise RefusalError(RefusedCode.STREAM_EXISTS, f"stream {_shown(key)} exists")
+    _check_acks(state, key, command.subject, len(command.placements), command.settings)
 
 
 def _check_placement(brokers: Mapping[str, Broker], number: int, placement: Placement) -> None:
@@ -269,6 +272,11 @@ def _check_settings(settings: StreamSettings) -> None:
         value: int | None = getattr(settings, name)
         if value is not None and (problem := wrong_setting(name, value)):
             raise invalid(problem)
+
+
+def _check_acks(state: State, key: StreamKey, subject: str, partitions: int, settings: StreamSettings) -> None:
+    if refusal := acks_refusal(state, key, subject, partitions, settings):
+        raise invalid("; ".join(refusal))
 
 
 def _shown(key: StreamKey) -> str:

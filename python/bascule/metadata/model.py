@@ -54,6 +54,7 @@ SETTING_BOUNDS: Mapping[str, tuple[int, int]] = {
 Durability: TypeAlias = Literal["disk", "memory"]
 Codec: TypeAlias = Literal["none", "lz4", "zstd"]
 NatsCopy: TypeAlias = Literal["envelope", "value", "none"]
+NatsAcks: TypeAlias = Literal["off", "jetstream"]
 Operation: TypeAlias = Literal[
     "create_stream",
     "delete_stream",
@@ -116,6 +117,7 @@ class StreamSettings:
         durability: what an ack stands for.
         codec: compression of new batches.
         nats_copy: how direct publishes are shown to NATS.
+        nats_acks: how plain NATS messages with a reply subject are acknowledged.
         partition_by_subject: every partition listens on the stream's own subject and keeps what hashes to it.
         concurrency_control: expected offsets are checked.
         max_record_bytes: largest record accepted.
@@ -136,6 +138,7 @@ class StreamSettings:
     durability: Durability = "disk"
     codec: Codec = "none"
     nats_copy: NatsCopy = "envelope"
+    nats_acks: NatsAcks = "off"
     partition_by_subject: bool = False
     concurrency_control: bool = False
     max_record_bytes: int | None = None

@@ -107,6 +107,7 @@ def stream_settings(settings: Settings) -> StreamSettings:
         durability=streams.durability,
         codec=streams.codec,
         nats_copy=streams.nats_copy,
+        nats_acks=streams.nats_acks,
         encryption=streams.encryption or None,
         concurrency_control=streams.concurrency_control,
     )

@@ -36,8 +36,11 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
     Raises:
         UsageError: `configuration_invalid`: a file cannot be read or used; names the setting, the file and the remedy.
     """
-    shown = [without_credentials(server) for server in servers]
-    document: dict[str, Any] = {"servers": shown, "pending_bytes": pending_bytes}
+    document: dict[str, Any] = {
+        "servers": [without_credentials(server) for server in servers],
+        "pending_bytes": pending_bytes,
+        "jetstream_ack_prefixes": list(nats.jetstream_ack_prefixes),
+    }
     if nats.ack_inbox_prefixes:
         document["ack_inbox_prefixes"] = list(nats.ack_inbox_prefixes)
     if is_own and nats.config is None:

@@ -6,7 +6,16 @@ from typing import Any, cast
 from bascule.control import Event
 from bascule.logs import emit
 
-_PARTITION_LEVELS = {"compacted": 20, "damaged": 40, "failed": 40, "full": 40, "recovered": 30, "writable": 20}
+_PARTITION_LEVELS = {
+    "compacted": 20,
+    "damaged": 40,
+    "failed": 40,
+    "full": 40,
+    "message_ids_not_saved": 30,
+    "message_ids_unknown": 40,
+    "recovered": 30,
+    "writable": 20,
+}
 _NATS_LEVELS = {"connected": 20, "disconnected": 30, "slow_consumer": 30, "error": 30}
 _TAKEN = frozenset({"level", "target", "message"})
 

@@ -56,7 +56,8 @@ def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -
     (tmp_path / "password").write_text("hunter2\n")
     nats = load(nats__user="u", nats__password_file=tmp_path / "password").nats
     assert nats_access.nats_settings(nats, ["nats://h"], 9, is_own=False) == {
-        "servers": ["nats://h"], "pending_bytes": 9, "user": "u", "password": "hunter2",
+        "servers": ["nats://h"], "pending_bytes": 9, "jetstream_ack_prefixes": ["_INBOX."], "user": "u",
+        "password": "hunter2",
     }  # fmt: skip
     assert without_credentials("nats://u:p@s@host:4222") == "nats://host:4222"
     assert without_credentials("host:4222") == "host:4222"
@@ -66,6 +67,12 @@ def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -
 def test_the_data_plane_hears_where_acks_may_go() -> None:
     nats = load(nats__ack_inbox_prefixes=["_INBOX.", "acks."]).nats
     assert nats_access.nats_settings(nats, [], 9, is_own=False)["ack_inbox_prefixes"] == ["_INBOX.", "acks."]
+
+
+@pytest.mark.parametrize("prefix", ["", "$JS.ACK.", "$SYS."])
+def test_acks_of_jetstream_publishers_do_not_reach_the_subjects_of_nats(prefix: str) -> None:
+    with pytest.raises(UsageError, match="is not allowed: an ack must not reach"):
+        load(nats__jetstream_ack_prefixes=["_INBOX.", prefix])
 
 
 def test_messages_may_be_left_longer_with_a_server_of_our_own() -> None:

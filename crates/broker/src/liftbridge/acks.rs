@@ -34,7 +34,11 @@ impl Group {
         let mut offset = committed.base_offset;
         for (index, ack) in self.acks.iter().enumerate() {
             if let Some(reject) = rejected.next_if(|reject| reject.index as usize == index) {
-                put_refusal(out, &ack.correlation_id, &Refusal::Rejected(reject.reason));
+                put_refusal(
+                    out,
+                    &ack.correlation_id,
+                    &Refusal::Rejected(reject.reason.clone()),
+                );
                 continue;
             }
             if ack.policy != AckPolicy::None as i32 {

@@ -135,7 +135,7 @@ async fn open_destination(
 fn checked(outcome: Outcome, number: i32) -> Result<Committed, Refusal> {
     let committed = outcome.map_err(|error| Refusal::of(error, number))?;
     match committed.rejected.first() {
-        Some(rejected) => Err(Refusal::Rejected(rejected.reason)),
+        Some(rejected) => Err(Refusal::Rejected(rejected.reason.clone())),
         None => Ok(committed),
     }
 }
@@ -176,7 +176,7 @@ fn inbox_ack(
     let fields = match committed.rejected.first() {
         None if ack.policy == AckPolicy::None as i32 => return None,
         None => committed_fields(ack, committed, committed.base_offset, inbox),
-        Some(rejected) => rejected_fields(ack, committed, rejected.reason, inbox),
+        Some(rejected) => rejected_fields(ack, committed, &rejected.reason, inbox),
     };
     let mut payload = Vec::with_capacity(192);
     destination.template.put_ack(&mut payload, &fields);
@@ -189,15 +189,17 @@ fn inbox_ack(
 fn rejected_fields<'a>(
     ack: &'a AckContext,
     committed: &Committed,
-    reason: RejectReason,
+    reason: &RejectReason,
     ack_inbox: &'a [u8],
 ) -> AckFields<'a> {
     let (ack_error, commit_timestamp) = match reason {
         RejectReason::TooLarge => (AckError::TooLarge, 0),
         RejectReason::IncorrectOffset => (AckError::IncorrectOffset, committed.commit_timestamp),
         RejectReason::Encryption => (AckError::Encryption, 0),
-        // A unary call's batch is its one record.
-        RejectReason::Batch => (AckError::Unknown, 0),
+        // A unary call's batch is its one record; the others come by NATS only.
+        RejectReason::Batch | RejectReason::Duplicate(_) | RejectReason::Refused(_) => {
+            (AckError::Unknown, 0)
+        }
     };
     AckFields {
         offset: 0,

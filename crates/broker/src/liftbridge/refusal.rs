@@ -42,19 +42,21 @@ pub(super) enum Refusal {
     #[error("failed to resume stream: partition {0} is not open on this broker")]
     NotOpen(i32),
     /// The partition refused this one record.
-    #[error("{}", reject_text(*.0))]
+    #[error("{}", reject_text(.0))]
     Rejected(RejectReason),
     /// Nothing of the append was taken, or its outcome is unknown.
     #[error("failed to append: {0}")]
     Append(AppendError),
 }
 
-fn reject_text(reason: RejectReason) -> &'static str {
+fn reject_text(reason: &RejectReason) -> &'static str {
     match reason {
         RejectReason::TooLarge => "message exceeds max replication size",
         RejectReason::IncorrectOffset => "incorrect expected offset",
         RejectReason::Encryption => "encryption failed on partition",
         RejectReason::Batch => "another record of its batch was refused",
+        RejectReason::Duplicate(_) => "a message with its id is stored",
+        RejectReason::Refused(_) => "a condition of its headers does not hold",
     }
 }
 
@@ -84,11 +86,14 @@ impl Refusal {
             | Self::Rejected(RejectReason::TooLarge) => Code::InvalidArgument,
             Self::Denied(_) => Code::PermissionDenied,
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
-            Self::Readonly(_) => Code::FailedPrecondition,
+            Self::Readonly(_) | Self::Rejected(RejectReason::Refused(_)) => {
+                Code::FailedPrecondition
+            }
             Self::NotOpen(_)
             | Self::Paused(_)
             | Self::NotResumed(_)
             | Self::Rejected(RejectReason::Encryption | RejectReason::Batch) => Code::Internal,
+            Self::Rejected(RejectReason::Duplicate(_)) => Code::AlreadyExists,
             Self::Rejected(RejectReason::IncorrectOffset) => Code::Unknown,
             Self::Append(error) => append_code(error),
         }
@@ -111,7 +116,9 @@ impl Refusal {
             Self::NotOpen(_)
             | Self::Paused(_)
             | Self::NotResumed(_)
-            | Self::Rejected(RejectReason::Batch)
+            | Self::Rejected(
+                RejectReason::Batch | RejectReason::Duplicate(_) | RejectReason::Refused(_),
+            )
             | Self::Append(_) => AsyncCode::Internal,
         };
         code as i32

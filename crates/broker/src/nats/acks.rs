@@ -86,17 +86,21 @@ impl AckJob {
             let reason = rejected
                 .peek()
                 .filter(|reject| reject.index == ack.index)
-                .map(|reject| reject.reason);
+                .map(|reject| &reject.reason);
+            let offset = match reason {
+                Some(RejectReason::Duplicate(original)) => *original,
+                _ => self.base_offset + u64::from(ack.index) - rejected_before,
+            };
             let (offset, commit_timestamp, ack_error) = match reason {
-                None if ack.policy == LEADER || ack.policy == ALL => (
-                    self.base_offset + u64::from(ack.index) - rejected_before,
-                    self.commit_timestamp,
-                    OK,
-                ),
-                None => return None,
+                None | Some(RejectReason::Duplicate(_))
+                    if ack.policy == LEADER || ack.policy == ALL =>
+                {
+                    (offset, self.commit_timestamp, OK)
+                }
+                None | Some(RejectReason::Duplicate(_)) => return None,
                 Some(RejectReason::TooLarge) => (0, 0, TOO_LARGE),
                 // What comes by NATS is nobody's batch.
-                Some(RejectReason::Batch) => (0, 0, UNKNOWN),
+                Some(RejectReason::Batch | RejectReason::Refused(_)) => (0, 0, UNKNOWN),
                 Some(RejectReason::Encryption) => (0, 0, ENCRYPTION),
                 Some(RejectReason::IncorrectOffset) => (0, self.commit_timestamp, INCORRECT_OFFSET),
             };

@@ -97,6 +97,7 @@ pub(super) fn as_received(
         .map(|(name, value)| name.len() + value.len())
         .sum();
     IncomingRecord {
+        is_plain_nats: false,
         key: if is_envelope {
             record.key.clone()
         } else {

@@ -6,6 +6,7 @@
 use super::acks::{AckJob, PendingAck};
 use super::budget::Taken;
 use super::connection::Role;
+use super::publish_acks::PublishAcks;
 use super::report::partition_name;
 use super::session::Session;
 use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
@@ -116,7 +117,14 @@ impl Feed {
         let waiting_bytes = group.waiting_bytes();
         let Group { records, acks, .. } = group;
         let count = records.len() as u64;
-        let done = answer(session.clone(), self.partition.clone(), acks, count);
+        let publish_acks = PublishAcks::of(&self.partition, &records);
+        let done = answer(
+            session.clone(),
+            self.partition.clone(),
+            acks,
+            publish_acks,
+            count,
+        );
         let mut append = Append {
             payload: Payload::Records(records),
             producer: None,
@@ -130,22 +138,24 @@ impl Feed {
             }
         }
         let Some(taken) = session.pending.try_take(waiting_bytes) else {
-            session.reporter.dropped(count, Some(&self.partition));
+            refuse_busy(append);
             return;
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
+        let waiting = Waiting {
+            append,
+            _taken: taken,
+        };
         // The receiver lives as long as this sender.
-        if self
-            .backlog
-            .send(Waiting {
-                append,
-                _taken: taken,
-            })
-            .is_err()
-        {
-            session.reporter.dropped(count, Some(&self.partition));
+        if let Err(error) = self.backlog.send(waiting) {
+            refuse_busy(error.0.append);
         }
     }
+}
+
+/// Answers, counts and reports an append that has no place to wait.
+fn refuse_busy(append: Append) {
+    (append.done)(Err(AppendError::Busy));
 }
 
 async fn hand_over(
@@ -160,23 +170,32 @@ async fn hand_over(
 }
 
 /// What happens when the append is committed or refused.
-fn answer(session: Arc<Session>, partition: Partition, acks: Vec<PendingAck>, count: u64) -> Done {
-    Box::new(move |outcome| match outcome {
-        Ok(committed) => {
-            if !acks.is_empty() {
-                AckJob::new(partition, &committed, acks).queue(&session);
+fn answer(
+    session: Arc<Session>,
+    partition: Partition,
+    acks: Vec<PendingAck>,
+    publish_acks: PublishAcks,
+    count: u64,
+) -> Done {
+    Box::new(move |outcome| {
+        publish_acks.answer(&session, &outcome);
+        match outcome {
+            Ok(committed) => {
+                if !acks.is_empty() {
+                    AckJob::new(partition, &committed, acks).queue(&session);
+                }
             }
-        }
-        Err(AppendError::Busy) => session.reporter.dropped(count, Some(&partition)),
-        // A publisher that wanted an ack gets none and tries again.
-        Err(error) => {
-            session.shared.statistics.nats_dropped.add(count);
-            partition.count_nats_dropped(count);
-            // Of others the partition itself reports why.
-            if let AppendError::TooFewReplicas { .. } = error {
-                let name = partition_name(&partition);
-                let text = format!("messages from NATS for {name} are not stored: {error}");
-                session.reporter.error(Role::Ingest.name(), text);
+            Err(AppendError::Busy) => session.reporter.dropped(count, Some(&partition)),
+            // A publisher that wanted Liftbridge's ack gets none and tries again.
+            Err(error) => {
+                session.shared.statistics.nats_dropped.add(count);
+                partition.count_nats_dropped(count);
+                // Of others the partition itself reports why.
+                if let AppendError::TooFewReplicas { .. } = error {
+                    let name = partition_name(&partition);
+                    let text = format!("messages from NATS for {name} are not stored: {error}");
+                    session.reporter.error(Role::Ingest.name(), text);
+                }
             }
         }
     })

@@ -142,6 +142,7 @@ impl Received {
             Recognised::Plain => {
                 self.malformed += u64::from(payload.starts_with(&envelope::MAGIC));
                 record.value = Some(payload);
+                record.is_plain_nats = true;
             }
             Recognised::Publish(mut publish) => {
                 if !publish.ack_inbox.is_empty() {

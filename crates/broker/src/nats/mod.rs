@@ -5,7 +5,8 @@
 //!   group and publishes copies with `no_echo`, so NATS never sends us our own copies there; *streams* has the
 //!   subscriptions with a queue group, so NATS keeps choosing the member, and everything else that is published.
 //! * `router`, `ingest`, `feed`: from a subscription through groups of records into the partitions that listen on it.
-//! * `acks`: after commit, to the ack inbox of enveloped publishes. Never to a message's reply subject.
+//! * `acks`: after commit, to the ack inbox of enveloped publishes.
+//! * `publish_acks`: to the reply subject of plain messages, where a stream acknowledges JetStream publishers.
 //! * `copies`, `channel`, `interest` (and `copy_job`, `copy_format`): after commit of direct publishes, to whoever listens on the subject.
 //!
 //! Nothing here blocks a committer: every queue is bounded, and what does not fit is dropped and counted.
@@ -22,6 +23,7 @@ mod ingest;
 mod interest;
 mod link;
 pub(crate) mod origin;
+mod publish_acks;
 mod report;
 mod router;
 mod session;
@@ -30,5 +32,5 @@ mod state;
 mod thread;
 
 pub use link::NatsLink;
-pub use settings::{NatsCopy, NatsSettings, NatsTls};
+pub use settings::{NatsAcks, NatsCopy, NatsSettings, NatsTls};
 pub use state::{ConnectionState, NatsState, Reason};

@@ -53,7 +53,7 @@ fn values<'a>(headers: &'a Headers, name: &str) -> impl Iterator<Item = &'a Byte
 }
 
 /// The stable 128-bit FNV-1a hash of a message id; never 0, which means "none".
-fn hash_message_id(id: &[u8]) -> u128 {
+pub(crate) fn hash_message_id(id: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     id.iter()

@@ -4,6 +4,7 @@ use super::budget::{Budget, Patience};
 use super::connection::{Connection, Role, Watch};
 use super::copies;
 use super::copy_job::CopyJob;
+use super::publish_acks::{self, PublishAckJob};
 use super::report::Reporter;
 use super::router::Router;
 use super::settings::NatsSettings;
@@ -44,6 +45,7 @@ pub(super) struct Session {
     /// Bytes of copies handed to the *ingest* connection since it was last waited for.
     pub(super) handed: AtomicUsize,
     pub(super) acks: mpsc::Sender<AckJob>,
+    pub(super) publish_acks: mpsc::Sender<PublishAckJob>,
     pub(super) copies: mpsc::UnboundedSender<CopyJob>,
     /// Prefix of the subjects on which the server answers the copier's probes; set once *ingest* is connected.
     pub(super) inbox: OnceLock<String>,
@@ -69,6 +71,7 @@ impl Session {
             .unwrap_or(shared.limits.nats_pending_bytes);
         let patience = Patience::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
         let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
+        let (publish_ack_sender, publish_ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
         let (nobody_sender, nobody_receiver) = mpsc::unbounded_channel();
         let watch = Arc::new(Watch::new(reporter.clone()));
@@ -83,6 +86,7 @@ impl Session {
             copying: Arc::new(Budget::new(pending_bytes)),
             handed: AtomicUsize::new(0),
             acks: ack_sender,
+            publish_acks: publish_ack_sender,
             copies: copy_sender,
             inbox: OnceLock::new(),
             sync_subject: OnceLock::new(),
@@ -97,13 +101,18 @@ impl Session {
         let streams = session.clone().keep_streams(router.clone(), watch);
         session.streams.spawn(streams);
         let acks = acks::run(session.clone(), ack_receiver);
+        let publish_acks = publish_acks::run(session.clone(), publish_ack_receiver);
         let copies = copies::run(
             session.clone(),
             router.clone(),
             copy_receiver,
             nobody_receiver,
         );
-        *session.outgoing.lock() = vec![tokio::spawn(acks), tokio::spawn(copies)];
+        *session.outgoing.lock() = vec![
+            tokio::spawn(acks),
+            tokio::spawn(publish_acks),
+            tokio::spawn(copies),
+        ];
         Ok(session)
     }
 

@@ -33,6 +33,9 @@ pub struct NatsSettings {
     /// Acks go only to inboxes that begin with one of these, and to the brokers' own; the others are withheld and counted.
     /// None = to every valid subject.
     pub ack_inbox_prefixes: Vec<String>,
+    /// Acks for JetStream publishers go only to reply subjects that begin with one of these; the others are withheld and
+    /// counted.
+    pub jetstream_ack_prefixes: Vec<String>,
 }
 
 impl NatsSettings {
@@ -49,6 +52,12 @@ impl NatsSettings {
         prefixes.is_empty()
             || own.is_some_and(|rest| rest.starts_with(".ack."))
             || prefixes.iter().any(|prefix| inbox.starts_with(prefix))
+    }
+
+    /// Whether an ack for a JetStream publisher may go to `reply`.
+    pub(super) fn is_jetstream_reply(&self, reply: &str) -> bool {
+        let mut prefixes = self.jetstream_ack_prefixes.iter();
+        prefixes.any(|prefix| reply.starts_with(prefix))
     }
 }
 
@@ -87,6 +96,17 @@ pub enum NatsCopy {
     Value,
     /// Nothing.
     None,
+}
+
+/// How plain NATS messages are acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NatsAcks {
+    /// Not at all.
+    #[default]
+    Off,
+    /// As JetStream does.
+    Jetstream,
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ pub(super) struct InFlight {
     pub records: Vec<IncomingRecord>,
     pub rejected: Vec<Rejected>,
     pub duplicate: bool,
+    /// End of what its answers refer to beyond its own records: originals of duplicates, the last record.
+    pub refers_to: u64,
     pub copy: NatsCopy,
 }
 
@@ -70,6 +72,14 @@ impl InFlight {
     /// First offset after it.
     pub fn end(&self) -> u64 {
         self.base_offset + u64::from(self.count)
+    }
+
+    /// First offset after everything that has to be in the log before it may be answered.
+    pub fn rests_on(&self) -> u64 {
+        if self.count == 0 {
+            return self.refers_to;
+        }
+        self.end().max(self.refers_to)
     }
 
     /// Whether NATS gets a copy of it.

@@ -2,8 +2,10 @@
 use super::commit::Waiting;
 use super::copying::Heard;
 use super::queue::Admission;
+use super::remember::read_ids;
 use super::task::{self, Message};
 use super::{Append, PartitionSpec, Payload};
+use crate::nats::NatsAcks;
 use crate::shared::SharedRef;
 use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
@@ -46,6 +48,8 @@ pub(super) struct Inner {
     pub(super) heard: Heard,
     /// Commits asked for and not yet settled.
     pub(super) outstanding: AtomicUsize,
+    /// It acknowledges JetStream publishers.
+    pub(super) jetstream: AtomicBool,
 }
 
 /// What a partition is, fixed for its life in this process.
@@ -162,9 +166,11 @@ impl Partition {
             nats_dropped: AtomicU64::new(0),
             heard: Heard::new(&spec.subject),
             outstanding: AtomicUsize::new(0),
+            jetstream: AtomicBool::new(spec.nats_acks == NatsAcks::Jetstream),
         }));
         partition.watch_for_damage();
-        task::spawn(partition.clone(), log, spec, inbox);
+        let ids = read_ids(&partition, &spec, directory);
+        task::spawn(partition.clone(), log, spec, ids, directory, inbox);
         Ok((partition, recovery))
     }
 
@@ -275,6 +281,16 @@ impl Partition {
         {
             committed.send_modify(|_| ());
         }
+    }
+
+    /// Whether it acknowledges JetStream publishers.
+    pub(crate) fn acknowledges_jetstream(&self) -> bool {
+        self.0.jetstream.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_jetstream(&self, acks: NatsAcks) {
+        let acknowledges = acks == NatsAcks::Jetstream;
+        self.0.jetstream.store(acknowledges, Ordering::Release);
     }
 
     /// Counts a reader that waits for new records, until the guard is dropped.

@@ -1,6 +1,7 @@
 //! What comes into a partition and what comes back.
 use bascule_log::SequenceError;
 use bascule_record::{Producer, SealedBatch};
+use bascule_wire::jetstream::Refusal;
 use bytes::Bytes;
 
 /// One record on its way in. Slices of received buffers; copied once, into the batch.
@@ -19,6 +20,8 @@ pub struct IncomingRecord {
     pub reply: Bytes,
     /// Message id, 0 = none.
     pub id: u128,
+    /// It came as a plain NATS message: where its stream acknowledges JetStream publishers, its control headers count.
+    pub is_plain_nats: bool,
     /// Offset the record must get when the stream checks offsets; −1 = any.
     pub expected_offset: i64,
     /// Length of the message as received (envelope and NATS headers included), for the size limit.
@@ -75,7 +78,7 @@ pub struct Committed {
 }
 
 /// A record that was refused while its neighbours were taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rejected {
     /// Index into the records of the append.
     pub index: u32,
@@ -84,7 +87,7 @@ pub struct Rejected {
 }
 
 /// Why a single record was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RejectReason {
     /// Larger than `max_record_bytes`.
     TooLarge,
@@ -94,6 +97,10 @@ pub enum RejectReason {
     Encryption,
     /// Another record of its producer's batch was refused.
     Batch,
+    /// A message with its id is stored at this offset.
+    Duplicate(u64),
+    /// A condition of a JetStream publisher does not hold.
+    Refused(Refusal),
 }
 
 /// Why nothing of an append was taken, or why its outcome is unknown.

@@ -10,9 +10,12 @@ mod copying;
 mod damage;
 mod handle;
 mod incoming;
+mod jetstream;
 mod maintenance;
+mod message_ids;
 mod produced;
 mod queue;
+mod remember;
 mod spec;
 mod stored;
 mod task;
@@ -27,5 +30,6 @@ pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
 };
 pub(crate) use maintenance::cautious_now_ns;
+pub(crate) use message_ids::IdBudget;
 pub use spec::PartitionSpec;
 pub(crate) use stored::opened;

@@ -57,6 +57,7 @@ impl Writer {
             records,
             rejected,
             duplicate,
+            refers_to: 0,
             copy,
         });
     }
@@ -81,7 +82,7 @@ impl Writer {
         };
         self.builder = usual;
         match (refused, sealed) {
-            (Some(refused), _) => Ok(Stored::Refused(all_but(refused, count))),
+            (Some(refused), _) => Ok(Stored::Refused(all_but(&refused, count))),
             (None, Some(batch)) => self
                 .append(batch)
                 .map(|appended| Stored::As(appended, false)),
@@ -101,10 +102,10 @@ impl Writer {
 }
 
 /// The others of a batch are refused with the one that cannot be stored.
-fn all_but(refused: Rejected, count: u32) -> Vec<Rejected> {
+fn all_but(refused: &Rejected, count: u32) -> Vec<Rejected> {
     let reason_of = |index| {
         if index == refused.index {
-            refused.reason
+            refused.reason.clone()
         } else {
             RejectReason::Batch
         }

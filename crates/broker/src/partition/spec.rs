@@ -1,6 +1,6 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
-use crate::nats::NatsCopy;
+use crate::nats::{NatsAcks, NatsCopy};
 use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention};
 use bascule_record::{BatchLimits, Codec};
 use serde::Deserialize;
@@ -29,6 +29,8 @@ pub struct PartitionSpec {
     pub codec: CodecName,
     #[serde(default)]
     pub nats_copy: NatsCopy,
+    #[serde(default)]
+    pub nats_acks: NatsAcks,
     pub max_record_bytes: u32,
     pub batch_records: usize,
     pub batch_bytes: usize,

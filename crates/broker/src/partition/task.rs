@@ -3,12 +3,16 @@
 //! Its life: works until it is told to end, or until a panic; then it is poisoned (refuses writes, reads go on); at the
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
 use super::commit::Waiting;
+use super::jetstream::Ids;
+use super::remember::IdFile;
 use super::writer::Writer;
 use super::{EndReason, Partition, PartitionSpec, Payload, maintenance};
+use crate::nats::NatsAcks;
 use bascule_log::{Error, Log};
 use bascule_record::Producer;
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,9 +63,11 @@ impl std::fmt::Debug for Queued {
 /// Why the task ends, and who waits for it.
 type Told = (EndReason, Option<oneshot::Sender<()>>);
 
-struct Task {
-    partition: Partition,
-    writer: Writer,
+pub(super) struct Task {
+    pub(super) partition: Partition,
+    pub(super) writer: Writer,
+    pub(super) directory: PathBuf,
+    pub(super) id_file: IdFile,
     inbox: mpsc::UnboundedReceiver<Message>,
     messages: Vec<Message>,
     cleaner: Interval,
@@ -76,14 +82,18 @@ pub(super) fn spawn(
     partition: Partition,
     log: Log,
     spec: PartitionSpec,
+    ids: Ids,
+    directory: &Path,
     inbox: mpsc::UnboundedReceiver<Message>,
 ) {
     let task = Task {
+        directory: directory.to_owned(),
+        id_file: IdFile::new(directory, &spec),
         cleaner: every(spec.cleaner_interval()),
         // What recovery found.
         checkpoint: Some(Box::pin(sleep(CHECKPOINT_INTERVAL))),
         checkpointed: (0, 0),
-        writer: Writer::new(partition.clone(), log, spec),
+        writer: Writer::new(partition.clone(), log, spec, ids),
         partition,
         inbox,
         // Grows with the load: at its full size it would be most of what an idle partition takes.
@@ -108,8 +118,7 @@ async fn passed(timer: &mut Option<Pin<Box<Sleep>>>) {
 
 impl Task {
     async fn live(mut self) {
-        let trimmed = maintenance::trim(&mut self.writer);
-        self.check(trimmed);
+        self.trim().await;
         let told = match AssertUnwindSafe(self.work()).catch_unwind().await {
             Ok(told) => told,
             Err(_) => self.poisoned().await,
@@ -132,18 +141,19 @@ impl Task {
                         return (EndReason::Closed, None);
                     }
                     self.look_again(count).await;
-                    if let Some(told) = self.handle() {
+                    if let Some(told) = self.handle().await {
                         return told;
                     }
                     self.expect_checkpoint();
                 }
                 _ = self.cleaner.tick() => {
-                    self.maintain();
+                    self.maintain().await;
                     self.expect_checkpoint();
                 }
                 () = passed(&mut self.checkpoint) => {
                     self.checkpoint = None;
                     self.write_checkpoint();
+                    self.save_ids_when_due().await;
                 }
             }
         }
@@ -171,7 +181,7 @@ impl Task {
     }
 
     /// Handles what was taken; messages behind the end are dropped, and answer for themselves.
-    fn handle(&mut self) -> Option<Told> {
+    async fn handle(&mut self) -> Option<Told> {
         let mut messages = std::mem::take(&mut self.messages);
         let mut told = None;
         self.writer.begin_group();
@@ -185,9 +195,7 @@ impl Task {
                 Message::Configure(spec) => {
                     self.writer.finish_group();
                     self.cleaner = every(spec.cleaner_interval());
-                    self.writer.configure(*spec);
-                    let done = maintenance::trim(&mut self.writer);
-                    self.check(done);
+                    self.configure(*spec).await;
                 }
                 Message::Flush(flush) => self.writer.flush(flush),
                 Message::Close(reason, closed) => {
@@ -201,14 +209,39 @@ impl Task {
         told
     }
 
+    async fn configure(&mut self, spec: PartitionSpec) {
+        let before = std::mem::replace(&mut self.writer.spec.nats_acks, spec.nats_acks);
+        let begins = before == NatsAcks::Off && spec.nats_acks == NatsAcks::Jetstream;
+        self.writer.configure(spec);
+        if begins {
+            self.load_ids().await;
+        }
+        self.trim().await;
+        // What waited meanwhile is taken from now on.
+        self.writer.begin_group();
+    }
+
+    /// Hides what was trimmed on request.
+    async fn trim(&mut self) {
+        if self.partition.0.reader.log_start() < self.writer.spec.trimmed_to {
+            self.save_ids().await;
+        }
+        let done = maintenance::trim(&mut self.writer);
+        self.check(done);
+    }
+
     /// Retention and compaction. The log does on threads of its own what waits for the disk.
-    fn maintain(&mut self) {
+    async fn maintain(&mut self) {
+        if self.may_remove_known_ids() {
+            self.save_ids().await;
+        }
         let done = maintenance::maintain(&self.partition, &mut self.writer);
         self.check(done);
     }
 
     /// Writes what is new, until all that was appended is committed and noted.
     fn write_checkpoint(&mut self) {
+        self.id_file.appended += std::mem::take(&mut self.writer.appended_bytes);
         let reader = &self.partition.0.reader;
         let ends = (reader.high_watermark(), reader.log_start());
         let (is_new, commits) = (ends != self.checkpointed, ends.0 < reader.log_end());
@@ -250,6 +283,9 @@ impl Task {
 
     async fn end(mut self, reason: EndReason) {
         self.settled().await;
+        if reason != EndReason::Deleted {
+            self.save_ids().await;
+        }
         self.partition.ended(reason);
         self.inbox.close();
         // Dropped messages answer for themselves.
@@ -269,7 +305,7 @@ impl Task {
     }
 
     /// Waits until every commit asked for was settled: callbacks of one log run in the order of their requests.
-    async fn settled(&mut self) {
+    pub(super) async fn settled(&mut self) {
         let (done, settled) = oneshot::channel();
         self.writer.log.commit(Box::new(move |outcome| {
             // The receiver waits below.

@@ -1,11 +1,12 @@
 //! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
 use super::commit::{InFlight, Waiting, now_ns, settle};
+use super::jetstream::Ids;
 use super::task::{Flush, Queued};
 use super::{
     AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
     maintenance,
 };
-use crate::nats::NatsCopy;
+use crate::nats::{NatsAcks, NatsCopy};
 use bascule_log::{Appended, Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
 use std::borrow::Cow;
@@ -37,10 +38,14 @@ pub(super) struct Writer {
     full: Option<Instant>,
     /// Why nothing can be encrypted that has to be.
     locked: Option<String>,
+    /// Ids of messages.
+    pub(super) ids: Ids,
+    /// Bytes appended since the task last asked.
+    pub(super) appended_bytes: u64,
 }
 
 impl Writer {
-    pub fn new(partition: Partition, log: Log, spec: PartitionSpec) -> Self {
+    pub fn new(partition: Partition, log: Log, spec: PartitionSpec, ids: Ids) -> Self {
         let mut writer = Self {
             builder: BatchBuilder::new(spec.batch_limits()),
             partition,
@@ -52,6 +57,8 @@ impl Writer {
             broken: None,
             full: None,
             locked: None,
+            ids,
+            appended_bytes: 0,
         };
         writer.check_sealing();
         writer
@@ -78,12 +85,17 @@ impl Writer {
         self.log.set_options(spec.log_options(masters));
         self.check_sealing();
         self.partition.set_readonly(spec.readonly);
+        self.partition.set_jetstream(spec.nats_acks);
+        if spec.nats_acks == NatsAcks::Off {
+            self.ids = Ids::Off;
+        }
         self.spec = spec;
     }
 
     /// One receipt time for all that waited, never below the last one stored.
     pub fn begin_group(&mut self) {
         self.timestamp = now_ns().max(self.partition.0.reader.last_timestamp().unwrap_or(0));
+        self.ids.begin_group();
     }
 
     fn next_offset(&self) -> u64 {
@@ -140,10 +152,16 @@ impl Writer {
 
     fn take_records(&mut self, records: Vec<IncomingRecord>, waiting: Waiting, copy: NatsCopy) {
         let base_offset = self.next_offset();
+        let mut refers_to = 0;
         let mut rejected = Vec::new();
         let mut headers = Vec::new();
         for (index, record) in records.iter().enumerate() {
             if let Err(reason) = self.push(record, &mut headers) {
+                refers_to = refers_to.max(match &reason {
+                    RejectReason::Duplicate(original) => original + 1,
+                    RejectReason::Refused(_) => self.next_offset(),
+                    _ => 0,
+                });
                 rejected.push(Rejected {
                     index: index as u32,
                     reason,
@@ -160,6 +178,7 @@ impl Writer {
             records,
             rejected,
             duplicate: false,
+            refers_to,
             copy,
         });
     }
@@ -176,10 +195,15 @@ impl Writer {
         if self.locked.is_some() {
             return Err(RejectReason::Encryption);
         }
+        let offset = self.next_offset();
+        let id = self.check_conditions(record, offset)?;
         let expected = record.expected_offset;
+        // A JetStream publisher has conditions of its own.
+        let is_conditional = !(record.is_plain_nats && self.acknowledges_jetstream());
         if self.spec.concurrency_control
+            && is_conditional
             && expected != -1
-            && u64::try_from(expected) != Ok(self.next_offset())
+            && u64::try_from(expected) != Ok(offset)
         {
             return Err(RejectReason::IncorrectOffset);
         }
@@ -208,10 +232,12 @@ impl Writer {
                 self.seal();
                 self.builder
                     .push(&entry)
-                    .map_err(|_| RejectReason::TooLarge)
+                    .map_err(|_| RejectReason::TooLarge)?;
             }
-            other => other.map_err(|_| RejectReason::TooLarge),
+            other => other.map_err(|_| RejectReason::TooLarge)?,
         }
+        self.ids.insert(id, offset);
+        Ok(())
     }
 
     fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting, copy: NatsCopy) {
@@ -244,6 +270,7 @@ impl Writer {
             records: Vec::new(),
             rejected: Vec::new(),
             duplicate,
+            refers_to: 0,
             copy,
         });
     }
@@ -269,6 +296,7 @@ impl Writer {
                 statistics.records_appended.add(records);
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
+                self.appended_bytes += bytes;
                 if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
                     self.full = None;
                     self.partition.report("writable", "there is space again");
@@ -307,6 +335,8 @@ impl Writer {
     pub fn abandon(&mut self) {
         self.builder.clear();
         self.group.clear();
+        // They may name records that were never appended.
+        self.ids = Ids::Off;
     }
 
     /// Appends what was gathered, and answers.
@@ -331,9 +361,10 @@ impl Writer {
         let mut group = std::mem::take(&mut self.group);
         if let Some(error) = self.broken.take() {
             let end = self.partition.0.reader.log_end();
-            for append in group.extract_if(.., |append| append.end() > end) {
+            self.ids.take_back(end);
+            for append in group.extract_if(.., |append| append.rests_on() > end) {
                 // A retry of an append of which a part was stored would store that part twice.
-                let error = if append.base_offset < end {
+                let error = if append.count > 0 && append.base_offset < end {
                     AppendError::Storage(format!("only a part of it was stored: {error}"))
                 } else {
                     error.clone()

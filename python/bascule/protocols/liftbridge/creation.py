@@ -8,7 +8,7 @@ from bascule.control.decide import ALL_BROKERS
 from bascule.control.specs import OWN_STREAMS
 from bascule.engine import name_flaw
 from bascule.metadata import DEFAULT_NAMESPACE, MAX_SUBJECT_BYTES, StreamSettings
-from bascule.metadata.model import Codec, Durability, NatsCopy
+from bascule.metadata.model import Codec, Durability, NatsAcks, NatsCopy
 from bascule.metadata.refusal import MAX_NAME_BYTES, wrong_setting
 from bascule.protocols.status import Status, StatusError
 
@@ -110,6 +110,7 @@ def _settings(asked: Any, defaults: StreamSettings) -> StreamSettings:
         durability=one_of("durability", get_args(Durability), defaults.durability),
         codec=one_of("codec", get_args(Codec), defaults.codec),
         nats_copy=one_of("natsCopy", get_args(NatsCopy), defaults.nats_copy),
+        nats_acks=one_of("natsAcks", get_args(NatsAcks), defaults.nats_acks),
         max_record_bytes=number("maxRecordBytes", "max_record_bytes"),
         partition_by_subject=bool(flag("partitionBySubject")),
         concurrency_control=defaults.concurrency_control if concurrency_control is None else concurrency_control,

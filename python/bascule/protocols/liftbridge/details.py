@@ -21,6 +21,7 @@ _IN_EFFECT = {
     "durability": "durability",
     "codec": "codec",
     "nats_copy": "nats_copy",
+    "nats_acks": "nats_acks",
     "concurrency_control": "concurrency_control",
     "max_record_bytes": "max_record_bytes",
     "retention_bytes": "retention_bytes",

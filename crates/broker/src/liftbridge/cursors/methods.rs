@@ -212,7 +212,7 @@ async fn append(partition: &Partition, key: String, value: &Cursor) -> Result<()
     let internal = |refusal: Refusal| Status::internal(refusal.to_string());
     let committed = outcome.map_err(|error| internal(Refusal::of(error, number)))?;
     match committed.rejected.first() {
-        Some(rejected) => Err(internal(Refusal::Rejected(rejected.reason))),
+        Some(rejected) => Err(internal(Refusal::Rejected(rejected.reason.clone()))),
         None => Ok(()),
     }
 }

@@ -74,7 +74,7 @@ async fn oversized_records_are_rejected_alone() {
     let rejected: Vec<_> = committed
         .rejected
         .iter()
-        .map(|one| (one.index, one.reason))
+        .map(|one| (one.index, one.reason.clone()))
         .collect();
     assert_eq!(rejected, [(1, RejectReason::TooLarge)]);
     let only = put(&partition, records(&[&huge])).await.unwrap();

@@ -70,8 +70,15 @@ async fn without_the_master_key_appends_are_refused_one_by_one_and_nothing_is_lo
     let partition = home.led(spec.clone());
     let records = vec![record("x"), record("y")];
     let outcome = put(&partition, Payload::Records(records)).await.unwrap();
-    let reasons: Vec<_> = outcome.rejected.iter().map(|one| one.reason).collect();
-    assert_eq!(reasons, [RejectReason::Encryption; 2]);
+    let reasons: Vec<_> = outcome
+        .rejected
+        .iter()
+        .map(|one| one.reason.clone())
+        .collect();
+    assert_eq!(
+        reasons,
+        [RejectReason::Encryption, RejectReason::Encryption]
+    );
     assert_eq!(outcome.count, 0);
     let refused = put(&partition, Payload::Sealed(sealed(0, &["z"]))).await;
     let Err(AppendError::Encryption(text)) = refused else {

@@ -1,6 +1,7 @@
 //! A partition through its handle, on a real log: what the tests share.
 mod appends;
 mod encryption;
+mod jetstream;
 mod life;
 
 use super::commit::now_ns;

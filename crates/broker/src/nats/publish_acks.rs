@@ -1,0 +1,221 @@
+//! Acks for JetStream publishers, after commit or refusal, to the reply subject of a plain message
+//! (`docs/decisions/jetstream-acks.md`).
+//!
+//! As with Liftbridge's acks, a committer only queues, and what cannot go out is counted: the publisher sees a timeout.
+use super::session::Session;
+use crate::partition::{AppendError, Committed, IncomingRecord, Partition, RejectReason, Rejected};
+use async_nats::Subject;
+use bascule_wire::jetstream::{AckTemplate, Refusal};
+use bascule_wire::subject::is_publish_subject;
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// A record of an append whose publisher waits at a reply subject.
+#[derive(Clone, Debug)]
+struct Reply {
+    /// Index in the append.
+    index: u32,
+    subject: Bytes,
+}
+
+/// The publishers that wait for the outcome of one append.
+#[derive(Debug)]
+pub(super) struct PublishAcks {
+    partition: Partition,
+    replies: Vec<Reply>,
+}
+
+/// What they are answered.
+pub(super) struct PublishAckJob {
+    acks: PublishAcks,
+    outcome: Result<Stored, Refusal>,
+}
+
+struct Stored {
+    base_offset: u64,
+    rejected: Vec<Rejected>,
+}
+
+impl PublishAcks {
+    /// Those of plain messages, when the stream acknowledges them; empty otherwise.
+    pub(super) fn of(partition: &Partition, records: &[IncomingRecord]) -> Self {
+        let mut replies = Vec::new();
+        if partition.acknowledges_jetstream() {
+            let waiting = (0_u32..).zip(records);
+            let waiting =
+                waiting.filter(|(_, record)| record.is_plain_nats && !record.reply.is_empty());
+            replies.extend(waiting.map(|(index, record)| Reply {
+                index,
+                subject: record.reply.clone(),
+            }));
+        }
+        Self {
+            partition: partition.clone(),
+            replies,
+        }
+    }
+
+    /// Answers with what became of the append. Counts messages that were refused and have nobody to hear of it.
+    pub(super) fn answer(self, session: &Session, outcome: &Result<Committed, AppendError>) {
+        let outcome = match outcome {
+            Ok(committed) => {
+                self.count(session, &committed.rejected);
+                Ok(Stored {
+                    base_offset: committed.base_offset,
+                    rejected: committed.rejected.clone(),
+                })
+            }
+            Err(error) => Err(refusal(error)),
+        };
+        self.queue(session, outcome);
+    }
+
+    fn count(&self, session: &Session, rejected: &[Rejected]) {
+        let statistics = &session.shared.statistics;
+        let (mut duplicates, mut refused, mut unheard) = (0, 0, 0);
+        for one in rejected {
+            match one.reason {
+                RejectReason::Duplicate(_) => duplicates += 1,
+                RejectReason::Refused(_) => {
+                    refused += 1;
+                    let waits = |reply: &Reply| reply.index.cmp(&one.index);
+                    unheard += u64::from(self.replies.binary_search_by(waits).is_err());
+                }
+                _ => {}
+            }
+        }
+        statistics.jetstream_duplicates.add(duplicates);
+        statistics.jetstream_refused.add(refused);
+        if unheard > 0 {
+            statistics.nats_dropped.add(unheard);
+            self.partition.count_nats_dropped(unheard);
+        }
+    }
+
+    fn queue(self, session: &Session, outcome: Result<Stored, Refusal>) {
+        if self.replies.is_empty() {
+            return;
+        }
+        let job = PublishAckJob {
+            acks: self,
+            outcome,
+        };
+        if let Err(error) = session.publish_acks.try_send(job) {
+            let count = error.into_inner().acks.replies.len() as u64;
+            session.shared.statistics.nats_acks_withheld.add(count);
+        }
+    }
+}
+
+/// Why nothing of an append was stored, or why that is unknown.
+fn refusal(error: &AppendError) -> Refusal {
+    match error {
+        AppendError::NotLeader | AppendError::Closed | AppendError::TooFewReplicas { .. } => {
+            Refusal::Unavailable(error.to_string())
+        }
+        AppendError::Busy => Refusal::Busy,
+        AppendError::Readonly => Refusal::ReadOnly,
+        AppendError::Full => Refusal::DiskFull,
+        AppendError::NoDescriptor | AppendError::Encryption(_) | AppendError::Sequence(_) => {
+            Refusal::NotStored(error.to_string())
+        }
+        AppendError::Storage(_) => Refusal::Unknown(error.to_string()),
+    }
+}
+
+/// Why one record was not stored.
+fn record_refusal(reason: &RejectReason) -> Refusal {
+    match reason {
+        RejectReason::TooLarge => Refusal::TooLarge,
+        RejectReason::Refused(refusal) => refusal.clone(),
+        RejectReason::Encryption => {
+            Refusal::NotStored("the stream is encrypted and its data key is not there".to_owned())
+        }
+        RejectReason::IncorrectOffset => {
+            Refusal::NotStored("the expected offset is not the next one".to_owned())
+        }
+        RejectReason::Batch | RejectReason::Duplicate(_) => {
+            Refusal::NotStored("another record of its batch was refused".to_owned())
+        }
+    }
+}
+
+impl PublishAckJob {
+    /// Appends each ack to `out`; the reply subjects with the ends of their acks.
+    fn encode(&self, out: &mut Vec<u8>) -> Vec<(Bytes, usize)> {
+        let template = AckTemplate::new(&self.acks.partition.identity().stream);
+        let mut ends = Vec::with_capacity(self.acks.replies.len());
+        let mut rejected = match &self.outcome {
+            Ok(stored) => stored.rejected.iter().peekable(),
+            Err(_) => [].iter().peekable(),
+        };
+        let mut rejected_before = 0;
+        for reply in &self.acks.replies {
+            while rejected.next_if(|one| one.index < reply.index).is_some() {
+                rejected_before += 1;
+            }
+            let reason = rejected
+                .peek()
+                .filter(|one| one.index == reply.index)
+                .map(|one| &one.reason);
+            match (&self.outcome, reason) {
+                (Err(refusal), _) => template.put_refused(out, refusal),
+                (Ok(_), Some(RejectReason::Duplicate(original))) => {
+                    template.put_stored(out, original + 1, true);
+                }
+                (Ok(_), Some(reason)) => template.put_refused(out, &record_refusal(reason)),
+                (Ok(stored), None) => {
+                    let offset = stored.base_offset + u64::from(reply.index) - rejected_before;
+                    template.put_stored(out, offset + 1, false);
+                }
+            }
+            ends.push((reply.subject.clone(), out.len()));
+        }
+        ends
+    }
+}
+
+/// Sends acks until the session closes, then those that are still queued.
+pub(super) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<PublishAckJob>) {
+    let mut closing = session.closing();
+    loop {
+        tokio::select! {
+            job = jobs.recv() => match job {
+                Some(job) => send(&session, &job).await,
+                None => return,
+            },
+            // The sender lives in the session, which this task holds.
+            _ = closing.changed() => jobs.close(),
+        }
+    }
+}
+
+async fn send(session: &Session, job: &PublishAckJob) {
+    let statistics = &session.shared.statistics;
+    let mut encoded = Vec::new();
+    let ends = job.encode(&mut encoded);
+    let encoded = Bytes::from(encoded);
+    let mut start = 0;
+    for (reply, end) in ends {
+        let ack = encoded.slice(start..end);
+        start = end;
+        let subject = allowed(session, reply);
+        let sent = match (subject, session.streams.client()) {
+            (Some(subject), Some(client)) => client.publish(subject, ack).await.is_ok(),
+            _ => false,
+        };
+        if sent {
+            statistics.jetstream_acks_sent.add(1);
+        } else {
+            statistics.nats_acks_withheld.add(1);
+        }
+    }
+}
+
+/// The reply subject when an ack may go there.
+fn allowed(session: &Session, reply: Bytes) -> Option<Subject> {
+    let subject = Subject::from_utf8(reply).ok()?;
+    let allowed = is_publish_subject(&subject) && session.settings.is_jetstream_reply(&subject);
+    allowed.then_some(subject)
+}
