@@ -18,6 +18,7 @@ from pathlib import Path
 from arrow import fill, flight_read
 from encrypted import encryption
 from processes import Broker, NatsServer
+from publishers import publishers
 from sdk import sdk
 from secured import Secured
 from session import ROOT, Bench, Figures
@@ -219,6 +220,7 @@ PARTS = {
     "sdk": sdk,
     "ingest": ingest,
     "jetstream": jetstream,
+    "publishers": publishers,
     "arrow": arrow,
     "dirty": dirty,
     "slow_sync": slow_sync,

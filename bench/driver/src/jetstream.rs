@@ -2,6 +2,8 @@
 use crate::arguments::Arguments;
 use crate::report::{Clock, Failure, with_latencies};
 use async_nats::jetstream::consumer::{DeliverPolicy, pull, push};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::{self, Context, stream};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -26,11 +28,15 @@ pub async fn create(arguments: &Arguments) -> Result<serde_json::Value, Failure>
     Ok(Clock::start().report(1))
 }
 
-/// A window of `in_flight` outstanding acks, awaited in order.
+/// A window of `in_flight` outstanding acks, awaited in order; with `ids` = 1 every message has a `Nats-Msg-Id`. An ack that says
+/// `duplicate`, or a sequence that does not follow, ends it: what was measured is then not what was meant.
 pub async fn publish(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
-    let (_client, context) = context(arguments).await?;
+    let (client, context) = context(arguments).await?;
     let value = Bytes::from(arguments.value());
     let subject = arguments.text("subject", "bench").to_owned();
+    let prefix = client.new_inbox();
+    let has_ids = arguments.number("ids", 0) > 0;
+    let (mut number, mut last) = (0_u64, None);
     let (in_flight, end) = (
         arguments.number("in_flight", 512) as usize,
         Instant::now() + arguments.duration(),
@@ -39,24 +45,36 @@ pub async fn publish(arguments: &Arguments) -> Result<serde_json::Value, Failure
     let clock = Clock::start();
     while Instant::now() < end {
         while waiting.len() < in_flight {
-            waiting.push_back((
-                Instant::now(),
-                context.publish(subject.clone(), value.clone()).await?,
-            ));
+            let mut message = PublishMessage::build().payload(value.clone());
+            if has_ids {
+                message = message.message_id(format!("{prefix}.{number}"));
+            }
+            number += 1;
+            let ack = context.send_publish(subject.clone(), message).await?;
+            waiting.push_back((Instant::now(), ack));
         }
         // a quarter at a time: the window stays nearly full and the loop short
         for _ in 0..in_flight.div_ceil(4) {
             if let Some((start, ack)) = waiting.pop_front() {
-                ack.await?;
+                last = Some(follows(last, &ack.await?)?);
                 micros.push(start.elapsed().as_micros() as u32);
             }
         }
     }
     for (start, ack) in waiting {
-        ack.await?;
+        last = Some(follows(last, &ack.await?)?);
         micros.push(start.elapsed().as_micros() as u32);
     }
     Ok(with_latencies(clock.report(micros.len() as u64), micros))
+}
+
+/// The sequence of an ack, which comes after the one before.
+fn follows(last: Option<u64>, ack: &PublishAck) -> Result<u64, Failure> {
+    if ack.duplicate || last.is_some_and(|last| last + 1 != ack.sequence) {
+        let text = format!("ack {ack:?} does not follow {last:?}");
+        return Err(Failure::new(text));
+    }
+    Ok(ack.sequence)
 }
 
 /// Reads `count` messages with an ordered consumer; `mode` is `push` or `pull`.

@@ -8,7 +8,7 @@
 //! | `subscribe` | one Subscribe from the start until `count` messages were decoded |
 //! | `nats-publish` | `count` plain NATS messages |
 //! | `jetstream-create` | a file-backed JetStream stream |
-//! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding |
+//! | `jetstream-publish` | asynchronous JetStream publish, `in_flight` acks outstanding; also to a stream with `natsAcks` |
 //! | `jetstream-consume` | an ordered consumer from the start until `count` messages came |
 //!
 //! Common arguments: `address`, `url`, `stream`, `subject`, `bytes` (value size), `seconds`, `count`, and of publishing
