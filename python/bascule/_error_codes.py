@@ -115,6 +115,9 @@ CODES: Final[dict[str, ErrorCode]] = {
     "incarnation_changed": ErrorCode(
         "the stream was deleted and created again", "StateError", "refresh", "caller", "FAILED_PRECONDITION", 409, 6
     ),
+    "history_changed": ErrorCode(
+        "the log was replaced by another one", "StateError", "never", "operator", "FAILED_PRECONDITION", 409, 6
+    ),
     "offset_out_of_range": ErrorCode(
         "the offset is outside the log", "StateError", "never", "caller", "OUT_OF_RANGE", 416, 3
     ),

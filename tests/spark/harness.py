@@ -1,6 +1,8 @@
 """A data plane without a control plane: streams are made directly, so that tests decide incarnations and retention."""
 
 import json
+import shutil
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,9 @@ class Streams:
     """One broker's engine with streams made by hand."""
 
     def __init__(self, data_dir: Path, **limits: int) -> None:
-        self.engine = Engine(
-            {
-                "data_dir": str(data_dir),
-                "cluster_id": "tests",
-                "broker_id": BROKER,
-                "runtime_threads": 2,
-                "namespace": "tests",
-                "limits": limits,
-            }
-        )
+        self.data_dir = data_dir
+        self._limits = limits
+        self.engine = self._open()
         self.port = self.engine.serve("127.0.0.1", 0)
         self.engine.set_serving(True)
         self.address = f"127.0.0.1:{self.port}"
@@ -34,8 +29,46 @@ class Streams:
         self._incarnation = 0
         self._specs: dict[str, list[dict[str, Any]]] = {}
 
+    def _open(self) -> Engine:
+        return Engine(
+            {
+                "data_dir": str(self.data_dir),
+                "cluster_id": "tests",
+                "broker_id": BROKER,
+                "runtime_threads": 2,
+                "namespace": "tests",
+                "limits": self._limits,
+            }
+        )
+
     def close(self) -> None:
         self.engine.close(0)
+
+    def save(self, copy: Path) -> None:
+        """Copy the data directory, with the engine closed meanwhile."""
+        self._restart(lambda: shutil.copytree(self.data_dir, copy))
+
+    def put_back(self, copy: Path) -> None:
+        """Replace the data directory by a copy that `save` made, as somebody who restores a backup."""
+
+        def replace() -> None:
+            shutil.rmtree(self.data_dir)
+            shutil.copytree(copy, self.data_dir)
+
+        self._restart(replace)
+
+    def _restart(self, meanwhile: Callable[[], object]) -> None:
+        self.engine.close(0)
+        meanwhile()
+        self.engine = self._open()
+        for specs in self._specs.values():
+            assert self.engine.open(json.dumps(specs).encode()) == []
+            self.engine.lead([(spec["incarnation"], 1) for spec in specs])
+        self._version = 0
+        for name in self._specs:
+            self._publish(name)
+        self.port = self.engine.serve("127.0.0.1", self.port)
+        self.engine.set_serving(True)
 
     def create(self, name: str, partitions: int = 1, **settings: Any) -> None:
         """Create a stream, or add partitions to one."""

@@ -240,6 +240,62 @@ def test_what_is_not_offered_says_so(streams: Streams) -> None:
         client(streams).authenticate_basic_token("a", "b")
 
 
+@pytest.mark.parametrize(
+    "command", ["CommandStatementQuery", "CommandGetTables", "CommandStatementUpdate", "TicketStatementQuery"]
+)
+def test_clients_of_flight_sql_get_a_sentence_that_says_what_to_use(streams: Streams, command: str) -> None:
+    """Each message of Flight SQL is packed into a protobuf Any."""
+    url = f"type.googleapis.com/arrow.flight.protocol.sql.{command}".encode()
+    packed = b"\x0a" + bytes([len(url)]) + url + b"\x12\x0a\x0a\x08SELECT 1"
+    descriptor = fl.FlightDescriptor.for_command(packed)
+    connection = client(streams)
+    schema = pa.schema([pa.field("value", pa.binary())])
+
+    def put() -> None:
+        writer, reader = connection.do_put(descriptor, schema)
+        writer.done_writing()
+        reader.read()
+        writer.close()
+
+    for call in (
+        lambda: connection.get_flight_info(descriptor),
+        lambda: connection.get_schema(descriptor),
+        lambda: connection.do_get(fl.Ticket(packed)).read_all(),
+        lambda: list(connection.do_action(fl.Action("CreatePreparedStatement", packed))),
+        put,
+    ):
+        with pytest.raises(NotImplementedError, match=r"Flight SQL is not offered .*GetFlightInfo of the path"):
+            call()
+
+
+# -- history
+# ------------------------------------------------------------------------------------------------------------
+def test_the_record_before_an_offset_is_identified(streams: Streams) -> None:
+    streams.create("s")
+    for value in (b"a", b"b", b"c"):
+        streams.put("s", [value, value])
+    places = [{"partition": 0, "offset": offset} for offset in range(8)]
+    answer = action(streams, {"stream": "s", "before": places})["before"]
+    assert [(entry["partition"], entry["offset"]) for entry in answer] == [(0, offset) for offset in range(8)]
+    links = [entry["link"] for entry in answer]
+    assert links[0] is links[7] is answer[0]["timestamp_ns"] is None, "before the first, and beyond the high watermark"
+    assert links[1] == links[2] != links[3] == links[4] != links[5] == links[6]
+    times = pa.compute.cast(get(streams, columns=["timestamp"]).column("timestamp"), pa.int64()).to_pylist()
+    assert [entry["timestamp_ns"] // 1000 for entry in answer[1:7]] == times
+
+
+def test_a_ticket_is_refused_when_the_log_is_another_one(streams: Streams) -> None:
+    streams.create("s")
+    streams.put("s", [b"a", b"b"])
+    link = action(streams, {"stream": "s", "before": [{"partition": 0, "offset": 2}]})["before"][0]["link"]
+    assert offsets(streams, expect={"offset": 2, "link": link}) == [0, 1]
+    assert offsets(streams, expect={"offset": 0, "link": link}) == [0, 1], "nothing is known of what is before offset 0"
+    refusal = refused(streams, expect={"offset": 2, "link": link ^ 1})
+    assert refusal.code == "history_changed"
+    assert f"the batch before offset 2 has link {link}, the reader expects {link ^ 1}" in str(refusal)
+    assert refused(streams, expect={"offset": 3, "link": link}).code == "offset_out_of_range"
+
+
 # -- offsets
 # ------------------------------------------------------------------------------------------------------------
 def test_a_wait_over_several_streams_ends_with_the_first_of_them(streams: Streams) -> None:

@@ -29,7 +29,16 @@ def main(infile, outfile):
         handle_worker_exception(failure, outfile)
         sys.exit(-1)
     write_int(number, outfile)
+    if number == 70:
+        # Rows of a task whose reader has enough: the end is met in the middle of the output.
+        outfile.flush()
+        while True:
+            outfile.write(bytes(65536))
+    if number == 71:
+        raise RuntimeError("a defect")
 '''
+SLOW = 70
+FAILING = 71
 PYSPARKS = "pyspark.daemon"
 LEAVING = [
     (PYSPARKS, "from bascule.spark import source"),
@@ -79,6 +88,45 @@ def said(tmp_path: Path, module: str, prepare: str) -> str:
         finally:
             os.close(descriptor)
     return (tmp_path / "stderr").read_text()
+
+
+def said_when_closed_early(tmp_path: Path, module: str, prepare: str) -> str:
+    """What is said on standard error when the other end of a task closes before it takes the answer."""
+    with daemon(tmp_path, module, prepare) as path:
+        with socket.socket(socket.AF_UNIX) as channel, channel.makefile("rb") as answers:
+            channel.connect(path)
+            descriptor = os.pidfd_open(read(answers))
+            channel.sendall(struct.pack("!i", SLOW))
+            assert read(answers) == SLOW
+        try:
+            assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+        finally:
+            os.close(descriptor)
+    return (tmp_path / "stderr").read_text()
+
+
+@pytest.mark.parametrize(("module", "prepare"), LEAVING)
+def test_a_task_that_is_ended_early_leaves_without_a_word(tmp_path: Path, module: str, prepare: str) -> None:
+    assert said_when_closed_early(tmp_path, module, prepare) == ""
+
+
+def test_without_this_the_end_is_a_traceback(tmp_path: Path) -> None:
+    """When PySpark no longer does that, this part of `bascule.spark.idle` can go."""
+    assert "BrokenPipeError" in said_when_closed_early(tmp_path, PYSPARKS, "pass")
+
+
+@pytest.mark.parametrize(("module", "prepare"), LEAVING)
+def test_other_failures_are_still_printed(tmp_path: Path, module: str, prepare: str) -> None:
+    with daemon(tmp_path, module, prepare) as path, socket.socket(socket.AF_UNIX) as channel:
+        channel.connect(path)
+        with channel.makefile("rb") as answers:
+            descriptor = os.pidfd_open(read(answers))
+            channel.sendall(struct.pack("!i", FAILING))
+            try:
+                assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+            finally:
+                os.close(descriptor)
+    assert "RuntimeError: a defect" in (tmp_path / "stderr").read_text()
 
 
 @pytest.mark.parametrize(("module", "prepare"), LEAVING)

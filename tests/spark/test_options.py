@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from bascule.errors import UsageError
 from bascule.spark.columns import DEFAULT
@@ -44,10 +46,14 @@ def test_every_option_is_known_in_lower_case() -> None:
         ({"stream": "s", "onDataLoss": "skp"}, r"must be one of fail, skip \(did you mean skip\?\)"),
         ({"stream": "s", "startingOffsets": "soon"}, "must be one of earliest, latest, -N, or JSON"),
         ({"stream": "s", "startingOffsets": '{"s": {"0": -3}}'}, "-3 is neither an offset"),
-        ({"stream": "s", "startingOffsets": '{"s": {"x": 3}}'}, "'x' of stream s is no partition number"),
+        ({"stream": "s", "startingOffsets": '{"s": {"x": 3}}'}, "'x' of stream s is not a partition number"),
         ({"stream": "s", "startingOffsets": "{"}, "is not valid JSON"),
         ({"stream": "s", "endingOffsets": "earliest"}, "must be one of latest, or JSON"),
         ({"stream": "s", "startingTimestamp": "yesterday"}, "neither an ISO 8601 time nor ms since 1970"),
+        ({"stream": "s", "startingTimestamp": "0001-01-01"}, "outside the years 1678 to 2261"),
+        ({"stream": "s", "startingTimestamp": "9223372036854775807"}, "outside the years 1678 to 2261"),
+        ({"stream": "s", "timeZone": "Europe/Brelin"}, "option timeZone is 'Europe/Brelin': it must be a time zone"),
+        ({"stream": "s", "timeZone": "../../etc/passwd"}, "it must be a time zone"),
         ({"stream": "s", "maxOffsetsPerTrigger": "0"}, "must be a number at least 1"),
         ({"stream": "s", "longPollMs": "60001"}, "must be a number from 0 to 60000"),
         ({"stream": "s", "maxBytesPerTrigger": "1 parsec"}, "must be a number"),
@@ -56,7 +62,7 @@ def test_every_option_is_known_in_lower_case() -> None:
             "9 is above maxOffsetsPerTrigger 8",
         ),
         ({"stream": "s", "minPartitions": "9", "maxPartitions": "8"}, "9 is above maxPartitions 8"),
-        ({"streamPattern": "("}, "is no regular expression"),
+        ({"streamPattern": "("}, "is not a regular expression"),
         ({"assign": '{"s": ["0"]}'}, "must have a list of partition numbers"),
         ({"stream": "[1]"}, "must name one stream or several"),
     ],
@@ -86,14 +92,44 @@ def test_positions_may_be_partial_and_times_go_first() -> None:
 @pytest.mark.parametrize(
     ("text", "nanos"),
     [
-        ("1970-01-01T00:00:01", 10**9),
         ("1970-01-01T01:00:00.000001+01:00", 1000),
         ("1969-12-31T23:59:59Z", -(10**9)),
         ("-5", -5_000_000),
     ],
 )
-def test_times_are_utc_unless_they_say_otherwise(text: str, nanos: int) -> None:
+def test_times_are_read_with_their_zone(text: str, nanos: int) -> None:
     assert parse_options({"stream": "s", "endingTimestamp": text}).ending.default == Position("time", nanos)
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour_utc"),
+    [
+        *(("UTC", 1), ("Z", 1), ("Europe/Berlin", 0), ("America/New_York", 6), ("+02:00", -1), ("-09:30", 10.5)),
+        *(("GMT+1", 0), ("UTC-1", 2)),
+    ],
+)
+def test_times_without_a_zone_are_read_in_that_of_the_option(zone: str, hour_utc: float) -> None:
+    options = {"stream": "s", "timeZone": zone, "startingTimestamp": "2026-11-25 01:00"}
+    midnight = 1_795_564_800 * 10**9
+    assert parse_options(options).starting.default == Position("time", midnight + int(hour_utc * 3600) * 10**9)
+
+
+def test_a_time_without_a_zone_is_refused_where_the_session_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.delenv("PYSPARK_BASCULE_ZONE", raising=False)
+    with pytest.raises(UsageError, match=r"startingTimestamp: the time names no zone.*set the option timeZone"):
+        parse_options({"stream": "s", "startingTimestamp": "2026-11-25 01:19"})
+
+
+def test_outside_spark_a_time_without_a_zone_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = parse_options({"stream": "s", "endingTimestamp": "1970-01-01T09:00:01"}).ending.default
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == Position("time", 10**9)
 
 
 def test_last_records_are_negative_numbers() -> None:

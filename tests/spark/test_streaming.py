@@ -66,10 +66,14 @@ def test_the_checkpoint_holds_the_documented_offsets(spark: Any, streams: Stream
     query = Query(spark, streams, tmp_path, maxPartitions=4)
     query.run()
     text = (query.checkpoint / "offsets" / "0").read_text().splitlines()[2]
+    before = json.loads(text)["streams"]["s"]["0"]
+    assert before["link"] >= 0
+    assert abs(before["timestamp_ns"] / 1e9 - time.time()) < 300
     assert text == (
         '{"namespace": "default", "packing": {"maxPartitions": 4, "maxRecords": 0, "minPartitions": 0, "slots": 2}, '
-        '"streams": {"s": {"0": {"first": 0, "incarnation": 1, "next": 2}, '
-        '"1": {"first": 0, "incarnation": 2, "next": 0}}}, "version": 1}'
+        f'"streams": {{"s": {{"0": {{"first": 0, "incarnation": 1, "link": {before["link"]}, "next": 2, '
+        f'"timestamp_ns": {before["timestamp_ns"]}}}, '
+        '"1": {"first": 0, "incarnation": 2, "link": -1, "next": 0, "timestamp_ns": -1}}}, "version": 2}'
     )
 
 

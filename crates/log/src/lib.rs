@@ -61,6 +61,7 @@ pub use cursor::Cursor;
 pub use error::{Error, ReadError};
 pub use journal::{JournalDamage, JournalOptions, JournalPlace};
 pub use log::{Appended, Committed, Log, SequenceError};
+pub use lookup::Predecessor;
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use reader::{LogReader, ReadMode};
 pub use recover::Recovery;

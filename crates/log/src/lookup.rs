@@ -56,6 +56,71 @@ pub(crate) fn last_at_or_before(
     last_below(shared, end)
 }
 
+/// What identifies the record before an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Link of the batch that holds it: commits to the whole history up to there.
+    pub link: u32,
+    /// Receipt time of the record, ns; `None` when compaction removed it or its key is missing.
+    pub timestamp: Option<i64>,
+}
+
+/// The record before `offset`; `None` when it is not there, or nothing is known of it any more. Damage there is noted and
+/// counts as unknown: what is read from `offset` on does not depend on it.
+pub(crate) fn before(shared: &Arc<Shared>, offset: u64) -> Result<Option<Predecessor>, ReadError> {
+    match find_before(shared, offset) {
+        Err(ReadError::Damaged(_)) => Ok(None),
+        found => found,
+    }
+}
+
+fn find_before(shared: &Arc<Shared>, offset: u64) -> Result<Option<Predecessor>, ReadError> {
+    let Some(last) = offset.checked_sub(1) else {
+        return Ok(None);
+    };
+    if last < shared.log_start() || offset > shared.high_watermark() {
+        return Ok(None);
+    }
+    let mut cursor = Cursor::new(Arc::clone(shared), last);
+    let Some(bytes) = cursor.next(offset, STEP, ReadMode::Blocking)? else {
+        return Ok(None);
+    };
+    for bytes in Batches::new(bytes).flatten() {
+        let Ok(header) = Header::read(&bytes) else {
+            return Ok(None);
+        };
+        if header.base_offset <= last && last < header.next_offset() {
+            return predecessor(shared, &bytes, &header, last);
+        }
+    }
+    Ok(None)
+}
+
+/// What the batch of `header` says of its record at `last`.
+fn predecessor(
+    shared: &Arc<Shared>,
+    bytes: &Bytes,
+    header: &Header,
+    last: u64,
+) -> Result<Option<Predecessor>, ReadError> {
+    let link = header.link();
+    if header.count == 0 {
+        // Perhaps several batches that compaction merged: the link is that of the last of them.
+        let is_end = header.next_offset() == last + 1;
+        let timestamp = None;
+        return Ok(is_end.then_some(Predecessor { link, timestamp }));
+    }
+    let timestamp = match open(shared, bytes, &shared.keys()) {
+        Ok(batch) => {
+            let at = batch.seek(last);
+            (at < batch.len() && batch.offset(at) == last).then(|| batch.timestamp(at))
+        }
+        Err(ReadError::Locked { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Predecessor { link, timestamp }))
+}
+
 /// The last record below `end`: over holes that compaction left, back to the log start.
 fn last_below(shared: &Arc<Shared>, end: u64) -> Result<Option<u64>, ReadError> {
     let mut end = end;

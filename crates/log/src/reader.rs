@@ -2,7 +2,7 @@
 use crate::ReadError;
 use crate::cursor::Cursor;
 use crate::damage::Damage;
-use crate::lookup;
+use crate::lookup::{self, Predecessor};
 use crate::segment::NO_TIME;
 use crate::shared::Shared;
 use bascule_record::Header;
@@ -98,6 +98,16 @@ impl LogReader {
     /// As [`LogReader::offset_at_or_after`].
     pub fn offset_at_or_before(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
         lookup::last_at_or_before(&self.shared, timestamp)
+    }
+
+    /// What identifies the record before `offset`, so that a reader that remembers the offset can notice later that the log
+    /// was replaced. `None` when there is no such record, or when retention, compaction or damage left nothing to compare.
+    /// May wait for the disk.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]; [`ReadError::Closed`].
+    pub fn before(&self, offset: u64) -> Result<Option<Predecessor>, ReadError> {
+        lookup::before(&self.shared, offset)
     }
 
     /// The error for a batch that was read and whose payload turned out to be damaged, by its header: whoever checks

@@ -51,6 +51,47 @@ fn of_each_key_only_the_latest_record_stays() {
 }
 
 #[test]
+fn the_record_before_an_offset_keeps_its_link_or_becomes_unknown() {
+    let home = Home::new();
+    let mut log = home.create(small(1500));
+    for round in 0..6_u8 {
+        put(&mut log, &[(b"a", Some(&[round; 40]))]);
+        put(&mut log, &[(b"b", Some(&[round; 40])), (b"", Some(b"c"))]);
+        put(&mut log, &[(b"d", Some(&[round; 40]))]);
+        put(&mut log, &[(b"e", Some(&[round; 40]))]);
+    }
+    settle(&mut log);
+    let reader = log.reader();
+    let all = || -> Vec<_> {
+        let end = reader.high_watermark();
+        (0..=end + 1).map(|at| reader.before(at).unwrap()).collect()
+    };
+    let first = all();
+    assert_eq!((first[0], first[first.len() - 1]), (None, None));
+    assert!(first[1..first.len() - 1].iter().all(Option::is_some));
+    compact(&mut log, &Compaction::default(), 0).unwrap();
+    let second = all();
+    for (before, after) in first.iter().zip(&second) {
+        if let (Some(before), Some(after)) = (before, after) {
+            assert_eq!(before.link, after.link);
+            assert!(after.timestamp.is_none() || after.timestamp == before.timestamp);
+        }
+    }
+    let count = |test: fn(&bascule_log::Predecessor) -> bool| {
+        second.iter().flatten().filter(|p| test(p)).count()
+    };
+    assert!(count(|p| p.timestamp.is_some()) > 0, "records that stayed");
+    assert!(
+        count(|p| p.timestamp.is_none()) > 0,
+        "records that went, of known batches"
+    );
+    assert!(
+        second.iter().flatten().count() < first.iter().flatten().count(),
+        "merged batches"
+    );
+}
+
+#[test]
 fn an_empty_value_is_an_ordinary_record() {
     let home = Home::new();
     let mut log = home.create(small(100));

@@ -11,6 +11,7 @@ from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range, plan
 from bascule.spark.reading import read_ranges
 from bascule.spark.resolving import resolve_ranges
+from bascule.spark.sentences import sentence_first
 
 
 class RangesPartition(InputPartition):
@@ -30,7 +31,9 @@ class BasculeReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Tasks for what is there now."""
-        return [RangesPartition(ranges) for ranges in plan(resolve_ranges(self._options), self._options.packing)]
+        with sentence_first():
+            planned = resolve_ranges(self._options)
+        return [RangesPartition(ranges) for ranges in plan(planned, self._options.packing)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Record batches of one task. A read of nothing has one task without ranges."""

@@ -14,6 +14,7 @@ from bascule.spark.planning import Range, plan
 from bascule.spark.reading import read_ranges
 from bascule.spark.resolving import resolve_ranges
 from bascule.spark.usage import usage
+from bascule.spark.zones import SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +52,7 @@ def scan(
         if name.lower() in _STREAMING_ONLY:
             raise usage(f"option {name} is for streaming reads", option=name)
     wanted = parse_columns(",".join(columns))
-    given = {name: str(value) for name, value in options.items()}
+    given = {"timeZone": str(spark.conf.get(SETTING)), **{name: str(value) for name, value in options.items()}}
     parsed = parse_options({**given, "stream": json.dumps(names), "columns": ",".join(wanted)})
     tasks = plan(resolve_ranges(parsed), parsed.packing)
     numbers = spark.range(0, len(tasks), 1, max(len(tasks), 1))

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from bascule.errors import BrokerError, UnavailableError, error
+from bascule.spark.offsets import UNKNOWN, Predecessor
 
 logger = logging.getLogger("bascule.spark")
 _T = TypeVar("_T")
@@ -57,11 +58,14 @@ class PartitionStatus:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Partitions of a stream by number, and the answers to time look-ups by (partition, time in ns)."""
+    """Partitions of a stream by number, the answers to time look-ups by (partition, time in ns), and what identifies
+    the records before the offsets asked for, by (partition, offset).
+    """
 
     stream: str
     partitions: Mapping[int, PartitionStatus]
     times: Mapping[tuple[int, int], int | None]
+    before: Mapping[tuple[int, int], Predecessor]
 
 
 @dataclass(frozen=True)
@@ -73,12 +77,14 @@ class StatusRequest:
         partitions: numbers; None = all.
         times: (partition, time in ns) to look up.
         beyond: offsets that the caller has, by partition; a wait ends when one of them is passed.
+        before: (partition, offset) whose preceding record is to be identified.
     """
 
     stream: str
     partitions: Sequence[int] | None = None
     times: Sequence[tuple[int, int]] = ()
     beyond: Mapping[int, int] | None = None
+    before: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,8 @@ class Broker:
             document["partitions"] = list(request.partitions)
         if request.times:
             document["times"] = [{"partition": partition, "time_ns": time_ns} for partition, time_ns in request.times]
+        if request.before:
+            document["before"] = [{"partition": partition, "offset": offset} for partition, offset in request.before]
         if wait_ms and request.beyond is not None:
             document["wait_ms"] = wait_ms
             document["beyond"] = {str(partition): offset for partition, offset in request.beyond.items()}
@@ -246,7 +254,17 @@ def _status(document: Mapping[str, Any]) -> StreamStatus:
         for entry in document["partitions"]
     }
     times = {(int(entry["partition"]), int(entry["time_ns"])): entry["offset"] for entry in document["times"]}
-    return StreamStatus(str(document["stream"]), partitions, times)
+    before = {
+        (int(entry["partition"]), int(entry["offset"])): Predecessor(
+            _known(entry["link"]), _known(entry["timestamp_ns"])
+        )
+        for entry in document["before"]
+    }
+    return StreamStatus(str(document["stream"]), partitions, times, before)
+
+
+def _known(value: int | None) -> int:
+    return UNKNOWN if value is None else int(value)
 
 
 _TLS_OPTIONS: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "private_key"}

@@ -13,6 +13,7 @@ from bascule.spark.columns import parse_columns
 from bascule.spark.planning import Packing
 from bascule.spark.positions import EARLIEST, LATEST, Positions, parse_offsets, parse_times
 from bascule.spark.usage import nearest, usage
+from bascule.spark.zones import parse_zone, zone_of
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9292"
 CATALOG_PREFIX: Final = "option."
@@ -38,7 +39,8 @@ OPTIONS: Final = {
     "endingOffsets": "latest (default) or JSON; bounds a stream as well",
     "endingTimestamp": "ISO 8601 or ms since 1970, or JSON; exclusive",
     "endingOffsetsByTimestamp": "the same, JSON by stream and partition",
-    "onDataLoss": "fail (default) or skip records that retention removed before they were read",
+    "timeZone": "zone of times that name none: a name as Europe/Berlin, or +01:00; default: that of the Spark session",
+    "onDataLoss": "fail (default) or skip what was lost before it was read: records, streams, replaced logs",
     "maxOffsetsPerTrigger": "most offsets of a micro-batch, shared out by backlog",
     "maxBytesPerTrigger": "most bytes of a micro-batch, estimated by the mean record size",
     "minOffsetsPerTrigger": "a micro-batch waits for this many offsets",
@@ -102,14 +104,19 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         UsageError: an unknown option, a value outside its range, none or several ways to choose streams.
     """
     options = _Given(given)
+    selection = _selection(options)
+    if (zone := options.get("timeZone")) is not None:
+        parse_zone("option timeZone", zone.strip())
+    starting, ending = _starting(options), _ending(options)
+    _check_streams(selection, starting, ending)
     return SourceOptions(
         address=_address(options.text("address", DEFAULT_ADDRESS)),
         namespace=options.text("namespace", "default"),
-        selection=_selection(options),
+        selection=selection,
         subject=options.get("subject"),
         columns=parse_columns(options.text("columns", ",".join(DEFAULT_COLUMNS))),
-        starting=_starting(options),
-        ending=_ending(options),
+        starting=starting,
+        ending=ending,
         no_match=cast(
             'Literal["latest", "error"]',
             options.choice("startingOffsetsByTimestampStrategy", ("latest", "error")),
@@ -215,7 +222,7 @@ def _selection(options: _Given) -> Selection:
             try:
                 re.compile(text)
             except re.error as cause:
-                raise usage(f"option streamPattern is no regular expression: {cause}") from cause
+                raise usage(f"option streamPattern is not a regular expression: {cause}") from cause
             return Selection(pattern=text)
         case _:
             return Selection(assigned=_assigned(text))
@@ -258,7 +265,7 @@ def _json(option: str, text: str, kind: type) -> Any:
 def _starting(options: _Given) -> Positions:
     for name in ("startingTimestamp", "startingOffsetsByTimestamp"):
         if (text := options.get(name)) is not None:
-            return parse_times(name, text, EARLIEST)
+            return parse_times(name, text, EARLIEST, zone_of(options.get("timeZone")))
     return parse_offsets(
         "startingOffsets", options.text("startingOffsets", "earliest"), EARLIEST, words=("earliest", "latest")
     )
@@ -267,8 +274,18 @@ def _starting(options: _Given) -> Positions:
 def _ending(options: _Given) -> Positions:
     for name in ("endingTimestamp", "endingOffsetsByTimestamp"):
         if (text := options.get(name)) is not None:
-            return parse_times(name, text, LATEST)
+            return parse_times(name, text, LATEST, zone_of(options.get("timeZone")))
     return parse_offsets("endingOffsets", options.text("endingOffsets", "latest"), LATEST, words=("latest",))
+
+
+def _check_streams(selection: Selection, *positions: Positions) -> None:
+    """Refuses positions of streams and partitions that are not chosen, as far as that is known without the broker."""
+    for each in positions:
+        if selection.assigned is not None:
+            each.check(selection.assigned)
+        elif selection.streams:
+            named = {stream: [n for s, n in each.by_partition if s == stream] for stream in selection.streams}
+            each.check(named)
 
 
 def _limits(options: _Given) -> Limits:

@@ -5,7 +5,7 @@ One Python task costs about 27 ms beside its rows, so small ranges share one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,13 +19,18 @@ TASKS_PER_SLOT: Final = 3
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """Offsets `[start, end)` of one partition."""
+    """Offsets `[start, end)` of one partition.
+
+    `history`: an offset and the link of the batch before it, by which the broker can tell that its log is still the one
+    that was planned for; None = unknown.
+    """
 
     stream: str
     partition: int
     start: int
     end: int
     incarnation: int
+    history: tuple[int, int] | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -83,7 +88,7 @@ def _split(whole: Range, tasks: int, total: int, max_records: int) -> list[Range
         count = max(count, _ceil(whole.size, max_records))
     count = min(count, whole.size)
     cuts = [whole.start + whole.size * i // count for i in range(count + 1)]
-    return [Range(whole.stream, whole.partition, start, end, whole.incarnation) for start, end in pairwise(cuts)]
+    return [replace(whole, start=start, end=end) for start, end in pairwise(cuts)]
 
 
 def _pack(pieces: Sequence[Range], bins: int, capacity: int) -> list[tuple[Range, ...]]:

@@ -1,12 +1,12 @@
 """Where reading begins and ends, per stream and partition, before anything is asked of the broker."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal, cast
 
-from bascule.spark.usage import usage
+from bascule.spark.usage import nearest, usage
 
 Kind = Literal["earliest", "latest", "offset", "last", "time"]
 
@@ -16,6 +16,9 @@ KAFKA_EARLIEST: Final = -2
 """What -2 stands for there."""
 
 
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_NANOSECONDS: Final = 2**63 - 86_400 * 10**9
+"""From 1970 on, in either direction."""
 MOST_DIGITS: Final = 19
 """Of a 64-bit number."""
 
@@ -34,8 +37,9 @@ LATEST: Final = Position("latest")
 
 @dataclass(frozen=True)
 class Positions:
-    """Places by stream and partition, then by stream, then the default."""
+    """Places by stream and partition, then by stream, then the default. `option` names what they were read from."""
 
+    option: str
     default: Position
     by_stream: Mapping[str, Position] = field(default_factory=dict[str, Position])
     by_partition: Mapping[tuple[str, int], Position] = field(default_factory=dict[tuple[str, int], Position])
@@ -44,6 +48,40 @@ class Positions:
         """The place for one partition."""
         exact = self.by_partition.get((stream, partition))
         return exact or self.by_stream.get(stream, self.default)
+
+    def check(self, read: Mapping[str, Iterable[int]]) -> None:
+        """Refuse places of what is not read.
+
+        Args:
+            read: the partitions read, by stream.
+
+        Raises:
+            UsageError: names the first such stream or partition.
+        """
+        for stream in (*self.by_stream, *(stream for stream, _ in self.by_partition)):
+            if stream not in read:
+                hint = nearest(stream, read)
+                message = f"option {self.option} names the stream {stream!r}, which is not read{hint}"
+                raise usage(message, option=self.option, stream=stream)
+        for stream, number in self.by_partition:
+            numbers = sorted(read[stream])
+            if number not in numbers:
+                message = (
+                    f"option {self.option} names partition {number} of {stream}, which is not read: "
+                    f"those read are {summary(numbers)}"
+                )
+                raise usage(message, option=self.option, stream=stream, partition=number)
+
+
+def summary(numbers: Sequence[int]) -> str:
+    """Ascending numbers as text, neighbours as ranges: `0-3, 7`; `none`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"
 
 
 def parse_offsets(option: str, text: str, default: Position, *, words: tuple[str, ...]) -> Positions:
@@ -61,30 +99,31 @@ def parse_offsets(option: str, text: str, default: Position, *, words: tuple[str
     """
     stripped = text.strip()
     if stripped.lower() in words:
-        return Positions(_word(stripped.lower()))
+        return Positions(option, _word(stripped.lower()))
     if "earliest" in words and stripped.startswith("-") and _is_number(stripped[1:]):
-        return Positions(Position("last", int(stripped[1:])))
+        return Positions(option, Position("last", int(stripped[1:])))
     if stripped.startswith("{"):
         return _parse_json(option, stripped, default, lambda value: _offset(option, value, words))
     forms = ", ".join(words) + (", -N" if "earliest" in words else "")
     raise usage(f"option {option} is {text!r}: it must be one of {forms}, or JSON by stream and partition")
 
 
-def parse_times(option: str, text: str, default: Position) -> Positions:
+def parse_times(option: str, text: str, default: Position, zone: Callable[[str], tzinfo | None]) -> Positions:
     """Read a time for all partitions, or JSON by stream or by stream and partition.
 
     Args:
         option: its name, for messages.
-        text: ISO 8601 (UTC unless it names a zone), ms since 1970, or JSON of those.
+        text: ISO 8601, ms since 1970, or JSON of those.
         default: for what partial JSON leaves out.
+        zone: gives the zone of text that names none, None = the local one; asked with `option`, only where needed.
 
     Raises:
         UsageError: anything else.
     """
     stripped = text.strip()
     if stripped.startswith("{"):
-        return _parse_json(option, stripped, default, lambda value: _time(option, value))
-    return Positions(_time(option, stripped))
+        return _parse_json(option, stripped, default, lambda value: _time(option, value, zone))
+    return Positions(option, _time(option, stripped, zone))
 
 
 def _is_number(text: str) -> bool:
@@ -108,20 +147,34 @@ def _offset(option: str, value: object, words: tuple[str, ...]) -> Position:
     raise usage(f"option {option}: {value!r} is neither an offset ≥ 0 nor one of {', '.join(words)}")
 
 
-def _time(option: str, value: object) -> Position:
+def _time(option: str, value: object, zone: Callable[[str], tzinfo | None]) -> Position:
     if isinstance(value, str) and _is_number(value.strip().removeprefix("-")):
         value = int(value)
+    nanoseconds = None
     if isinstance(value, int) and not isinstance(value, bool):
-        return Position("time", value * 1_000_000)
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value.strip())
-        except ValueError:
-            moment = None
-        if moment is not None:
-            since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-            return Position("time", (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000)
-    raise usage(f"option {option}: {value!r} is neither an ISO 8601 time nor ms since 1970")
+        nanoseconds = value * 1_000_000
+    elif isinstance(value, str):
+        nanoseconds = _nanoseconds(value.strip(), lambda: zone(option))
+    if nanoseconds is None:
+        raise usage(f"option {option}: {value!r} is neither an ISO 8601 time nor ms since 1970")
+    if not -MOST_NANOSECONDS <= nanoseconds < MOST_NANOSECONDS:
+        raise usage(f"option {option}: {value!r} is outside the years 1678 to 2261")
+    return Position("time", nanoseconds)
+
+
+def _nanoseconds(text: str, zone: Callable[[], tzinfo | None]) -> int | None:
+    """ISO 8601 as ns since 1970; None when it is something else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None and (local := zone()) is not None:
+        moment = moment.replace(tzinfo=local)
+    try:
+        since = moment.astimezone(UTC) - EPOCH
+    except (OverflowError, OSError, ValueError):  # the first and the last year of a calendar
+        return MOST_NANOSECONDS
+    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
 
 def _parse_json(option: str, text: str, default: Position, parse: Callable[[object], Position]) -> Positions:
@@ -134,9 +187,9 @@ def _parse_json(option: str, text: str, default: Position, parse: Callable[[obje
             continue
         for number, place in cast("dict[str, Any]", value).items():
             if not _is_number(number):
-                raise usage(f"option {option}: {number!r} of stream {stream} is no partition number")
+                raise usage(f"option {option}: {number!r} of stream {stream} is not a partition number")
             by_partition[stream, int(number)] = parse(place)
-    return Positions(default, by_stream, by_partition)
+    return Positions(option, default, by_stream, by_partition)
 
 
 def _document(option: str, text: str) -> dict[str, Any]:

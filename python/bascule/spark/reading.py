@@ -2,14 +2,16 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from bascule.errors import BrokerError
 from bascule.spark.connection import Backoff, Broker, StatusRequest
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range
+from bascule.spark.sentences import sentence_first
 
 logger = logging.getLogger("bascule.spark")
 
@@ -28,59 +30,85 @@ def read_ranges(options: SourceOptions, ranges: Sequence[Range], schema: Any) ->
         schema: Arrow schema that every batch must have; its names are the columns asked for.
 
     Raises:
-        BrokerError: `offset_out_of_range` when records were removed before they were read (unless `onDataLoss` is
-            `skip`), `incarnation_changed`, `damaged`, or the broker could not be reached within `retryDeadlineMs`.
+        BrokerError: `damaged`, or the broker could not be reached within `retryDeadlineMs`; with `onDataLoss=fail`
+            `offset_out_of_range` when records were removed before they were read, `stream_not_found` and
+            `incarnation_changed` when the stream was deleted, `history_changed` when its log was replaced.
     """
     leave_when_closed()
     broker = broker_of(options)
-    for each in ranges:
-        yield from _read_range(broker, options, each, schema)
+    with sentence_first():
+        for each in ranges:
+            yield from _read_range(broker, options, each, schema)
 
 
 def _read_range(broker: Broker, options: SourceOptions, whole: Range, schema: Any) -> Iterator[Any]:
-    what = f"{whole.stream}/{whole.partition}"
     backoff = Backoff(options.retry_deadline_ms)
-    start = whole.start
-    while start < whole.end:
-        ticket: dict[str, Any] = {
-            "stream": whole.stream,
-            "partition": whole.partition,
-            "incarnation": whole.incarnation,
-            "start": start,
-            "end": whole.end,
-            "columns": schema.names,
-        }
-        if options.subject is not None:
-            ticket["subject"] = options.subject
+    rest = whole
+    while rest.size > 0:
         try:
-            for batch, next_offset in broker.read(ticket):
-                start = next_offset
+            for batch, next_offset in broker.read(_ticket(options, rest, schema)):
+                rest = replace(rest, start=next_offset)
                 backoff.succeeded()
                 yield conform(batch, schema)
         except BrokerError as failure:
-            skipped = _skip(broker, options, failure, whole, start)
-            if skipped is None and not backoff.pause(failure, what):
+            remaining = _after_loss(broker, options, failure, rest)
+            if remaining is None and not backoff.pause(failure, f"{rest.stream}/{rest.partition}"):
                 raise
-            if skipped is not None:
-                logger.warning("%s: offsets [%d, %d) were removed before they were read; skipped", what, start, skipped)
-                start = skipped
+            rest = remaining or rest
         else:
             return
 
 
-def _skip(broker: Broker, options: SourceOptions, failure: BrokerError, whole: Range, start: int) -> int | None:
-    """Where to go on after records were lost; None when that is not allowed or not what happened."""
-    if options.on_data_loss != "skip" or failure.code != "offset_out_of_range":
+def _ticket(options: SourceOptions, rest: Range, schema: Any) -> dict[str, Any]:
+    ticket: dict[str, Any] = {
+        "stream": rest.stream,
+        "partition": rest.partition,
+        "incarnation": rest.incarnation,
+        "start": rest.start,
+        "end": rest.end,
+        "columns": schema.names,
+    }
+    if rest.history is not None:
+        offset, link = rest.history
+        ticket["expect"] = {"offset": offset, "link": link}
+    if options.subject is not None:
+        ticket["subject"] = options.subject
+    return ticket
+
+
+_GONE: Final = frozenset({"stream_not_found", "partition_not_found", "incarnation_changed"})
+
+
+def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, rest: Range) -> Range | None:
+    """What can still be read after a loss that may be skipped; None when `failure` is not such a loss."""
+    if options.on_data_loss != "skip":
         return None
-    status = broker.status([StatusRequest(whole.stream, [whole.partition])])[whole.stream]
-    log_start = status.partitions[whole.partition].log_start
-    return min(log_start, whole.end) if log_start > start else None
+    if failure.code in _GONE:
+        remaining = replace(rest, start=rest.end)
+    elif failure.code == "history_changed":
+        remaining = replace(rest, history=None)
+    elif failure.code == "offset_out_of_range":
+        status = broker.status([StatusRequest(rest.stream, [rest.partition])])[rest.stream]
+        part = status.partitions[rest.partition]
+        end = min(rest.end, part.high_watermark)
+        is_short = part.high_watermark < rest.end
+        history = None if is_short else rest.history
+        start = min(max(rest.start, part.log_start), end)
+        remaining = replace(rest, start=start, end=end, history=history)
+        if (remaining.start, remaining.end) == (rest.start, rest.end):
+            return None
+    else:
+        return None
+    logger.warning(
+        "%s/%d: %s; onDataLoss is skip: of the offsets [%d, %d), those in [%d, %d) are read",
+        *(rest.stream, rest.partition, failure),
+        *(rest.start, rest.end, remaining.start, remaining.end),
+    )
+    return remaining
 
 
 def conform(batch: Any, schema: Any) -> Any:
-    """`batch` with exactly `schema`: nullability is declared anew, fixed-size ids become binary; nothing else is
-    copied.
-    """
+    """`batch` with the nullability that `schema` declares and fixed-size ids as binary; nothing else is copied."""
     if batch.schema.equals(schema):
         return batch
     pa: Any = import_module("pyarrow")

@@ -2,17 +2,25 @@
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
 
-from bascule.errors import error
+from bascule.errors import BrokerError, error
 from bascule.spark.connection import Broker, PartitionStatus, StatusRequest, StreamStatus
-from bascule.spark.offsets import Key
+from bascule.spark.offsets import UNKNOWN, Key, Predecessor
 from bascule.spark.options import SourceOptions
 from bascule.spark.planning import Range
 from bascule.spark.positions import Position, Positions
 from bascule.spark.reading import broker_of
 
 logger = logging.getLogger("bascule.spark")
+
+MOST_MATCHES: Final = 10
+"""How often a pattern is matched when each time a stream is deleted before it is asked about."""
+
+Places = Iterable[tuple[Key, int]]
+"""Partitions, each with an offset."""
 
 
 def requests(options: SourceOptions, broker: Broker) -> list[StatusRequest]:
@@ -30,6 +38,59 @@ def requests(options: SourceOptions, broker: Broker) -> list[StatusRequest]:
     return [StatusRequest(stream) for stream in sorted(selection.streams)]
 
 
+def ask_matching(
+    options: SourceOptions,
+    wanted: Callable[[bool], list[StatusRequest]],
+    ask: Callable[[list[StatusRequest]], dict[str, StreamStatus]],
+) -> dict[str, StreamStatus]:
+    """What `ask` answers about the streams that the options choose; a pattern is matched again when a stream was
+    deleted between the two.
+
+    Args:
+        options: of the read.
+        wanted: one request per stream; its argument says whether streams must be listed again.
+        ask: asks about them.
+
+    Raises:
+        BrokerError: as `ask`; `stream_not_found` of a stream that was chosen by name.
+    """
+    for attempt in range(MOST_MATCHES):
+        try:
+            return ask(wanted(attempt > 0))
+        except BrokerError as failure:
+            if options.selection.pattern is None or failure.code != "stream_not_found" or attempt == MOST_MATCHES - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def check_positions(options: SourceOptions, statuses: dict[str, StreamStatus]) -> None:
+    """Refuses starts and ends of streams and partitions that are not read.
+
+    Raises:
+        UsageError: names the option and the stream or partition.
+    """
+    read = {name: status.partitions.keys() for name, status in statuses.items()}
+    options.starting.check(read)
+    options.ending.check(read)
+
+
+def identify(broker: Broker, places: Places) -> dict[tuple[Key, int], Predecessor]:
+    """What identifies the record before each place."""
+    by_stream: dict[str, set[tuple[int, int]]] = {}
+    for (stream, number), offset in places:
+        by_stream.setdefault(stream, set()).add((number, offset))
+    asked = [
+        StatusRequest(stream, sorted({number for number, _ in wanted}), before=sorted(wanted))
+        for stream, wanted in sorted(by_stream.items())
+    ]
+    statuses = broker.status(asked) if asked else {}
+    return {
+        ((stream, number), offset): found
+        for stream, status in statuses.items()
+        for (number, offset), found in status.before.items()
+    }
+
+
 def resolve_ranges(options: SourceOptions) -> list[Range]:
     """What a batch read covers, at this moment.
 
@@ -37,14 +98,24 @@ def resolve_ranges(options: SourceOptions) -> list[Range]:
         BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached.
     """
     broker = broker_of(options)
-    statuses = look_up(options, broker, requests(options, broker))
+    statuses = ask_matching(
+        options, lambda _: requests(options, broker), lambda wanted: look_up(options, broker, wanted)
+    )
+    check_positions(options, statuses)
     starts = resolve(options, statuses, options.starting, start_of)
     ends = resolve(options, statuses, options.ending, end_of)
-    return [
-        Range(stream, partition, starts[stream, partition], ends[stream, partition], status.incarnation)
-        for (stream, partition), status in sorted(partitions_of(statuses).items())
-        if ends[stream, partition] > starts[stream, partition]
+    found = [
+        Range(*key, starts[key], ends[key], status.incarnation)
+        for key, status in sorted(partitions_of(statuses).items(), key=lambda item: item[0])
+        if ends[key] > starts[key]
     ]
+    known = identify(broker, (((each.stream, each.partition), each.end) for each in found))
+    return [_with_history(each, known) for each in found]
+
+
+def _with_history(planned: Range, known: dict[tuple[Key, int], Predecessor]) -> Range:
+    found = known.get(((planned.stream, planned.partition), planned.end), Predecessor())
+    return planned if found.link == UNKNOWN else replace(planned, history=(planned.end, found.link))
 
 
 def partitions_of(statuses: dict[str, StreamStatus]) -> dict[Key, PartitionStatus]:
@@ -115,7 +186,7 @@ def end_of(_options: SourceOptions, status: StreamStatus, number: int, place: Po
         return part.high_watermark if found is None else min(found, part.high_watermark)
     if place.kind == "offset":
         if place.value > part.high_watermark:
-            raise _out_of_range((status.stream, number), place.value, part)
+            raise out_of_range((status.stream, number), place.value, part)
         return place.value
     return part.high_watermark
 
@@ -127,7 +198,7 @@ def check_start(options: SourceOptions, key: Key, part: PartitionStatus, offset:
         StateError: `offset_out_of_range`.
     """
     if offset > part.high_watermark or (offset < part.log_start and options.on_data_loss == "fail"):
-        raise _out_of_range(key, offset, part)
+        raise out_of_range(key, offset, part)
     if offset < part.log_start:
         stream, number = key
         logger.warning("%s/%d: offsets [%d, %d) were removed; skipped", stream, number, offset, part.log_start)
@@ -146,7 +217,8 @@ def _at_time(options: SourceOptions, status: StreamStatus, number: int, place: P
     return part.high_watermark
 
 
-def _out_of_range(key: Key, offset: int, part: PartitionStatus) -> Exception:
+def out_of_range(key: Key, offset: int, part: PartitionStatus) -> Exception:
+    """The error for an offset that the partition does not have."""
     stream, number = key
     if offset < part.log_start:
         bound = f"below the log start offset {part.log_start}"

@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from bascule.spark.options import SLOTS_VARIABLE
 from bascule.spark.usage import usage
+from bascule.spark.zones import SETTING, Answering
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,10 +76,19 @@ def session(
     settings |= {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()
     }
+    answering = _zone_answering()
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    answering.zone = lambda: str(made.conf.get(SETTING))
+    return made
+
+
+@cache
+def _zone_answering() -> Answering:
+    """One for the process: the JVM, and so every planner, inherits its address once."""
+    return Answering()
 
 
 def _slots_of(master: str) -> int:

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSource
 from bascule.spark.columns import TYPES, ddl
 from bascule.spark.idle import leave_when_closed
 from bascule.spark.options import SourceOptions, parse_options, without_catalog
+from bascule.spark.sentences import sentence_first
 from bascule.spark.usage import nearest, usage
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class BasculeSource(DataSource):
         Raises:
             UsageError: an option is wrong (checked here because failures later are reported badly).
         """
-        columns = parse_options(self.options).columns
+        with sentence_first():
+            columns = parse_options(self.options).columns
         if CATALOG_MARK not in self.options:
             return ddl(columns)
         from bascule.spark.tables import schema_with_options  # noqa: PLC0415 - keeps discovery light
@@ -53,15 +55,17 @@ class BasculeSource(DataSource):
         """A batch read."""
         from bascule.spark.batch import BasculeReader  # noqa: PLC0415 - keeps discovery light
 
-        check_schema(schema)
-        return BasculeReader(self._parsed(schema), schema)
+        with sentence_first():
+            check_schema(schema)
+            return BasculeReader(self._parsed(schema), schema)
 
     def streamReader(self, schema: "StructType") -> "BasculeStreamReader":  # noqa: N802 - Spark's name
         """A streaming read."""
         from bascule.spark.stream import BasculeStreamReader  # noqa: PLC0415 - keeps discovery light
 
-        check_schema(schema)
-        return BasculeStreamReader(self._parsed(schema), schema)
+        with sentence_first():
+            check_schema(schema)
+            return BasculeStreamReader(self._parsed(schema), schema)
 
     def _parsed(self, schema: "StructType") -> SourceOptions:
         from bascule.spark.tables import options_of  # noqa: PLC0415 - keeps discovery light

@@ -20,14 +20,28 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from bascule.errors import BrokerError
 from bascule.spark.admission import Backlog, admit, is_worth_starting
 from bascule.spark.batch import RangesPartition, arrow_schema
 from bascule.spark.connection import PartitionStatus, StatusRequest, StreamStatus
-from bascule.spark.offsets import Key, Mark, Marks, check_incarnation, from_document, ranges, to_document
+from bascule.spark.history import compare, deleted_streams, valid_mark
+from bascule.spark.offsets import Key, Mark, Marks, Predecessor, from_document, ranges, to_document
 from bascule.spark.options import Limits, SourceOptions
 from bascule.spark.planning import plan
 from bascule.spark.reading import broker_of, read_ranges
-from bascule.spark.resolving import check_start, end_of, look_up, partitions_of, requests, resolve, start_of
+from bascule.spark.resolving import (
+    ask_matching,
+    check_positions,
+    check_start,
+    end_of,
+    identify,
+    look_up,
+    partitions_of,
+    requests,
+    resolve,
+    start_of,
+)
+from bascule.spark.sentences import sentence_first
 
 logger = logging.getLogger("bascule.spark")
 
@@ -47,42 +61,51 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._started = float("-inf")
         self._latest: dict[str, Any] | None = None
         self._target: dict[Key, int] | None = None
+        self._is_checked = False
 
     # -- positions --------------------------------------------------------------------------------------------------
+    @sentence_first()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins."""
-        broker = broker_of(self._options)
-        statuses = look_up(self._options, broker, self._wanted())
+        statuses = self._look_up()
+        check_positions(self._options, statuses)
         starts = resolve(self._options, statuses, self._options.starting, start_of)
         marks = {key: Mark(part.incarnation, starts[key], starts[key]) for key, part in partitions_of(statuses).items()}
-        return self._document(marks)
+        known = identify(broker_of(self._options), starts.items())
+        return self._document({key: mark.identified(known[key, mark.next]) for key, mark in marks.items()})
 
+    @sentence_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the next micro-batch ends; `start` itself when there is none.
 
         Waits at the broker for `longPollMs` when there is nothing beyond `start`.
 
         Raises:
-            StateError: records were removed before they were read, or a stream was deleted and created again.
+            StateError: with `onDataLoss=fail`: records were removed before they were read, a stream was deleted or
+                created again, a log was replaced by an older copy or lost its end.
         """
         before, _ = from_document(start, self._options.namespace)
         statuses = self._poll(before)
+        deleted = deleted_streams(self._options, before, statuses)
+        self._check_ends(statuses, before)
         known = partitions_of(statuses)
-        self._remember(before, known)
-        ends = resolve(self._options, statuses, self._options.ending, end_of)
-        if self._target is not None:
-            ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
-        backlogs = {key: self._backlog(key, part, before.get(key), ends[key]) for key, part in known.items()}
+        base = self._valid_marks(before, known, deleted)
+        self._remember(base, known)
+        backlogs = self._backlogs(statuses, base)
         limits = _NO_LIMITS if isinstance(limit, ReadAllAvailable) else self._options.limits
         waited_ms = (time.monotonic() - self._started) * 1000
-        if not self._is_worth_starting(backlogs, limits, waited_ms):
+        is_moved = any(base.get(key) != mark for key, mark in before.items() if key[0] not in deleted)
+        admitted: dict[Key, int] = {}
+        if self._is_worth_starting(backlogs, limits, waited_ms):
+            admitted = admit({key: backlog for key, backlog in backlogs.items() if backlog.size}, limits)
+        marks = {**base, **self._advance(base, known, backlogs, admitted)}
+        if not is_moved and not (admitted and ranges(before, marks)):
             return start
-        admitted = admit({key: backlog for key, backlog in backlogs.items() if backlog.size}, limits)
-        marks = {**before, **self._advance(before, known, backlogs, admitted)}
-        if not ranges(before, marks):
+        identified = self._identified(base, marks, known)
+        if identified is None:
             return start
         self._started = time.monotonic()
-        return self._document(marks)
+        return self._document(identified)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Something else than "all available" when a limit is set, so that the engine's own "all" can be told apart."""
@@ -99,12 +122,14 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the last `latestOffset` learned of the ends of the streams; asks nobody."""
         return self._latest
 
+    @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the ends of this run: what is there now."""
-        statuses = look_up(self._options, broker_of(self._options), self._wanted())
+        statuses = self._look_up()
         self._target = resolve(self._options, statuses, self._options.ending, end_of)
 
     # -- tasks ------------------------------------------------------------------------------------------------------
+    @sentence_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks of a micro-batch: a function of the two documents alone, so that a replay has the same ones."""
         before, _ = from_document(start, self._options.namespace)
@@ -126,29 +151,76 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _document(self, marks: Marks) -> dict[str, Any]:
         return to_document(self._options.namespace, marks, self._options.packing)
 
-    def _wanted(self) -> list[StatusRequest]:
-        """The streams asked about; a pattern is matched anew from time to time."""
-        is_stale = time.monotonic() - self._discovered > DISCOVERY_S
+    def _wanted(self, again: bool = False) -> list[StatusRequest]:
+        """The streams asked about; a pattern is matched from time to time, and when `again` says so."""
+        is_stale = again or time.monotonic() - self._discovered > DISCOVERY_S
         if not self._requests or (self._options.selection.pattern is not None and is_stale):
             self._requests = requests(self._options, broker_of(self._options))
             self._discovered = time.monotonic()
         return self._requests
 
+    def _look_up(self) -> dict[str, StreamStatus]:
+        """The state of all streams now, with the times that the options name."""
+        broker = broker_of(self._options)
+        return ask_matching(self._options, self._wanted, lambda wanted: look_up(self._options, broker, wanted))
+
     def _poll(self, before: Marks) -> dict[str, StreamStatus]:
         """The state of all streams, as soon as there is something beyond `before` or the long poll ended."""
-        wanted = self._wanted()
-        broker = broker_of(self._options)
         if self._target is not None or _has_times(self._options):
-            return look_up(self._options, broker, wanted)
-        beyond = [
-            StatusRequest(
-                request.stream,
-                request.partitions,
-                beyond={number: mark.next for (stream, number), mark in before.items() if stream == request.stream},
-            )
-            for request in wanted
-        ]
-        return broker.status(beyond, wait_ms=self._options.long_poll_ms)
+            return self._look_up()
+        broker = broker_of(self._options)
+
+        def ask(wanted: list[StatusRequest]) -> dict[str, StreamStatus]:
+            beyond = [
+                StatusRequest(
+                    request.stream,
+                    request.partitions,
+                    beyond={number: mark.next for (stream, number), mark in before.items() if stream == request.stream},
+                )
+                for request in wanted
+            ]
+            if not beyond:  # a pattern that matches nothing: there is nothing at the broker to wait for
+                time.sleep(self._options.long_poll_ms / 1000)
+                return {}
+            return broker.status(beyond, wait_ms=self._options.long_poll_ms)
+
+        return ask_matching(self._options, self._wanted, ask)
+
+    def _check_ends(self, statuses: dict[str, StreamStatus], before: Marks) -> None:
+        """Once in a run: ends of streams that are neither read now nor were read before are refused."""
+        if self._is_checked:
+            return
+        read = {name: set(status.partitions) for name, status in statuses.items()}
+        for stream, number in before:
+            read.setdefault(stream, set()).add(number)
+        self._options.ending.check(read)
+        self._is_checked = True
+
+    def _valid_marks(self, before: Marks, known: dict[Key, PartitionStatus], deleted: set[str]) -> dict[Key, Mark]:
+        """The marks that still hold, without those of deleted streams."""
+        kept = {key: mark for key, mark in before.items() if key[0] not in deleted}
+        valid = {
+            key: valid_mark(self._options, key, mark, known[key]) if key in known else mark
+            for key, mark in kept.items()
+        }
+        return {key: mark for key, mark in valid.items() if mark is not None}
+
+    def _identified(self, base: Marks, marks: Marks, known: dict[Key, PartitionStatus]) -> dict[Key, Mark] | None:
+        """`marks` with the records before them, after those before `base` were compared; None when a stream was deleted
+        meanwhile, which the next call sees.
+        """
+        places = [(key, mark.next) for each in (base, marks) for key, mark in each.items() if key in known]
+        try:
+            found = identify(broker_of(self._options), places)
+        except BrokerError as failure:
+            if self._options.selection.pattern is None or failure.code != "stream_not_found":
+                raise
+            self._discovered = float("-inf")
+            return None
+        for key, mark in base.items():
+            if key in known:
+                compare(self._options, key, mark, found.get((key, mark.next), Predecessor()))
+        return {key: mark.identified(found.get((key, mark.next), Predecessor())) for key, mark in marks.items()}
 
     def _remember(self, before: Marks, known: dict[Key, PartitionStatus]) -> None:
         latest = {
@@ -157,10 +229,16 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         self._latest = self._document({**before, **latest})
 
+    def _backlogs(self, statuses: dict[str, StreamStatus], base: Marks) -> dict[Key, Backlog]:
+        ends = resolve(self._options, statuses, self._options.ending, end_of)
+        if self._target is not None:
+            ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
+        known = partitions_of(statuses)
+        return {key: self._backlog(key, part, base.get(key), ends[key]) for key, part in known.items()}
+
     def _backlog(self, key: Key, part: PartitionStatus, before: Mark | None, end: int) -> Backlog:
         if before is None:
             return Backlog(part.log_start, max(end, part.log_start), part.record_bytes)
-        check_incarnation(*key, before.incarnation, part.incarnation)
         if before.next >= end:
             return Backlog(before.next, before.next)
         return Backlog(check_start(self._options, key, part, before.next), end, part.record_bytes)
@@ -183,7 +261,10 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             mark = before.get(key)
             first = backlogs[key].start if mark is None else mark.first
             reached = first if mark is None else mark.next
-            marks[key] = Mark(part.incarnation, first, admitted.get(key, reached))
+            place = admitted.get(key, reached)
+            if mark is None or mark.next != place:
+                mark = Mark(part.incarnation, first, place)
+            marks[key] = mark
         return marks
 
 

@@ -5,9 +5,10 @@
 use super::body::{Produced, ScanBody};
 use super::range;
 use super::refusal::{
-    denied, ended, internal, invalid, out_of_range, read_failed, refuse, unimplemented,
+    denied, ended, history_changed, internal, invalid, out_of_range, read_failed, refuse,
+    unimplemented,
 };
-use super::request::{End, ScanTicket, Start, parse};
+use super::request::{End, Expectation, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
 use super::{info, offsets, resolve};
 use crate::access::{Action, Permit};
@@ -44,7 +45,7 @@ pub async fn respond(
     resolve::check_serving(&shared)?;
     let peer = resolve::peer(request.extensions());
     let ticket = read_ticket(request.into_body()).await?;
-    let ticket: ScanTicket = parse("ticket", &ticket).map_err(invalid)?;
+    let ticket: ScanTicket = parse("ticket", &ticket)?;
     check(&ticket)?;
     let (call, first) = Call::open(shared, &peer, ticket).await?;
     let (sender, receiver) = mpsc::channel(1);
@@ -171,6 +172,7 @@ impl Call {
         let what = resolve::label(&stream, ticket.partition);
         let projection = info::projection(ticket.columns.as_deref())?;
         let filter = info::filter(ticket.subject.as_deref())?;
+        check_history(&partition, &ticket, &what).await?;
         let (start, limit) = positions(&partition, &ticket, &what).await?;
         let (scan, first) = Scan::open(&shared, &partition, projection, filter, start)?;
         let scan = Some(scan.bounded(ticket.max_rows, ticket.max_bytes));
@@ -276,6 +278,36 @@ impl Call {
             }
             () = sender.closed() => Wake::CallerGone,
         }
+    }
+}
+
+/// Refuses a scan of another history than the ticket expects.
+async fn check_history(
+    partition: &Partition,
+    ticket: &ScanTicket,
+    what: &str,
+) -> Result<(), Status> {
+    let Some(Expectation { offset, link }) = ticket.expect else {
+        return Ok(());
+    };
+    let reader = partition.reader();
+    let high_watermark = reader.high_watermark();
+    if offset > high_watermark {
+        return Err(out_of_range(
+            what,
+            offset,
+            reader.log_start(),
+            high_watermark,
+        ));
+    }
+    let joined = tokio::task::spawn_blocking(move || reader.before(offset)).await;
+    let found =
+        joined.map_err(|error| internal(format!("identifying a record failed: {error}")))?;
+    match found.map_err(|error| read_failed(what, &error))? {
+        Some(actual) if actual.link != link => {
+            Err(history_changed(what, offset, link, actual.link))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -40,7 +40,7 @@ pub fn selection(descriptor: &FlightDescriptor) -> Result<Selection, Status> {
     match (descriptor.r#type(), descriptor.path.as_slice()) {
         (DescriptorType::Path, [stream]) => Ok(all(DEFAULT_NAMESPACE, stream)),
         (DescriptorType::Path, [namespace, stream]) => Ok(all(namespace, stream)),
-        (DescriptorType::Cmd, _) => parse("descriptor command", &descriptor.cmd).map_err(invalid),
+        (DescriptorType::Cmd, _) => parse("descriptor command", &descriptor.cmd),
         (_, path) => Err(invalid(format!(
             "descriptor path {path:?} is neither [stream] nor [namespace, stream]"
         ))),
@@ -229,6 +229,7 @@ fn endpoint(
         stream: stream.name.clone(),
         partition: partition.number,
         incarnation: Some(partition.incarnation),
+        expect: None,
         start: Start::Offset(planned.start),
         end: End::Offset(planned.end),
         columns: selection.columns.clone(),

@@ -5,6 +5,7 @@
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on blocking threads, so that a large scan does not delay other calls.
 //! * `put` ← `intake`: batched, optionally idempotent append. `info`, `offsets`: planning.
+//! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod fit;
 mod frame;
@@ -20,6 +21,7 @@ mod request;
 mod resolve;
 mod scan;
 mod service;
+mod sql;
 
 pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
 

@@ -3,7 +3,7 @@
 //! A Spark micro-batch reader asks once per trigger: "tell me the high watermarks, and wait until one of them is beyond
 //! what I have".
 use super::refusal::{internal, invalid, read_failed};
-use super::request::{OffsetsRequest, TimeLookup, parse};
+use super::request::{OffsetsRequest, Place, TimeLookup, parse};
 use super::resolve;
 use crate::access::Action;
 use crate::partition::Partition;
@@ -23,13 +23,14 @@ pub const MAX_WAIT_MS: u64 = 60_000;
 /// Answers the action: one document for one request, a list for a list. Cancel-safe.
 ///
 /// # Errors
-/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range.
+/// `PERMISSION_DENIED`, `INVALID_ARGUMENT`, `NOT_FOUND`, `UNAVAILABLE`; `DATA_LOSS` when a looked-up time lies in a damaged range;
+/// INTERNAL.
 pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<u8>, Status> {
     let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let requests: Vec<OffsetsRequest> = if is_list {
-        parse("list of offsets requests", body).map_err(invalid)?
+        parse("list of offsets requests", body)?
     } else {
-        vec![parse("offsets request", body).map_err(invalid)?]
+        vec![parse("offsets request", body)?]
     };
     for request in &requests {
         check_wait(request.wait_ms)?;
@@ -44,7 +45,8 @@ pub async fn answer(shared: &SharedRef, peer: &Peer, body: &[u8]) -> Result<Vec<
     for request in &requests {
         let stream = load(shared, peer, request)?;
         let times = look_up(shared, &stream, &request.times).await?;
-        documents.push(document(shared, &stream, request, &times)?);
+        let before = identify(shared, &stream, &request.before).await?;
+        documents.push(document(shared, &stream, request, &times, &before)?);
     }
     let answer = match documents.pop() {
         Some(document) if !is_list => document,
@@ -135,11 +137,45 @@ async fn look_up(
         .map_err(|error| internal(format!("looking up times failed: {error}")))?
 }
 
+/// What is known of the records before the offsets asked for.
+async fn identify(
+    shared: &Shared,
+    stream: &StreamView,
+    places: &[Place],
+) -> Result<Vec<Value>, Status> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut readers = Vec::with_capacity(places.len());
+    for place in places {
+        let partition = resolve::partition(stream, place.partition)?;
+        let reader = resolve::handle(shared, stream, partition, None)?.reader();
+        readers.push((reader, *place, resolve::label(stream, place.partition)));
+    }
+    let work = move || {
+        readers
+            .iter()
+            .map(|(reader, place, what)| {
+                let found = reader
+                    .before(place.offset)
+                    .map_err(|error| read_failed(what, &error))?;
+                Ok(json!({"partition": place.partition, "offset": place.offset,
+                    "link": found.map(|found| found.link),
+                    "timestamp_ns": found.and_then(|found| found.timestamp)}))
+            })
+            .collect()
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| internal(format!("identifying records failed: {error}")))?
+}
+
 fn document(
     shared: &Shared,
     stream: &StreamView,
     request: &OffsetsRequest,
     times: &[Option<u64>],
+    before: &[Value],
 ) -> Result<Value, Status> {
     let mut partitions = Vec::with_capacity(stream.partitions.len());
     for partition in resolve::partitions(stream, request.partitions.as_deref())? {
@@ -156,7 +192,7 @@ fn document(
         .collect();
     Ok(
         json!({"namespace": stream.namespace, "stream": stream.name, "id": stream.id, "subject": stream.subject,
-        "partitions": partitions, "times": times}),
+        "partitions": partitions, "times": times, "before": before}),
     )
 }
 

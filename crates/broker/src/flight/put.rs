@@ -95,7 +95,7 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
     let missing = || invalid("the first message carries no descriptor".to_owned());
     let descriptor = descriptor.ok_or_else(missing)?;
     if descriptor.r#type() == DescriptorType::Cmd {
-        let command: PutCommand = parse("put command", &descriptor.cmd).map_err(invalid)?;
+        let command: PutCommand = parse("put command", &descriptor.cmd)?;
         if command.producer.is_some_and(|producer| producer.id == 0) {
             return Err(invalid(
                 "producer id 0 stands for none: choose another".to_owned(),

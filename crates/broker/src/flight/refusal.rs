@@ -67,6 +67,18 @@ pub fn out_of_range(what: &str, offset: u64, log_start: u64, high_watermark: u64
     refuse(Code::OutOfRange, "offset_out_of_range", message, details)
 }
 
+/// The record before `offset` is another one than the caller has read.
+pub fn history_changed(what: &str, offset: u64, expected: u32, actual: u32) -> Status {
+    refuse(
+        Code::FailedPrecondition,
+        "history_changed",
+        format!(
+            "the log of {what} was replaced: the batch before offset {offset} has link {actual}, the reader expects {expected}"
+        ),
+        json!({"offset": offset, "expected": expected, "actual": actual}),
+    )
+}
+
 /// Stored bytes of `what` do not check.
 fn damaged(what: &str, damage: &Damage) -> Status {
     let details = json!({

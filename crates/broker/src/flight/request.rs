@@ -1,12 +1,15 @@
 //! The JSON documents that clients send: descriptors, tickets, put commands (`specs/formats/flight.md`).
 //!
 //! Every document refuses unknown keys; errors name the key and the value.
+use super::refusal::invalid;
+use super::sql;
 use crate::view::DEFAULT_NAMESPACE;
 use serde::de::{self, Deserializer};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tonic::Status;
 
 /// Where a scan begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,6 +81,9 @@ pub struct ScanTicket {
     /// The incarnation the offsets belong to; absent = whichever there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u64>,
+    /// The history that the offsets belong to; absent = whichever there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expectation>,
     /// Start.
     #[serde(default)]
     pub start: Start,
@@ -162,6 +168,29 @@ pub struct OffsetsRequest {
     /// partition has none.
     #[serde(default)]
     pub beyond: BTreeMap<u32, u64>,
+    /// Offsets whose preceding record is identified.
+    #[serde(default)]
+    pub before: Vec<Place>,
+}
+
+/// One offset of one partition.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Partition number.
+    pub partition: u32,
+    /// Offset.
+    pub offset: u64,
+}
+
+/// What a reader remembers of the log that it read.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// An offset, at most the high watermark.
+    pub offset: u64,
+    /// Link of the batch that holds the record before it.
+    pub link: u32,
 }
 
 /// One time to look up.
@@ -177,9 +206,10 @@ pub struct TimeLookup {
 /// Reads a document.
 ///
 /// # Errors
-/// A sentence that names `what`, the key and the value.
-pub fn parse<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("{what} is not valid: {error}"))
+/// `INVALID_ARGUMENT` that names `what`, the key and the value; `UNIMPLEMENTED` for what clients of Flight SQL send.
+pub fn parse<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, Status> {
+    sql::check_document(bytes)?;
+    serde_json::from_slice(bytes).map_err(|error| invalid(format!("{what} is not valid: {error}")))
 }
 
 fn default_namespace() -> String {
@@ -325,10 +355,10 @@ mod tests {
             ("default", Start::Earliest, End::Open, false)
         );
         let error = parse::<ScanTicket>("ticket", br#"{"stream":"s"}"#).unwrap_err();
-        assert!(error.contains("partition"), "{error}");
+        assert!(error.message().contains("partition"), "{error}");
         let error = parse::<ScanTicket>("ticket", br#"{"stream":"s","partition":0,"colums":[]}"#)
             .unwrap_err();
-        assert!(error.contains("colums"), "{error}");
+        assert!(error.message().contains("colums"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The Flight service: `DoGet` over a raw body, everything else through tonic.
 use super::offsets;
 use super::refusal::{invalid, unimplemented};
-use super::{get, info, put, resolve};
+use super::{get, info, put, resolve, sql};
 use crate::shared::SharedRef;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
@@ -158,9 +158,12 @@ impl FlightService for Handler {
             "offsets" => Ok(items(vec![arrow_flight::Result::new(
                 offsets::answer(&self.shared, &peer, &action.body).await?,
             )])),
-            other => Err(invalid(format!(
-                "there is no action {other:?}: ListActions names them"
-            ))),
+            other => {
+                sql::check_action(other)?;
+                Err(invalid(format!(
+                    "there is no action {other:?}: ListActions names them"
+                )))
+            }
         }
     }
 
