@@ -172,13 +172,28 @@ async def read_back(address: str, rows: list[Row]) -> None:
                 sys.exit(f"demo: FAILED: records {start} to {start + 9} differ from what was published")
 
 
+@contextmanager
+def standard_error_to(path: Path) -> Generator[None]:
+    """Let the processes that are started inside write their standard error to a file."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def spark_statistics(address: str) -> Result:
     """Flights, mean and 95th percentile of the departure delay per carrier, computed by Spark from the stream."""
     from bascule.spark import session
     from pyspark.sql import functions as f
 
-    spark = session("flights", master="local[2]")
-    spark.sparkContext.setLogLevel("ERROR")
+    with standard_error_to(OUTPUT / "spark.log"):  # what the JVM and Spark's logging say while they start, and later
+        spark = session("flights", master="local[2]")
     table = spark.read.format("bascule").option("address", address).option("stream", STREAM).load()
     flight = f.from_json(table["value"].cast("string"), "carrier string, dep_delay int").alias("flight")
     statistics = (

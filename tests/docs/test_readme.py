@@ -15,7 +15,6 @@ README = ROOT / "README.md"
 SPARK = ROOT / "docs" / "how-to" / "spark.md"
 COPIED = """
 import pyarrow.parquet
-query.awaitTermination()
 print("copied", len(pyarrow.parquet.read_table("orders.parquet")))
 """
 WRITTEN_ADDRESS = "127.0.0.1:9292"
@@ -66,15 +65,17 @@ def test_the_five_minute_start(started: TestBroker, tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark(started: TestBroker, tmp_path: Path) -> None:
-    with started.connect() as client:
-        client.create_stream("orders", "orders.>", exist_ok=True)
-        client.publish("orders", b"from the readme")
+    lines = [line for snippet in snippets(SPARK, "sh") for line in commands(snippet)]
+    assert [line.split()[1] for line in lines] == ["serve", "stream", "produce"]
+    for line in lines[1:]:
+        shell(line.replace("bascule ", ".venv/bin/bascule ", 1), started, tmp_path)
     (table,) = [snippet for snippet in snippets(README, "python") if "bascule.spark" in snippet.text]
     page = [snippet.text for snippet in snippets(SPARK, "python")]
-    assert len(page) == 4
+    assert len(page) == 6
     columns = "print('columns', len(orders.columns))"
-    text = "\n".join([table.text, *page[:2], columns, page[2], columns, page[3], COPIED])
+    count = "print('since', late.count())"
+    text = "\n".join([table.text, *page[:2], columns, page[2], columns, page[3], page[4], count, page[5], COPIED])
     printed = python(table._replace(text=text), started, tmp_path)
-    assert "from the readme" in printed
-    found = [line for line in printed.splitlines() if line.startswith(("columns", "copied"))]
-    assert found == ["columns 6", "columns 2", "copied 1"]
+    assert "hello spark" in printed
+    found = [line for line in printed.splitlines() if line.startswith(("columns", "copied", "since"))]
+    assert found == ["columns 6", "columns 2", "since 1", "copied 1"]

@@ -1,6 +1,7 @@
 """Batch reads and the bulk scan, with real Spark."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
 
@@ -88,6 +89,41 @@ def test_wrong_options_are_refused_before_anything_is_read(spark: Any, streams: 
         scan(spark, "s", longPollMs=5)
     with pytest.raises(BrokerError, match="stream default/t does not exist"):
         scan(spark, "t", address=streams.address)
+
+
+def test_a_refusal_begins_with_its_sentence(spark: Any, streams: Streams) -> None:
+    """Of what Spark says only its own head comes before; a traceback would say nothing to the reader."""
+    streams.create("s")
+    sentences = {
+        refused(read(spark, streams, startingOffsets='{"s": {"0": 1}}')): "beyond the high watermark 0",
+        refused(read(spark, streams, stream="t")): "stream default/t does not exist",
+    }
+    with pytest.raises(Exception, match="bascule") as raised:
+        read(spark, streams, startingOffsets='{"t": {"0": 1}}')
+    sentences[str(raised.value)] = "option startingOffsets names the stream 't', which is not read"
+    for message, sentence in sentences.items():
+        assert sentence in message.splitlines()[0]
+        assert "Traceback" not in message.split("JVM stacktrace")[0]
+
+
+@pytest.mark.parametrize("statement", ["SET TIME ZONE 'Asia/Tokyo'", "SET spark.sql.session.timeZone=+09:00"])
+def test_a_time_without_a_zone_is_in_that_of_the_session(spark: Any, streams: Streams, statement: str) -> None:
+    streams.create("s")
+    streams.put("s", [b"before"])
+    time.sleep(1.1)  # the text has seconds
+    start = datetime.now(UTC).replace(microsecond=0)
+    streams.put("s", [b"after"])
+    in_tokyo = (start + timedelta(hours=9)).strftime("%Y-%m-%d %H:%M:%S")
+    in_utc = start.strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        spark.sql(statement)
+        assert found(read(spark, streams, startingTimestamp=in_tokyo)) == [(0, 1)]
+        assert found(read(spark, streams, endingTimestamp=in_tokyo)) == [(0, 0)]
+        assert found(read(spark, streams, startingTimestamp=in_utc, timeZone="UTC")) == [(0, 1)]
+        assert scan(spark, "s", address=streams.address, startingTimestamp=in_tokyo).count() == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert found(read(spark, streams, startingTimestamp=in_utc)) == [(0, 1)]
 
 
 def test_an_unreachable_broker_is_one_clear_error(spark: Any) -> None:

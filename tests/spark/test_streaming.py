@@ -188,6 +188,22 @@ def test_a_stream_that_was_created_again_is_a_clear_error(spark: Any, streams: S
     assert query.rows() == [(0, 0)]
 
 
+def test_a_log_that_was_replaced_is_a_clear_error(spark: Any, streams: Streams, tmp_path: Path) -> None:
+    """An older copy is put back and grows past the checkpoint; the reader alone is tested in test_history.py."""
+    streams.create("s", durability="disk")
+    streams.put("s", [b"a"] * 120)
+    streams.save(tmp_path / "copy")
+    streams.put("s", [b"b"] * 30)
+    query = Query(spark, streams, tmp_path)
+    query.run()
+    streams.put_back(tmp_path / "copy")
+    streams.put("s", [b"c"] * 70)
+    message = refused(query)
+    assert "the log of s/0 was replaced, for example by an older copy: the record before offset 150 is of" in message
+    assert "Traceback" not in message
+    assert len(query.rows()) == 150
+
+
 def test_removed_records_end_the_query_or_are_skipped(spark: Any, streams: Streams, tmp_path: Path) -> None:
     streams.create("s", segment_bytes=1 << 16)
     streams.put("s", [b"a"])
