@@ -45,11 +45,19 @@ class Engine:
         """
 
     # -- life -------------------------------------------------------------------------------------------------------
-    def serve(self, host: str, port: int) -> int:
-        """Bind (port 0 = any free one) and serve gRPC (Liftbridge, health, Flight). Returns the bound port.
+    def bind(self, host: str, port: int) -> int:
+        """Reserve the port (0 = any free one) and return it. The kernel refuses connections to it until `listen`.
 
         Raises:
             NativeError: `address_in_use`, `address_unusable`.
+        """
+
+    def listen(self) -> None:
+        """Serve gRPC (Liftbridge, health, Flight) on the bound port.
+
+        Raises:
+            NativeError: `address_in_use`: somebody else began to listen there after `bind`; `invalid_argument`: no port
+                is bound.
         """
 
     def serve_http(self, host: str, port: int, settings: bytes) -> int:
@@ -94,6 +102,25 @@ class Engine:
     def set_serving(self, serving: bool) -> None:
         """What health answers: SERVING or NOT_SERVING. False also refuses new calls with UNAVAILABLE (draining)."""
 
+    def watch(self, settings: bytes) -> tuple[int, int]:
+        """Start the watch over the control plane's event loop: settings are JSON, see seam.md. Without a `beat` for
+        `limit_ms` the loop counts as blocked: this side logs it, and health of `bascule.admin` is NOT_SERVING until the
+        next one.
+
+        Returns two descriptors, which close with the engine: what is to be used for longer has to be duplicated. The
+        first takes one byte for each signal that the process gets (as `signal.set_wakeup_fd` writes it): SIGTERM and
+        SIGINT stop the broker from this side when the loop does not run. The second takes what the interpreter writes
+        at SIGUSR2 (`faulthandler.register`), which this side sends to the process to learn where the loop is.
+        """
+
+    def beat(self) -> None:
+        """The event loop runs."""
+
+    def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
+        """(group, version > 0; 0 = it is gone): FetchConsumerGroupAssignments requests that know another version than this
+        one, and were waiting, are forwarded.
+        """
+
     def connect_nats(self, settings: bytes) -> None:
         """Start connecting (or reconnect with other settings); progress comes as `nats` events. Returns at once.
 
@@ -123,9 +150,10 @@ class Engine:
         """
 
     # -- the metadata log -------------------------------------------------------------------------------------------
-    def metadata_open(self) -> tuple[int, bytes]:
-        """Open the log: (index, bytes) of the newest snapshot, or (0, b"") when there is none. Entries after it follow as
-        `committed` events, in order of index without gaps, replayed ones first (proposal id 0).
+    def metadata_open(self) -> tuple[int, bytes, int]:
+        """Open the log: index and bytes of the newest snapshot (0 and b"" when there is none), and the index of the last
+        entry. Entries after the snapshot follow as `committed` events, in order of index without gaps, replayed ones
+        first (proposal id 0).
 
         Raises:
             NativeError: `metadata_damaged`.

@@ -120,10 +120,17 @@ class Engine:
 
     # -- life
 
-    def serve(self, host: str, port: int) -> int:
-        """Bind and serve gRPC; returns the bound port. Raises `address_in_use` or `address_unusable`."""
+    def bind(self, host: str, port: int) -> int:
+        """Reserve the port; returns it. Connections are refused until `listen`. Raises `address_in_use` or
+        `address_unusable`.
+        """
         with native_errors():
-            return self._native.serve(host, port)
+            return self._native.bind(host, port)
+
+    def listen(self) -> None:
+        """Serve gRPC on the bound port. Raises `address_in_use`: somebody else began to listen there first."""
+        with native_errors():
+            self._native.listen()
 
     def serve_http(self, host: str, port: int, settings: Mapping[str, Any]) -> int:
         """Bind and answer probes and metrics; returns the bound port. Raises `address_in_use` or `address_unusable`."""
@@ -155,6 +162,21 @@ class Engine:
     def set_serving(self, serving: bool) -> None:
         """What health answers; False also refuses new calls."""
         self._native.set_serving(serving)
+
+    def watch(self, settings: Mapping[str, Any]) -> tuple[int, int]:
+        """Start the watch over the event loop (`specs/formats/seam.md`); the descriptors that take the number of each
+        signal and the interpreter's stack. They are the engine's own: duplicate them.
+        """
+        with native_errors():
+            return self._native.watch(json.dumps(settings).encode())
+
+    def beat(self) -> None:
+        """The event loop runs: called about once a second."""
+        self._native.beat()
+
+    def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
+        """Wake members that wait for another version of these groups; version 0 = the group is gone."""
+        self._native.set_group_versions(versions)
 
     def connect_nats(self, settings: Mapping[str, Any]) -> None:
         """Start connecting to NATS, or reconnect with other settings; progress comes as events."""
@@ -189,8 +211,10 @@ class Engine:
 
     # -- the metadata log
 
-    def metadata_open(self) -> tuple[int, bytes]:
-        """Index and bytes of the newest snapshot, or (0, b""); later entries come as events. Blocks."""
+    def metadata_open(self) -> tuple[int, bytes, int]:
+        """Index and bytes of the newest snapshot, or 0 and b"", and the index of the last entry; entries after the
+        snapshot come as events. Blocks.
+        """
         with native_errors():
             return self._native.metadata_open()
 

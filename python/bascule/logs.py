@@ -5,11 +5,11 @@ import logging
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bascule._text import visible
 
-__all__ = ["configure", "emit"]
+__all__ = ["configure", "emit", "style_of"]
 
 Wording = Callable[[str], str]
 """What becomes of a sentence."""
@@ -62,7 +62,7 @@ def configure(level: str = "info", style: str = "auto", wording: Wording | None 
         style: `json`, `text`, or `auto`: text when standard error is a terminal, else json.
         wording: what becomes of each message; `None` = it stays as it is.
     """
-    text = style == "text" or (style == "auto" and sys.stderr.isatty())
+    text = style_of(style) == "text"
     logger = logging.getLogger("bascule")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
@@ -71,6 +71,11 @@ def configure(level: str = "info", style: str = "auto", wording: Wording | None 
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[level])
     logger.propagate = False
+
+
+def style_of(style: str) -> Literal["json", "text"]:
+    """What `auto` stands for here."""
+    return "text" if style == "text" or (style == "auto" and sys.stderr.isatty()) else "json"
 
 
 def emit(level: int, target: str, message: str, **fields: object) -> None:

@@ -22,7 +22,8 @@ class Streams:
         self.data_dir = data_dir
         self._limits = limits
         self.engine = self._open()
-        self.port = self.engine.serve("127.0.0.1", 0)
+        self.port = self.engine.bind("127.0.0.1", 0)
+        self.engine.listen()
         self.engine.set_serving(True)
         self.address = f"127.0.0.1:{self.port}"
         self._version = 0
@@ -67,7 +68,8 @@ class Streams:
         self._version = 0
         for name in self._specs:
             self._publish(name)
-        self.port = self.engine.serve("127.0.0.1", self.port)
+        self.port = self.engine.bind("127.0.0.1", self.port)
+        self.engine.listen()
         self.engine.set_serving(True)
 
     def create(self, name: str, partitions: int = 1, **settings: Any) -> None:

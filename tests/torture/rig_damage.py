@@ -163,7 +163,7 @@ def _prepare(template: Path) -> list[bytes]:
 def _replay(work: Path) -> tuple[int, bytes, list[bytes]]:
     engine = Engine({**SETTINGS, "data_dir": str(work)})
     try:
-        index, state = engine.metadata_open()
+        index, state, _ = engine.metadata_open()
         events = [event for event in engine.poll(10_000) if event[0] == "committed"]
         return index, state, [event[3] for event in events]
     finally:

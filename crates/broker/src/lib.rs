@@ -18,6 +18,7 @@ pub mod events;
 pub mod flight;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod groups;
 pub mod http;
 pub mod liftbridge;
 pub mod metadata;
@@ -31,3 +32,4 @@ pub mod statistics;
 mod status;
 pub mod tls;
 pub mod view;
+pub mod watchdog;

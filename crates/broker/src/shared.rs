@@ -4,12 +4,14 @@ use crate::admission::Admission;
 use crate::condition::Condition;
 use crate::encryption::Masters;
 use crate::events::Events;
+use crate::groups::GroupVersions;
 use crate::liftbridge::{CursorIndexes, Members};
 use crate::nats::NatsLink;
 use crate::partition::IdBudget;
 use crate::statistics::Statistics;
 use crate::tls::Tls;
 use crate::view::View;
+use crate::watchdog::EventLoop;
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use std::io;
@@ -116,6 +118,10 @@ pub struct Shared {
     pub serving: AtomicBool,
     /// Room for waiting and uncommitted appends of all partitions together, bytes.
     pub inflight: Arc<Semaphore>,
+    /// Whether the control plane runs.
+    pub event_loop: EventLoop,
+    /// For members of consumer groups that wait for a change.
+    pub groups: GroupVersions,
     /// Which member of each consumer group reads what.
     pub(crate) members: Members,
     /// What the partitions of `__cursors` led here say.
@@ -159,6 +165,8 @@ impl Shared {
             inflight: Arc::new(Semaphore::new(
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
             )),
+            event_loop: EventLoop::default(),
+            groups: GroupVersions::default(),
             members: Members::default(),
             cursors: CursorIndexes::default(),
             scrub_paused: AtomicBool::new(false),

@@ -9,11 +9,13 @@ use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{EndReason, PartitionSpec};
 use bascule_broker::tls::TlsSettings;
+use bascule_broker::watchdog::WatchSettings;
 use bytes::Bytes;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// (kind, id, name, body, text, number)
@@ -24,7 +26,7 @@ type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64);
 /// The data plane of one broker.
 #[pyclass(frozen, module = "bascule._native")]
 pub struct Engine {
-    broker: Broker,
+    broker: Arc<Broker>,
     process: u32,
 }
 
@@ -78,13 +80,17 @@ impl Engine {
         let settings: EngineSettings = document("engine settings", settings)?;
         let broker = py.detach(|| Broker::new(&settings)).map_err(raised)?;
         Ok(Self {
-            broker,
+            broker: Arc::new(broker),
             process: std::process::id(),
         })
     }
 
-    fn serve(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
-        self.detached(py, |broker| broker.serve(host, port))
+    fn bind(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<u16> {
+        self.detached(py, |broker| broker.bind(host, port))
+    }
+
+    fn listen(&self, py: Python<'_>) -> PyResult<()> {
+        self.detached(py, Broker::listen)
     }
 
     fn serve_http(&self, py: Python<'_>, host: &str, port: u16, settings: &[u8]) -> PyResult<u16> {
@@ -120,6 +126,23 @@ impl Engine {
 
     fn set_serving(&self, serving: bool) -> PyResult<()> {
         self.broker()?.set_serving(serving);
+        Ok(())
+    }
+
+    fn watch(&self, settings: &[u8]) -> PyResult<(i32, i32)> {
+        let settings: WatchSettings = document("watch settings", settings)?;
+        self.broker()?;
+        let descriptors = self.broker.watch(settings).map_err(raised)?;
+        Ok((descriptors.signals, descriptors.stacks))
+    }
+
+    fn beat(&self) -> PyResult<()> {
+        self.broker()?.shared().event_loop.beat();
+        Ok(())
+    }
+
+    fn set_group_versions(&self, versions: Vec<(String, u64)>) -> PyResult<()> {
+        self.broker()?.shared().groups.set(versions);
         Ok(())
     }
 
@@ -175,9 +198,9 @@ impl Engine {
         Ok(())
     }
 
-    fn metadata_open<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyBytes>)> {
-        let (index, state) = self.detached(py, Broker::metadata_open)?;
-        Ok((index, PyBytes::new(py, &state)))
+    fn metadata_open<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyBytes>, u64)> {
+        let (index, state, last) = self.detached(py, Broker::metadata_open)?;
+        Ok((index, PyBytes::new(py, &state), last))
     }
 
     fn propose(

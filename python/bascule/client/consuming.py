@@ -180,6 +180,7 @@ class Consuming:
             self._changes.popleft()
         if change.kind != "assigned":
             self._drop(change.partitions)
+            self._membership.release(frozenset(self._owned))
 
     def give(self, batch: Batch, offset: int | None = None) -> None:
         """Records of `batch`, which came last, count as given up to `offset`; `None` = all of them."""
@@ -259,11 +260,11 @@ class Consuming:
 
     def _follow(self) -> None:
         """Make what is read what the membership says, or line up the changes that come first."""
-        standing, before = self._membership.standing, self._standing
         if self._membership.failure is not None:
             raise self._membership.failure
-        if standing == before:
+        if self._membership.standing == self._standing:
             return
+        standing, before = self._membership.follow(), self._standing
         if standing.life != before.life and self._owned:
             self._changes.append(Change("lost", tuple(sorted(self._owned))))
             return
@@ -277,6 +278,8 @@ class Consuming:
         new = tuple(sorted(standing.assigned - self._owned.keys()))
         self._owned.update({place: self._begin(place, standing) for place in new})
         self._standing = standing
+        # what could not be begun, and is assigned to others by now
+        self._membership.release(frozenset(self._owned))
         if new:
             self._changes.append(Change("assigned", new))
 
@@ -406,7 +409,7 @@ class Consuming:
             self._state = "closed"
             return None, []
         self._state = "closed"
-        self._membership.end()
+        self._membership.freeze()
         self._changes.clear()
         failures = self._deferred
         lost = self._membership.standing.life != self._standing.life
@@ -421,7 +424,7 @@ class Consuming:
         """Leave the group and let go of everything; what went wrong. Idempotent."""
         failures: list[BrokerError] = []
         self._drop(tuple(self._owned))
-        _attempt(failures, lambda: self._membership.leave(Deadline(self._timeout)))
+        _attempt(failures, lambda: self._membership.end(Deadline(self._timeout)))
         return failures
 
 

@@ -7,6 +7,10 @@ its former self stays. A coordinator that does not answer for too long is report
 
 The thread only learns; it never opens a subscription, stores a position or calls the application. `standing` is one
 immutable value, swapped whole; `changed` is called after each swap, in the thread.
+
+Hand-over: each sign of life names what this member still reads, or may begin to read by the last answer. The broker
+gives a partition to the next member when it is named no more. A broker that knows of this numbers its answers, and a
+sign of life then waits there for the next one, so that changes arrive at once.
 """
 
 import threading
@@ -29,6 +33,8 @@ RETRY_SECONDS: Final = 2.0
 """Longest pause after a sign of life that failed."""
 MOST_CALL_SECONDS: Final = 5.0
 """Most time of one call in the thread, and so of its end."""
+MOST_WAIT_SECONDS: Final = 3.0
+"""Most time that a sign of life waits at the broker for a change."""
 _JOIN_PAUSE: Final = 0.25
 _FIRST_PAUSE: Final = 0.02
 _NO_MEMBER: Final = ("consumer is not a member", "consumer group does not exist")
@@ -76,6 +82,11 @@ class Membership:
         self._thread: threading.Thread | None = None
         self._joined: requests.Joined | None = None
         self._failure: BrokerError | None = None
+        self._lock: Final = threading.Lock()
+        self._reading = frozenset[Assignment]()
+        self._named = frozenset[Assignment]()
+        self._seen = 0
+        self._frozen = False
         self.standing = Standing(0, 0, frozenset())
 
     @property
@@ -95,19 +106,50 @@ class Membership:
         self._thread = threading.Thread(target=self._live, name="bascule-consumer", daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
-        """Stop the thread; returns when it has ended, after `MOST_CALL_SECONDS` at most, about. Idempotent."""
-        self._stop.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
+    def follow(self) -> Standing:
+        """What it is to read now. Until `release` what that assigns counts as read."""
+        with self._lock:
+            self._reading |= self.standing.assigned
+            return self.standing
 
-    def leave(self, deadline: Deadline) -> None:
-        """Give up the membership, so that others take over at once; after `end`.
+    def release(self, reading: frozenset[Assignment]) -> None:
+        """It reads no more than this, and what it is assigned: others may read the rest from now on. The broker learns
+        of it at once, or with the next sign of life.
+        """
+        with self._lock:
+            if reading == self._reading:
+                return
+            self._reading = reading
+        joined = self._joined
+        if joined is None or not self._seen or self._stop.is_set():
+            return
+        try:
+            self._call_fetch(joined, self._held(), wait=0.0)
+        except BrokerError:
+            return  # the thread finds out why
+
+    def freeze(self) -> None:
+        """Change `standing` no more: the member is about to leave. Signs of life go on until then."""
+        self._frozen = True
+
+    def end(self, deadline: Deadline) -> None:
+        """Give up the membership, so that others take over at once, and stop the thread; returns when it has ended,
+        `MOST_CALL_SECONDS` after the deadline at most, about. Idempotent.
 
         Raises:
-            BrokerError: it could not be told; the broker notices by itself, later.
+            BrokerError: the broker could not be told; it notices by itself, later.
         """
+        self._frozen = True
+        self._stop.set()
+        try:
+            self._leave(deadline)  # which ends a sign of life that waits, too
+        finally:
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                thread.join()
+        self._leave(deadline)  # the thread may just have joined again
+
+    def _leave(self, deadline: Deadline) -> None:
         if self._joined is None:
             return
         self._joined = None
@@ -131,8 +173,11 @@ class Membership:
             except BrokerError as failure:
                 replace = self._after_refusal(failure, deadline, replace=replace)
                 continue
-            self._joined = joined = requests.read_joined(answer)
-            self.standing = Standing(self.standing.life, joined.epoch, frozenset())
+            joined = requests.read_joined(answer)
+            with self._lock:
+                self._seen = 0
+                self.standing = Standing(self.standing.life, joined.epoch, frozenset())
+                self._joined = joined
             return
 
     def _after_refusal(self, failure: BrokerError, deadline: Deadline, *, replace: bool) -> bool:
@@ -149,7 +194,7 @@ class Membership:
             raise failure
         if replace:
             self._joined = requests.Joined("", 0, 0, 0)
-            self.leave(deadline)
+            self._leave(deadline)
         elif deadline.left <= _JOIN_PAUSE or self._stop.wait(_JOIN_PAUSE):
             sentence = (
                 f'consumer "{self.consumer}" is a member of group "{self._group}" already: choose another id, or wait '
@@ -173,28 +218,56 @@ class Membership:
     def _send_signs(self) -> None:
         heard, pause = time.monotonic(), 0.0
         while not self._stop.wait(pause):
-            joined = self._present()
+            joined = self._joined
+            if joined is None:
+                return  # it has left
             try:
-                self._ask(joined)
+                pause = self._ask(joined)
             except BrokerError as failure:
                 if failure.code == "closed":
                     raise
-                pause = self._mend(joined, failure, time.monotonic() - heard)
+                if not self._stop.is_set():
+                    pause = self._mend(joined, failure, time.monotonic() - heard)
             else:
-                heard, pause = time.monotonic(), joined.consumer_timeout * PART_OF_TIMEOUT
+                heard = time.monotonic()
 
-    def _ask(self, joined: requests.Joined) -> None:
-        request = requests.fetch_assignments(self._group, self.consumer, joined.epoch)
-        answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator))
-        assigned = frozenset(Assignment(*found) for found in requests.read_assignments(answer))
+    def _ask(self, joined: requests.Joined) -> float:
+        """Send a sign of life; the seconds until the next one. Where the broker waits, it waits there."""
+        usual = joined.consumer_timeout * PART_OF_TIMEOUT
+        held, before, began = self._held(), self._seen, time.monotonic()
+        # who names less than before has something to say at once
+        wait = min(usual, MOST_WAIT_SECONDS) if before and self._named <= held else 0.0
+        self._named = held
+        assigned, version = self._call_fetch(joined, held, wait)
+        with self._lock:
+            if self._joined is not joined:
+                return 0.0  # a former self was answered
+            self._seen = version
         self._stand(Standing(self.standing.life, joined.epoch, assigned))
+        if not version:
+            return usual
+        # an answer that came early and says nothing new: a broker that is too busy to let anybody wait
+        waited = time.monotonic() - began
+        return max(0.0, wait - waited) if wait and version == before else 0.0
+
+    def _held(self) -> frozenset[Assignment]:
+        with self._lock:
+            return self._reading | self.standing.assigned
+
+    def _call_fetch(
+        self, joined: requests.Joined, held: frozenset[Assignment], wait: float
+    ) -> tuple[frozenset[Assignment], int]:
+        request = requests.fetch_assignments(self._group, self.consumer, joined.epoch, held, seen=self._seen, wait=wait)
+        answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator), more=wait)
+        assigned, version = requests.read_assignments(answer)
+        return frozenset(Assignment(*found) for found in assigned), version
 
     def _mend(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
         """Find out why a sign of life failed; the seconds until the next one."""
         retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
         text = str(failure)
         if text.startswith(_NO_MEMBER):
-            self._begin_anew()
+            self._begin_anew(joined)
             return 0.0
         if text.startswith(_NOT_COORDINATOR):
             self._link.look(self._deadline(joined))
@@ -202,7 +275,7 @@ class Membership:
             found = requests.read_group(self._run("FetchMetadata", requests.group_metadata(self._group), joined))
         except BrokerError as second:
             if second.code == "not_found":
-                self._begin_anew()
+                self._begin_anew(joined)
                 return 0.0
             if second.code == "closed":
                 raise
@@ -214,9 +287,11 @@ class Membership:
             self._report(joined)
         return retry
 
-    def _begin_anew(self) -> None:
-        """It was expelled: nothing is its own any more. Joins until it is a member again."""
-        joined = self._present()
+    def _begin_anew(self, joined: requests.Joined) -> None:
+        """It was expelled: nothing is its own any more. Joins until it is a member again, unless it leaves anyway."""
+        if self._frozen:
+            self._stop.wait()
+            return
         self._stand(Standing(self.standing.life + 1, joined.epoch, frozenset()))
         while not self._stop.is_set():
             try:
@@ -238,23 +313,32 @@ class Membership:
             if failure.code not in _PASSING:
                 raise
 
-    def _run(self, method: str, request: bytes, joined: requests.Joined, place: BrokerPlace | None = None) -> bytes:
+    def _run(
+        self,
+        method: str,
+        request: bytes,
+        joined: requests.Joined,
+        place: BrokerPlace | None = None,
+        *,
+        more: float = 0.0,
+    ) -> bytes:
+        """One call; `more`: seconds that it may take beyond the usual time."""
         return self._link.run(
-            self._deadline(joined), lambda native, left: native.call(method, request, left), place, repeatable=True
+            self._deadline(joined, more),
+            lambda native, left: native.call(method, request, left),
+            place,
+            repeatable=True,
         )
 
-    def _deadline(self, joined: requests.Joined) -> Deadline:
-        return Deadline(min(max(0.1, joined.consumer_timeout * PART_OF_TIMEOUT), MOST_CALL_SECONDS))
-
-    def _present(self) -> requests.Joined:
-        if self._joined is None:
-            raise InternalError("internal", "the consumer is no member")
-        return self._joined
+    def _deadline(self, joined: requests.Joined, more: float = 0.0) -> Deadline:
+        return Deadline(min(max(0.1, joined.consumer_timeout * PART_OF_TIMEOUT), MOST_CALL_SECONDS - more) + more)
 
     def _stand(self, standing: Standing) -> None:
-        if standing != self.standing:
+        with self._lock:
+            if self._frozen or standing == self.standing:
+                return
             self.standing = standing
-            self._changed()
+        self._changed()
 
 
 _PASSING: Final = frozenset({"unavailable", "deadline_exceeded", "outcome_unknown", "busy", "not_leader"})

@@ -1,7 +1,7 @@
 """Requests and answers of the Liftbridge protocol, from and to the client's own types. No I/O."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -270,8 +270,10 @@ class Joined(NamedTuple):
 
 
 def join_group(group: str, consumer: str, streams: Sequence[str]) -> bytes:
-    """A JoinConsumerGroupRequest."""
-    return message("JoinConsumerGroupRequest")(groupId=group, consumerId=consumer, streams=streams).SerializeToString()
+    """A JoinConsumerGroupRequest of a member that hands over what it reads."""
+    return message("JoinConsumerGroupRequest")(
+        groupId=group, consumerId=consumer, streams=streams, handsOver=True
+    ).SerializeToString()
 
 
 def read_joined(answer: bytes) -> Joined:
@@ -283,17 +285,38 @@ def read_joined(answer: bytes) -> Joined:
     return Joined(found.coordinator, found.epoch, consumer, coordinator)
 
 
-def fetch_assignments(group: str, consumer: str, epoch: int) -> bytes:
-    """A FetchConsumerGroupAssignmentsRequest."""
-    return message("FetchConsumerGroupAssignmentsRequest")(
-        groupId=group, consumerId=consumer, epoch=epoch
-    ).SerializeToString()
+def fetch_assignments(  # noqa: PLR0913 (what a request holds)
+    group: str, consumer: str, epoch: int, held: Iterable[tuple[str, int]] = (), *, seen: int = 0, wait: float = 0
+) -> bytes:
+    """A FetchConsumerGroupAssignmentsRequest.
+
+    Args:
+        group: the group's id.
+        consumer: the member's id.
+        epoch: of the group, as the member knows it.
+        held: stream and partition of each that the member reads or may read.
+        seen: version of the last answer that it has got; 0 = none.
+        wait: seconds to wait for another version than that.
+    """
+    request = message("FetchConsumerGroupAssignmentsRequest")(
+        groupId=group, consumerId=consumer, epoch=epoch, seenVersion=seen, waitMillis=round(wait * 1000)
+    )
+    by_stream: dict[str, list[int]] = {}
+    for stream, partition in sorted(held):
+        by_stream.setdefault(stream, []).append(partition)
+    for stream, partitions in by_stream.items():
+        request.held.add(stream=stream, partitions=partitions)
+    return request.SerializeToString()
 
 
-def read_assignments(answer: bytes) -> list[tuple[str, int]]:
-    """Stream and partition of each assignment of a FetchConsumerGroupAssignmentsResponse."""
+def read_assignments(answer: bytes) -> tuple[list[tuple[str, int]], int]:
+    """Stream and partition of each assignment of a FetchConsumerGroupAssignmentsResponse, and its version.
+
+    A version of 0: the broker knows of no hand-over.
+    """
     response = message("FetchConsumerGroupAssignmentsResponse").FromString(answer)
-    return [(found.stream, partition) for found in response.assignments for partition in found.partitions]
+    found = [(part.stream, partition) for part in response.assignments for partition in part.partitions]
+    return found, response.version
 
 
 def report_coordinator(group: str, consumer: str, coordinator: str, epoch: int) -> bytes:

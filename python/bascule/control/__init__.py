@@ -14,6 +14,7 @@ from bascule.control.pump import EventPump
 from bascule.control.reconciler import Reconciler
 from bascule.control.scrub import Scrubber, incarnations
 from bascule.control.specs import Defaults
+from bascule.control.supervisor import Supervisor
 
 __all__ = [
     "Controller",
@@ -30,6 +31,7 @@ __all__ = [
     "RefusalCode",
     "Scrubber",
     "StreamRequest",
+    "Supervisor",
     "Target",
     "Trim",
     "incarnations",

@@ -52,6 +52,7 @@ class ActivityWriter:
         self._codec = codec
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
+        controller.follow(lambda _: self._changed.set())
         self._written_up_to: int | None = None
 
     async def prepare(self, subject: str, timeout_s: float, *, on: bool, encrypted: bool = False) -> None:
@@ -71,7 +72,6 @@ class ActivityWriter:
 
     async def run(self) -> None:
         """Write events as they come, until cancelled. A failed write is repeated after 1, 2, 4, 8, then every 10 s."""
-        self._controller.follow(lambda _: self._changed.set())
         pause_s = FIRST_PAUSE_S
         while True:
             self._changed.clear()

@@ -89,10 +89,10 @@ class AutoPause:
         self._defaults = defaults
         self._opened_ns: dict[int, int] = {}
         self._changed = asyncio.Event()
+        controller.follow(lambda _: self._changed.set())
 
     async def run(self) -> None:
         """Pause what is idle, until cancelled."""
-        self._controller.follow(lambda _: self._changed.set())
         while True:
             self._changed.clear()
             found = self._look()

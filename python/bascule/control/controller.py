@@ -334,6 +334,11 @@ class Controller:
         """
         return self._plane.checks()
 
+    def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
+        """Wake members that wait for another version of these groups; 0 = the group is gone."""
+        if versions:
+            self._plane.set_group_versions(versions)
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges of this broker by name (`specs/metrics.toml`)."""
         return self._plane.statistics()
@@ -347,6 +352,18 @@ class Controller:
             except Exception as failure:  # noqa: BLE001 - the log stays longer than it must, nothing is lost
                 emit(40, "metadata.snapshot", f"a snapshot could not be stored and is tried again: {failure}")
                 await asyncio.sleep(SNAPSHOT_RETRY_S)
+
+    async def save_last_snapshot(self) -> None:
+        """Store what has been carried out, so that the next start has nothing to replay. For a clean stop, after the
+        reconciler's.
+        """
+        state = self._reconciler.done
+        if self._log.failed.done() or state.index <= self._log.snapshot_index:
+            return
+        try:
+            await self._log.save_snapshot(state)
+        except Exception as failure:  # noqa: BLE001 - the next start replays the log instead
+            emit(30, "metadata.snapshot", f"no snapshot could be stored, the next start takes longer: {failure}")
 
     async def _decide_or_show(
         self, decision: Callable[[int], Command | Refusal | None], *, dry_run: bool, timeout_s: float

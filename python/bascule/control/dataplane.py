@@ -30,8 +30,8 @@ class DataPlane(Protocol):
         """Answer requests: (request id, status code, status message, response)."""
         ...
 
-    def metadata_open(self) -> tuple[int, bytes]:
-        """Index and bytes of the newest snapshot, or (0, b""). Blocks."""
+    def metadata_open(self) -> tuple[int, bytes, int]:
+        """Index and bytes of the newest snapshot, or 0 and b"", and the index of the last entry. Blocks."""
         ...
 
     def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
@@ -68,6 +68,10 @@ class DataPlane(Protocol):
 
     def publish_view(self, version: int, changes: bytes) -> None:
         """Swap the view."""
+        ...
+
+    def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
+        """Wake members that wait for another version of these groups; 0 = the group is gone."""
         ...
 
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:

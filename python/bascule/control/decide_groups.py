@@ -4,7 +4,9 @@ from bascule.control.decide import Refusal, RefusalCode
 from bascule.metadata import DEFAULT_NAMESPACE, Group, JoinGroup, LeaveGroup, SetGroupCoordinator, State
 
 
-def join_group(state: State, group: str, consumer: str, streams: tuple[str, ...]) -> JoinGroup | Refusal:
+def join_group(
+    state: State, group: str, consumer: str, streams: tuple[str, ...], *, hands_over: bool
+) -> JoinGroup | Refusal:
     """The command that makes `consumer` a member; a new group is coordinated by the least loaded broker."""
     wanted = tuple(sorted(set(streams)))
     known = state.groups.get(group)
@@ -13,7 +15,7 @@ def join_group(state: State, group: str, consumer: str, streams: tuple[str, ...]
     for name in wanted:
         if state.stream(DEFAULT_NAMESPACE, name) is None:
             return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {name} does not exist")
-    return JoinGroup(group, consumer, wanted, known.coordinator if known else _idlest(state, ""))
+    return JoinGroup(group, consumer, wanted, known.coordinator if known else _idlest(state, ""), hands_over)
 
 
 def leave_group(state: State, group: str, consumer: str, *, expired: bool) -> LeaveGroup | Refusal:

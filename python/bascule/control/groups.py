@@ -1,9 +1,11 @@
-"""Consumer groups: membership by the metadata log, liveness by timers of the coordinator.
+"""Consumer groups: membership by the metadata log, liveness and hand-over by the coordinator, in memory.
 
 The coordinator of a group (this broker, when the state says so) runs one timer for each membership. A successful fetch
 of assignments starts it anew; when it runs out, the membership is ended by an entry that names it, so that a consumer
 who left and came back meanwhile is not expelled by the timer of its former self. Reports of members who cannot reach
-their coordinator are counted in memory.
+their coordinator are counted.
+
+Members that hand over get a version with each answer and may wait for the next one (`bascule.control.handover`).
 """
 
 import asyncio
@@ -14,6 +16,7 @@ from typing import NamedTuple
 from bascule.control import decide_groups
 from bascule.control.controller import Controller, RefusedError
 from bascule.control.decide import Refusal, RefusalCode
+from bascule.control.handover import Handover, Membership, Sign
 from bascule.errors import BrokerError
 from bascule.logs import emit
 from bascule.metadata import Assignment, Group, LeaveGroup, Member, State
@@ -37,12 +40,12 @@ class Joined(NamedTuple):
     epoch: int
 
 
-class Membership(NamedTuple):
-    """One membership: a consumer that leaves and joins again has another one."""
+class Reads(NamedTuple):
+    """What a member reads."""
 
-    group: str
-    consumer: str
-    joined: int
+    assignments: tuple[Assignment, ...]
+    version: int
+    """Of the answer; 0 = the member does not hand over."""
 
 
 class NotServedError(Exception):
@@ -72,13 +75,20 @@ class Groups:
         self._reports: dict[str, _Reports] = {}
         self._expiring: set[asyncio.Task[None]] = set()
         self._known: Mapping[str, Group] = {}
+        self._handovers: dict[str, Handover] = {}
+        self._due: asyncio.TimerHandle | None = None
+        self._version = 0
         self._running = False
 
     def start(self) -> None:
         """Watch over the members of all groups coordinated here; their time starts now."""
         self._running = True
+        # Versions of one run mean nothing in another.
+        self._version = self._controller.now_ns()
         self._controller.follow(self._follow)
-        self._follow(self._controller.state)
+        self._known = state = self._controller.state.groups
+        self._keep_handovers(state, state)
+        self._keep_timers(state)
 
     async def stop(self) -> None:
         """End all timers. Idempotent."""
@@ -87,6 +97,8 @@ class Groups:
             timer.cancel()
         self._timers.clear()
         self._reports.clear()
+        if self._due is not None:
+            self._due.cancel()
         for task in self._expiring:
             task.cancel()
         await asyncio.gather(*self._expiring, return_exceptions=True)
@@ -100,7 +112,9 @@ class Groups:
         found = self._controller.state.groups.get(group)
         return found is not None and found.member(consumer) is not None
 
-    async def join(self, group: str, consumer: str, streams: tuple[str, ...], timeout_s: float) -> Joined:
+    async def join(
+        self, group: str, consumer: str, streams: tuple[str, ...], timeout_s: float, *, hands_over: bool = False
+    ) -> Joined:
         """Make `consumer` a member of `group`, which is created when there is none. Returns when subscriptions of a
         former group of this id are over, or when the time is.
 
@@ -108,7 +122,7 @@ class Groups:
             RefusedError: it is a member already, or a stream does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
-        command = decide_groups.join_group(self._controller.state, group, consumer, streams)
+        command = decide_groups.join_group(self._controller.state, group, consumer, streams, hands_over=hands_over)
         if isinstance(command, Refusal):
             raise RefusedError(command)
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -133,8 +147,8 @@ class Groups:
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
-    def assignments(self, group: str, consumer: str, epoch: int) -> tuple[Assignment, ...]:
-        """What `consumer` reads; a sign of its life.
+    def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None) -> Reads:
+        """What `consumer` may read; a sign of its life, with what it says of itself.
 
         Raises:
             RefusedError: there is no such group.
@@ -155,7 +169,13 @@ class Groups:
         if membership not in self._timers:
             raise NotWatchedError
         self._restart(membership)
-        return member.assignments
+        if not member.hands_over:
+            return Reads(member.assignments, 0)
+        handover, sign = self._handovers[group], sign or Sign()
+        if handover.hear(member, sign, self._version + 1, asyncio.get_running_loop().time()):
+            self._version += 1
+            self._announce(group)
+        return Reads(handover.assignments(member, sign), handover.version)
 
     async def report(self, group: str, consumer: str, coordinator: str, epoch: int, timeout_s: float) -> None:
         """Note that a member cannot reach the coordinator; replace it when most members say so.
@@ -180,14 +200,66 @@ class Groups:
 
     # -- inside -----------------------------------------------------------------------------------------------------
     def _follow(self, state: State) -> None:
-        """Start and end timers so that they are those of the members coordinated here."""
+        """Watch over those members that are coordinated here now."""
         if not self._running or state.groups is self._known:
             return
-        self._known = state.groups
+        before, self._known = self._known, state.groups
+        self._keep_handovers(before, state.groups)
+        self._keep_timers(state.groups)
+
+    def _keep_handovers(self, before: Mapping[str, Group], groups: Mapping[str, Group]) -> None:
+        """Follow each group that is coordinated here and has changed; its members learn of it."""
+        here, now_s = self._controller.broker_id, asyncio.get_running_loop().time()
+        gone = [key for key in self._handovers if key not in groups or groups[key].coordinator != here]
+        for key in gone:
+            del self._handovers[key]
+        changed: list[str] = []
+        for key, group in groups.items():
+            if group.coordinator != here or (key in self._handovers and before.get(key) is group):
+                continue
+            self._version += 1
+            changed.append(key)
+            known = before.get(key)
+            is_new = known is None or known.created != group.created
+            if key in self._handovers and not is_new:
+                self._handovers[key].follow(group, self._version, now_s)
+            else:
+                self._handovers[key] = Handover(group, self._version, is_new=is_new)
+        self._controller.set_group_versions([(key, 0) for key in gone])
+        self._announce(*changed)
+
+    def _announce(self, *groups: str) -> None:
+        """Wake members of these groups that wait for another version, and look after whom others wait for."""
+        self._controller.set_group_versions([(key, self._handovers[key].version) for key in groups])
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        due = [item.next_due_s(self.timeouts.consumer_s) for item in self._handovers.values()]
+        times = [item for item in due if item is not None]
+        if times:
+            self._due = asyncio.get_running_loop().call_at(min(times), self._give_up)
+
+    def _give_up(self) -> None:
+        """Wait no more for members that did not release in time."""
+        late_groups: list[str] = []
+        for key, handover in self._handovers.items():
+            late = handover.give_up(self.timeouts.consumer_s, self._version + 1, asyncio.get_running_loop().time())
+            if not late:
+                continue
+            self._version += 1
+            late_groups.append(key)
+            for consumer in sorted({member.consumer for member in late.values()}):
+                count = sum(member.consumer == consumer for member in late.values())
+                text = "a member did not release partitions in time: others read them now"
+                emit(30, "groups", text, group=key, consumer=consumer, partitions=count)
+        self._announce(*late_groups)
+
+    def _keep_timers(self, groups: Mapping[str, Group]) -> None:
+        """Start and end timers so that they are those of the members coordinated here."""
         here = self._controller.broker_id
         wanted = {
             Membership(group.id, member.id, member.joined)
-            for group in state.groups.values()
+            for group in groups.values()
             if group.coordinator == here
             for member in group.members
         }
@@ -196,7 +268,7 @@ class Groups:
         for new in wanted - self._timers.keys():
             self._restart(new)
         for group_id, reports in list(self._reports.items()):
-            group = state.groups.get(group_id)
+            group = groups.get(group_id)
             if group is None or group.epoch != reports.epoch:
                 self._forget_reports(group_id)
 

@@ -9,6 +9,8 @@ broker's state differ from the others'. `failed` is set then, and everything tha
 """
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -34,6 +36,12 @@ SNAPSHOT_EVERY = 8192
 
 BARRIER_AGAIN_S = 1.0
 
+SLICE_S = 0.02
+"""How long entries are replayed before others get their turn."""
+
+PROGRESS_S = 1.0
+"""How often the progress of a replay is logged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -46,6 +54,22 @@ class Change:
 
 
 Listener = Callable[[Change], None]
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Progress of a replay: entries `first` to `last`."""
+
+    first: int
+    last: int
+    next_line_s: float
+
+    def log(self, index: int, now_s: float) -> None:
+        """Write a line now and then; `index` is the last entry applied."""
+        if now_s >= self.next_line_s:
+            self.next_line_s = now_s + PROGRESS_S
+            done, entries = index - self.first + 1, self.last - self.first + 1
+            emit(20, "metadata", f"replayed {done} of {entries} entries", index=index)
 
 
 class MetadataLog:
@@ -65,7 +89,10 @@ class MetadataLog:
         self._waiting: dict[int, asyncio.Future[Result]] = {}
         self._barriers: dict[int, asyncio.Future[int]] = {}
         self._outbox: list[tuple[int, bytes, int]] = []
-        self._early: list[Event] | None = []  # entries that came before the snapshot they follow
+        self._early: deque[Event] | None = deque()  # entries that came before the snapshot they follow
+        self._replay: _Replay | None = None
+        self._saving = threading.Lock()
+        self._closed = False
         self._last_id = 0
         self.snapshot_index: int = 0
 
@@ -78,7 +105,8 @@ class MetadataLog:
         self._listeners.remove(listener)
 
     async def open(self, timeout_s: float) -> None:
-        """Restore the newest snapshot and replay what follows it. The event pump must run already.
+        """Restore the newest snapshot and replay what follows it, in slices, so that signals are handled meanwhile and
+        progress is logged. The event pump must run already.
 
         Raises:
             CorruptionError: `metadata_damaged`.
@@ -86,20 +114,24 @@ class MetadataLog:
             UnavailableError: `metadata_stopped`: an entry could not be applied.
             OutcomeUnknownError: `metadata_timeout`: the replay took longer than `timeout_s`.
         """
-        index, snapshot = await asyncio.to_thread(self._plane.metadata_open)
+        index, snapshot, last = await asyncio.to_thread(self._plane.metadata_open)
         if index:
             try:
-                self.state = decode_snapshot(snapshot)
+                self.state = await asyncio.to_thread(decode_snapshot, snapshot)
             except SnapshotError as damage:
                 raise error("data_directory_newer" if damage.newer else "metadata_damaged", str(damage)) from damage
             if self.state.index != index:
                 message = f"the metadata snapshot of entry {self.state.index} is stored as one of entry {index}"
                 raise error("metadata_damaged", message)
         self.snapshot_index = index
-        early, self._early = self._early, None
-        for event in early or ():
-            self.on_committed(event)
+        self._replay = _Replay(index + 1, last, asyncio.get_running_loop().time() + PROGRESS_S)
+        await self._replay_early()
         await self.barrier(timeout_s)
+        self._replay = None
+
+    def close(self) -> None:
+        """Apply nothing any more, however many entries wait: the next start replays them."""
+        self._closed = True
 
     async def propose(self, command: Command, timeout_s: float) -> Result:
         """Append `command` and wait until it is applied here. Not cancel-safe: a cancelled call may have been appended.
@@ -156,19 +188,52 @@ class MetadataLog:
 
     async def save_snapshot(self, state: State) -> None:
         """Store `state`, whose consequences must have been carried out, so that the log before it may go."""
-        await asyncio.to_thread(lambda: self._plane.save_snapshot(state.index, encode_snapshot(state)))
+        await asyncio.to_thread(self._save, state)
         self.snapshot_index = state.index
         emit(20, "metadata.snapshot", "stored a snapshot of the metadata", index=state.index)
 
     # -- events of the data plane -----------------------------------------------------------------------------------
     def on_committed(self, event: Event) -> None:
         """Apply one entry."""
-        _, index, _, entry, _, proposal_id = event
         if self._early is not None:
             self._early.append(event)
+        else:
+            self._apply(event)
+
+    def on_failed(self, event: Event) -> None:
+        """Tell the proposer that its entry failed."""
+        _, proposal_id, code, _, text, _ = event
+        future = self._waiting.get(proposal_id)
+        if future is not None and not future.done():
+            future.set_exception(error(code, text))
+
+    def on_barrier(self, event: Event) -> None:
+        """Tell the waiter that its barrier has been reached."""
+        future = self._barriers.get(event[1])
+        if future is not None and not future.done():
+            future.set_result(event[5])
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+    async def _replay_early(self) -> None:
+        """Apply what came before the snapshot, a slice at a time; what comes meanwhile lines up behind it."""
+        clock, early = asyncio.get_running_loop().time, self._early
+        end = clock() + SLICE_S
+        while early:
+            self._apply(early.popleft())
+            if clock() >= end:
+                await asyncio.sleep(0)
+                end = clock() + SLICE_S
+        self._early = None
+
+    def _save(self, state: State) -> None:
+        """In a thread; one at a time, also when the wait for an earlier one was cancelled."""
+        with self._saving:
+            self._plane.save_snapshot(state.index, encode_snapshot(state))
+
+    def _apply(self, event: Event) -> None:
+        if self._closed or self.failed.done():
             return
-        if self.failed.done():
-            return
+        _, index, _, entry, _, proposal_id = event
         before = self.state
         if index != before.index + 1:
             self._stop(index, CommandError(f"it follows entry {before.index}"))
@@ -185,21 +250,9 @@ class MetadataLog:
         future = self._waiting.get(proposal_id)
         if future is not None and not future.done():
             future.set_result(result)
+        if self._replay is not None:
+            self._replay.log(index, asyncio.get_running_loop().time())
 
-    def on_failed(self, event: Event) -> None:
-        """Tell the proposer that its entry failed."""
-        _, proposal_id, code, _, text, _ = event
-        future = self._waiting.get(proposal_id)
-        if future is not None and not future.done():
-            future.set_exception(error(code, text))
-
-    def on_barrier(self, event: Event) -> None:
-        """Tell the waiter that its barrier has been reached."""
-        future = self._barriers.get(event[1])
-        if future is not None and not future.done():
-            future.set_result(event[5])
-
-    # -- inside -----------------------------------------------------------------------------------------------------
     def _flush(self) -> None:
         """Propose what gathered during this turn of the loop, at once."""
         gathered, self._outbox = self._outbox, []

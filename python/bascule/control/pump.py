@@ -1,15 +1,19 @@
 """The pulled event loop: takes events out of the data plane in batches and hands each to the handler of its kind.
 
 Runs on the event loop; sleeps on the data plane's file descriptor, polls once per turn, and gives others their turn in
-between. A handler that fails does not stop the pump: the failure goes to `on_error`.
+between: a turn ends after `TURN_S`, however many events wait. A handler that fails does not stop the pump: the failure
+goes to `on_error`.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from bascule.control.dataplane import DataPlane, Event
 
-EVENTS_PER_TURN = 256
+EVENTS_PER_TURN: Final = 256
+TURN_S: Final = 0.02
 
 Handler = Callable[[Event], None]
 
@@ -23,35 +27,42 @@ class EventPump:
         self._plane = plane
         self._handlers = dict(handlers)
         self._on_error = on_error
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._fd = -1
+        self._waiting: Final[deque[Event]] = deque()
 
-    def start(self) -> None:
-        """Begin; call on the loop's thread. Events that wait already are handled from the next turn on."""
-        self._loop = asyncio.get_running_loop()
-        self._fd = self._plane.fileno()
-        self._loop.add_reader(self._fd, self._turn)
-        self._loop.call_soon(self._turn)
+    async def run(self) -> None:
+        """Handle events, those that wait already first, until cancelled."""
+        loop = asyncio.get_running_loop()
+        descriptor, readable = self._plane.fileno(), asyncio.Event()
+        loop.add_reader(descriptor, readable.set)
+        try:
+            while True:
+                if self._waiting or self._poll():
+                    self._turn(loop.time() + TURN_S, loop.time)
+                    await asyncio.sleep(0)
+                else:
+                    await readable.wait()
+                    readable.clear()
+        finally:
+            loop.remove_reader(descriptor)
 
     def finish(self) -> None:
-        """Handle what waits, then nothing more. Idempotent."""
-        if self._loop is not None:
-            self._loop.remove_reader(self._fd)
-            self._loop = None
-            while events := self._plane.poll(EVENTS_PER_TURN):
-                self._handle(events)
+        """Handle what waits; after the end of `run`. Idempotent."""
+        while self._waiting or self._poll():
+            self._handle(self._waiting.popleft())
 
-    def _turn(self) -> None:
-        if self._loop is None:
-            return
-        events = self._plane.poll(EVENTS_PER_TURN)
-        self._handle(events)
-        if len(events) == EVENTS_PER_TURN:
-            self._loop.call_soon(self._turn)
+    def _poll(self) -> bool:
+        self._waiting.extend(self._plane.poll(EVENTS_PER_TURN))
+        return bool(self._waiting)
 
-    def _handle(self, events: list[Event]) -> None:
-        for event in events:
-            try:
-                self._handlers[event[0]](event)
-            except Exception as error:  # noqa: BLE001 - one event must not keep the others from being handled
-                self._on_error(event, error)
+    def _turn(self, end: float, clock: Callable[[], float]) -> None:
+        """Handle at least one event."""
+        while self._waiting:
+            self._handle(self._waiting.popleft())
+            if clock() >= end:
+                return
+
+    def _handle(self, event: Event) -> None:
+        try:
+            self._handlers[event[0]](event)
+        except Exception as error:  # noqa: BLE001 - one event must not keep the others from being handled
+            self._on_error(event, error)

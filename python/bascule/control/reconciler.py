@@ -47,8 +47,9 @@ class Reconciler:
         self._version = 0
         self._failures: dict[int, _Failure] = {}
         self._repeat_at: float | None = None
-        self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._ended = asyncio.Event()
+        self._ended.set()
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
 
@@ -77,35 +78,37 @@ class Reconciler:
         if incarnations:
             await asyncio.to_thread(self._plane.delete_partitions, incarnations)
 
-    def start(self) -> None:
-        """Begin to work."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
+    async def run(self) -> None:
+        """Work until `stop`. When it ends by an exception it may be run again: what is wanted stays."""
+        self._ended.clear()
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                await self._pass()
+                await self._sleep()
+        finally:
+            self._ended.set()
 
     async def stop(self) -> None:
         """Finish the pass under way, then do nothing more. Idempotent."""
         self._stopping = True
         self._wake.set()
-        if self._task is not None:
-            await self._task
+        await self._ended.wait()
 
-    async def _run(self) -> None:
-        while not self._stopping:
-            await self._sleep()
-            if self._stopping:
-                return
-            self._wake.clear()
-            wanted = self._wanted
-            steps = plan(self.done, wanted, self._broker_id)
-            if not await self._carry_out(steps):
-                self._repeat_at = asyncio.get_running_loop().time() + FIRST_PAUSE_S
-                continue
-            self._repeat_at = None
-            self._forget(steps.delete)
-            self._forget(steps.close)
-            async with self._progress:
-                self.done = wanted
-                self._progress.notify_all()
-            await self._retry()
+    async def _pass(self) -> None:
+        """Carry out the newest wanted state, then what is due again."""
+        wanted = self._wanted
+        steps = plan(self.done, wanted, self._broker_id)
+        if not await self._carry_out(steps):
+            self._repeat_at = asyncio.get_running_loop().time() + FIRST_PAUSE_S
+            return
+        self._repeat_at = None
+        self._forget(steps.delete)
+        self._forget(steps.close)
+        async with self._progress:
+            self.done = wanted
+            self._progress.notify_all()
+        await self._retry()
 
     async def _sleep(self) -> None:
         """Until something is wanted or a failed partition is due."""

@@ -1,10 +1,9 @@
 """The part of `apply` that concerns consumer groups. Pure."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from bascule.metadata.activity import happened
-from bascule.metadata.assignment import add_member, drop_stream, remove_member
+from bascule.metadata.assignment import Count, add_member, drop_stream, remove_member
 from bascule.metadata.commands import JoinGroup, LeaveGroup, SetGroupCoordinator
 from bascule.metadata.model import (
     DEFAULT_NAMESPACE,
@@ -38,8 +37,8 @@ def join(state: State, index: int, command: JoinGroup) -> State:
     group = known or Group(command.group, command.coordinator, 0, (), created=index)
     if len(group.members) >= MAX_MEMBERS:
         raise invalid(f"group {command.group} has {MAX_MEMBERS} members, the most it may have")
-    joining = Member(command.consumer, streams, index)
-    members = add_member(group.members, joining, _counts(state, (*group.members, joining)))
+    joining = Member(command.consumer, streams, index, hands_over=command.hands_over)
+    members = add_member(group.members, joining, _count(state))
     changed = _put(state, replace(group, epoch=index if known else 0, members=members))
     event = Activity(index, "join_group", command.group, consumer=command.consumer, streams=streams)
     return happened(changed, event)
@@ -52,7 +51,7 @@ def leave(state: State, index: int, command: LeaveGroup) -> State:
     if member is None or member.joined != command.joined:
         message = f"consumer {command.consumer} is not a member of group {command.group}"
         raise RefusalError(RefusedCode.NOT_A_MEMBER, message)
-    members = remove_member(group.members, member, _counts(state, group.members))
+    members = remove_member(group.members, member, _count(state))
     changed = _put(state, replace(group, epoch=index, members=members))
     event = Activity(index, "leave_group", command.group, consumer=command.consumer, flag=command.expired)
     return happened(changed, event)
@@ -74,7 +73,7 @@ def without_stream(state: State, index: int, name: str) -> State:
     for group_id in sorted(state.groups):
         group = state.groups[group_id]
         if any(name in member.streams for member in group.members):
-            members = drop_stream(group.members, name, _counts(state, group.members))
+            members = drop_stream(group.members, name, _count(state))
             changed[group_id] = replace(group, epoch=index, members=members)
     return replace(state, groups=changed)
 
@@ -91,10 +90,11 @@ def _put(state: State, group: Group) -> State:
     return replace(state, groups={**others, group.id: group} if group.members else others)
 
 
-def _counts(state: State, members: Iterable[Member]) -> dict[str, int]:
-    """Partitions of every stream that one of `members` subscribes to."""
-    counts: dict[str, int] = {}
-    for name in sorted({name for member in members for name in member.streams}):
+def _count(state: State) -> Count:
+    """How many partitions a stream has, 0 when it does not exist."""
+
+    def count(name: str) -> int:
         stream = state.stream(DEFAULT_NAMESPACE, name)
-        counts[name] = len(stream.partitions) if stream else 0
-    return counts
+        return len(stream.partitions) if stream else 0
+
+    return count

@@ -175,12 +175,14 @@ class JoinGroup:
         consumer: the consumer's id.
         streams: what it wants to read, of the namespace `default`; distinct.
         coordinator: broker that coordinates the group if this entry creates it.
+        hands_over: it names what it reads, so that the next reader of a partition can wait for it.
     """
 
     group: str
     consumer: str
     streams: tuple[str, ...]
     coordinator: str
+    hands_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

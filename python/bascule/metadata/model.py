@@ -261,12 +261,14 @@ class Member:
         streams: what it wants to read, of the namespace `default`; distinct, ascending.
         joined: index of the entry that let it in; tells two memberships of one id apart.
         assignments: what it reads, ascending by stream.
+        hands_over: as it declared at its join.
     """
 
     id: str
     streams: tuple[str, ...]
     joined: int
     assignments: tuple[Assignment, ...] = ()
+    hands_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

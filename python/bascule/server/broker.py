@@ -1,24 +1,37 @@
 """One broker in this process: the data plane, the control plane over it, and its nats-server when standalone.
 
-Order of starting: lock the data directory, nats-server, replay the metadata, bind (refusing calls), connect to NATS,
-open every partition, register, serve. Order of stopping: the reverse. NATS need not be there: the broker serves without
-it, says so, and connects when it comes.
+Order of starting: lock the data directory, bind the port (connections are refused), nats-server, replay the metadata,
+connect to NATS, open every partition, register, serve, listen. Order of stopping: the reverse. NATS need not be there:
+the broker serves without it, says so, and connects when it comes.
+
+Background tasks are supervised: one that ends too often ends the broker, and a broker whose control plane has ended
+does not serve.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bascule._text import without_credentials
 from bascule.config import Settings, contradictions
-from bascule.control import Controller, EventPump, Groups, MetadataLog, Reconciler, Scrubber, cursors, incarnations
+from bascule.control import (
+    Controller,
+    EventPump,
+    Groups,
+    MetadataLog,
+    Reconciler,
+    Scrubber,
+    Supervisor,
+    cursors,
+    incarnations,
+)
 from bascule.control.activity import ActivityWriter
 from bascule.control.autopause import AutoPause
 from bascule.engine import Engine
 from bascule.errors import BrokerError, error
-from bascule.logs import emit
+from bascule.logs import emit, style_of
 from bascule.metadata import State
 from bascule.protocols.liftbridge import LiftbridgeAdmin
 from bascule.protocols.liftbridge.activity import CODEC
@@ -27,6 +40,7 @@ from bascule.server import documents, reports
 from bascule.server.nats_access import nats_settings
 from bascule.server.nats_child import NatsChild
 from bascule.server.security import Security
+from bascule.server.watch import BEAT_S, LIMIT_S, ProcessWatch
 
 REPLAY_S = 600.0
 REGISTER_S = 30.0
@@ -34,6 +48,10 @@ CONNECT_OWN_S, CONNECT_OTHERS_S = 5.0, 0.3
 """How long readiness waits for NATS: it will come when it is our child, it may not when it is somebody else's."""
 
 ADMIN_DRAIN_S = 1.0
+EVENTS = "events"
+"""The task that takes events out of the data plane; it runs until that is closed."""
+BEAT = "beat"
+"""The task that shows the data plane that the event loop runs; the same."""
 
 
 class Broker:
@@ -48,8 +66,15 @@ class Broker:
         ready_seconds: how long `start` took; 0 before.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, watch: ProcessWatch | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            settings: what it is told.
+            watch: of the process, when the broker is all that it is for and this is its main thread.
+        """
         self.settings = settings
+        self._watch = watch
         self.address = ""
         self.http_address = ""
         self.nats_problem = ""
@@ -59,12 +84,13 @@ class Broker:
         self._nats: NatsChild | None = None
         self._pump: EventPump | None = None
         self._log: MetadataLog | None = None
+        self._controller: Controller | None = None
         self._reconciler: Reconciler | None = None
         self._router: Router | None = None
         self._groups: Groups | None = None
         self._security: Security | None = None
         self._failed: asyncio.Future[BrokerError] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._supervisor = Supervisor(self._fail)
 
     @property
     def nats_pid(self) -> int | None:
@@ -83,9 +109,16 @@ class Broker:
                 `nats.required` is set and there is no connection.
         """
         began = time.monotonic()
+        self._failed = failed = asyncio.get_running_loop().create_future()
+        starting = asyncio.create_task(self._start())
         try:
-            await self._start()
+            await asyncio.wait({starting, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            self._raise_failure()
         except BaseException:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
             await self.stop()
             raise
         self.ready_seconds = time.monotonic() - began
@@ -110,33 +143,45 @@ class Broker:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.set_serving(False)
-        if self._router is not None:
-            await self._router.stop(ADMIN_DRAIN_S)
-        if self._groups is not None:
-            await self._groups.stop()
-        if self._reconciler is not None:
-            await self._reconciler.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._stop_control_plane()
         if engine is not None:
+            if self._controller is not None:
+                await self._controller.save_last_snapshot()
             await asyncio.to_thread(engine.close, self.settings.broker.drain_ms)
+        if self._watch is not None:
+            self._watch.detach()
+        await self._supervisor.stop()
         if self._pump is not None:
             self._pump.finish()
         nats, self._nats = self._nats, None
         if nats is not None:
             await asyncio.to_thread(nats.stop)
 
+    async def _stop_control_plane(self) -> None:
+        """All of it but what shows the data plane that it lives, and takes its events."""
+        self._supervisor.begin_stop()
+        if self._router is not None:
+            await self._router.stop(ADMIN_DRAIN_S)
+        if self._groups is not None:
+            await self._groups.stop()
+        if self._reconciler is not None:
+            await self._reconciler.stop()
+        await self._supervisor.stop(keep={EVENTS, BEAT})
+        if self._log is not None:
+            self._log.close()
+
     # -- inside -----------------------------------------------------------------------------------------------------
     async def _start(self) -> None:
         settings = self.settings
-        self._failed = asyncio.get_running_loop().create_future()
         for sentence in contradictions(settings):
             emit(30, "config", sentence)
         documents.refuse_foreign_files(settings)
         identity = documents.broker_id(settings)
         engine = await self._lock(identity)
+        self._start_watch(engine)
+        port = await asyncio.to_thread(engine.bind, settings.broker.host, settings.broker.port)
+        host, port = documents.advertised(settings, port)
+        self.address = _joined(host, port)
         self._serve_http(engine)
         engine.set_stage("reading certificates and policy")
         self._security = security = Security(settings, engine)
@@ -147,33 +192,33 @@ class Broker:
         self._log = log = MetadataLog(engine)
         log.failed.add_done_callback(lambda done: self._fail(done.result()))
         self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
-        controller = Controller(engine, log, reconciler, identity)
+        self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, documents.group_timeouts(settings))
         admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access)
         self._router = router = Router(engine, admin.handlers())
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")
         await controller.replay(REPLAY_S)
-        port = await asyncio.to_thread(engine.serve, settings.broker.host, settings.broker.port)
-        host, port = documents.advertised(settings, port)
-        self.address = _joined(host, port)
         engine.set_stage("connecting to NATS")
         await self._connect_nats(engine)
         engine.set_stage("opening partitions")
-        reconciler.start()
+        self._supervisor.start("reconciler", reconciler.run)
         await controller.register_broker(host, port, REGISTER_S)
         await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
         await reconciler.reached(log.state.index)
         await self._prepare(controller, engine)
-        self._spawn(controller.keep_snapshots())
+        self._supervisor.start("snapshots", controller.keep_snapshots)
         scrub = settings.scrub
-        scrubber = Scrubber(
-            engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
-        )
-        self._spawn(scrubber.run())
-        self._spawn(AutoPause(controller, documents.auto_pause(settings)).run())
+        if scrub.period_ms and scrub.rate_bytes:
+            scrubber = Scrubber(
+                engine, lambda: incarnations(log.state), period_ms=scrub.period_ms, bytes_per_second=scrub.rate_bytes
+            )
+            self._supervisor.start("scrub", scrubber.run)
+        self._supervisor.start("auto-pause", AutoPause(controller, documents.auto_pause(settings)).run)
         groups.start()
+        # Before anybody can connect: no call is ever refused because the broker is starting.
         engine.set_serving(True)
+        await asyncio.to_thread(engine.listen)
 
     async def _prepare(self, controller: Controller, engine: Engine) -> None:
         """The broker's own streams."""
@@ -184,7 +229,7 @@ class Broker:
         subject = f"{namespace}.activity"
         await activity.prepare(subject, REGISTER_S, on=settings.activity.enabled, encrypted=encrypted)
         if settings.activity.enabled:
-            self._spawn(activity.run())
+            self._supervisor.start("activity", activity.run)
         partitions = settings.cursors.partitions
         await cursors.prepare(controller, f"{namespace}.cursors", partitions, REGISTER_S, encrypted=encrypted)
 
@@ -214,6 +259,25 @@ class Broker:
         self.http_address = _joined(host, port)
         emit(20, "http", "probes and metrics are served", address=self.http_address)
 
+    def _start_watch(self, engine: Engine) -> None:
+        """Let the data plane notice when the event loop is blocked."""
+        settings = {
+            "limit_ms": int(LIMIT_S * 1000),
+            "log": style_of(self.settings.log.format) if self._watch is not None else None,
+            "owns_process": self._watch is not None,
+            "drain_ms": self.settings.broker.drain_ms,
+        }
+        descriptors = engine.watch(settings)
+        if self._watch is not None:
+            self._watch.attach(*descriptors)
+
+        async def beat() -> None:
+            while True:
+                engine.beat()
+                await asyncio.sleep(BEAT_S)
+
+        self._supervisor.start(BEAT, beat)
+
     def _start_pump(self, engine: Engine, log: MetadataLog, router: Router) -> None:
         handlers = {
             "request": router.on_request,
@@ -225,7 +289,7 @@ class Broker:
             "log": reports.on_log,
         }
         self._pump = EventPump(engine, handlers, reports.on_error)
-        self._pump.start()
+        self._supervisor.start(EVENTS, self._pump.run)
 
     async def _connect_nats(self, engine: Engine) -> None:
         settings, limit_s = self.settings, CONNECT_OTHERS_S
@@ -253,17 +317,14 @@ class Broker:
             raise error("nats_unavailable", message, {"servers": shown})
         emit(30, "nats", f"{self.nats_problem}; the broker serves without it and tries again", servers=shown)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_done)
-        self._tasks.append(task)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None:
-            self._fail(failure if isinstance(failure, BrokerError) else error("internal", repr(failure)))
+    def _raise_failure(self) -> None:
+        if self._failed is not None and self._failed.done():
+            raise self._failed.result()
 
     def _fail(self, failure: BrokerError) -> None:
+        """The control plane has ended: serve nothing any more."""
+        if self._engine is not None:
+            self._engine.set_serving(False)
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(failure)
 

@@ -11,6 +11,7 @@ from bascule.config import Settings
 from bascule.logs import emit
 from bascule.server.broker import Broker
 from bascule.server.rereading import Reread, tell_changes
+from bascule.server.watch import ProcessWatch
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 SAME_S = 1.0
@@ -37,7 +38,7 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
 
 async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, reread: Reread | None) -> int:
     signals = Signals()
-    broker = Broker(settings)
+    broker = Broker(settings, ProcessWatch())
     starting = asyncio.create_task(broker.start())
     stopped = asyncio.create_task(signals.stop.wait())
     try:
@@ -62,6 +63,7 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, re
         stopped.cancel()
         await broker.stop()
         emit(20, "server", "stopped")
+        signals.close()
 
 
 async def _reload(broker: Broker, reread: Reread | None) -> None:
@@ -75,14 +77,30 @@ class Signals:
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
+        self._previous = dict[signal.Signals, Any]()
         self._since = 0.0
         self.name = ""
         self.on_hangup: Callable[[], Coroutine[Any, Any, object]] | None = None
         self._hangups: set[asyncio.Task[object]] = set()
+        self._handle(signal.SIGINT, self.on_signal)
+        self._handle(signal.SIGTERM, self.on_signal)
+        self._handle(signal.SIGHUP, lambda _: self._on_hangup())
+
+    def _handle(self, number: signal.Signals, handler: Callable[[signal.Signals], None]) -> None:
+        """Have `handler` called on the event loop. Not by the loop's own means: those take the wake-up descriptor, by
+        which the data plane hears of signals too.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.on_signal, number)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+        def on_signal(_: int, __: object) -> None:
+            loop.call_soon_threadsafe(handler, number)
+
+        self._previous[number] = signal.signal(number, on_signal)
+
+    def close(self) -> None:
+        """Handle signals as before."""
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
 
     def _on_hangup(self) -> None:
         if self.on_hangup is None:

@@ -57,7 +57,7 @@ async def test_committed_entries_wake_the_loop_in_order(tmp_path: Path) -> None:
     woken = asyncio.Event()
     loop.add_reader(plane.fileno(), woken.set)
     try:
-        assert plane.metadata_open() == (0, b"")
+        assert plane.metadata_open() == (0, b"", 0)
         plane.propose([(10, b"a"), (11, b"b")], 10_000)
         plane.propose([(12, b"c")], 10_000)
         events: list[engine.Event] = []

@@ -72,8 +72,10 @@ class Process:
         return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
 
 
-async def launch(directory: Path, **flags: Any) -> Process:
-    """Start one on `directory`, standalone unless `nats.servers` is given; does not wait."""
+async def launch(directory: Path, *, prelude: str = "", **flags: Any) -> Process:
+    """Start one on `directory`, standalone unless `nats.servers` is given; does not wait. `prelude`: code that runs in
+    the process before the broker does, to plant a defect.
+    """
     given = {
         "data_dir": str(directory / "data"),
         "broker.port": 0,
@@ -87,16 +89,16 @@ async def launch(directory: Path, **flags: Any) -> Process:
     log_file = ready_file.with_suffix(".log")
     with log_file.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROGRAM, json.dumps(given), str(ready_file), stdin=asyncio.subprocess.DEVNULL,
-            stdout=log, stderr=log, start_new_session=True,
+            sys.executable, "-c", f"{prelude}\n{PROGRAM}", json.dumps(given), str(ready_file),
+            stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     return Process(process, ready_file, log_file)
 
 
 @asynccontextmanager
-async def started(directory: Path, **flags: Any) -> AsyncGenerator[Process]:
+async def started(directory: Path, *, prelude: str = "", **flags: Any) -> AsyncGenerator[Process]:
     """One that serves; ended when the block ends, in order unless the block ended it itself."""
-    life = await launch(directory, **flags)
+    life = await launch(directory, prelude=prelude, **flags)
     try:
         yield await life.ready()
     finally:

@@ -25,7 +25,8 @@ class Disk:
 
 class FakePlane:
     """Safe to call from several threads, like the real one. `broken`: codes that opening an incarnation gives;
-    `unreadable`: incarnations whose spec cannot be read."""
+    `unreadable`: incarnations whose spec cannot be read; `exploding`: raised by every step of a pass;
+    `full`: no snapshot can be stored."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
@@ -39,6 +40,9 @@ class FakePlane:
         self.version = 0
         self.broken: dict[int, str] = {}
         self.unreadable: set[int] = set()
+        self.exploding: Exception | None = None
+        self.full = False
+        self.group_versions: dict[str, int] = {}
         self.silent = False
         self.master: str | None = "a"
         self.refusing = ""
@@ -53,6 +57,10 @@ class FakePlane:
 
     def request(self, request_id: int, method: str, body: bytes, timeout_ms: int = -1) -> None:
         self.push(("request", request_id, method, body, "127.0.0.1:5", timeout_ms))
+
+    def _explode(self) -> None:
+        if self.exploding is not None:
+            raise self.exploding
 
     def named(self, name: str) -> list[Any]:
         return [argument for call, argument in self.calls if call == name]
@@ -74,12 +82,12 @@ class FakePlane:
         for request_id, code, text, body in replies:
             self.replies[request_id] = (code, text, body)
 
-    def metadata_open(self) -> tuple[int, bytes]:
+    def metadata_open(self) -> tuple[int, bytes, int]:
         index, snapshot = self.disk.snapshot
         for number in sorted(self.disk.entries):
             if number > index:
                 self.push(("committed", number, "", self.disk.entries[number], "", 0))
-        return index, snapshot
+        return index, snapshot, self.disk.last
 
     def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
         self.calls.append(("propose", (len(entries), timeout_ms)))
@@ -100,6 +108,8 @@ class FakePlane:
             self.push(("barrier", barrier_id, "", b"", "", self.disk.last))
 
     def save_snapshot(self, index: int, snapshot: bytes) -> None:
+        if self.full:
+            raise error("disk_full", "no room")
         self.disk.snapshot = (index, snapshot)
         self.disk.entries = {number: entry for number, entry in self.disk.entries.items() if number > index}
 
@@ -111,6 +121,7 @@ class FakePlane:
     def open(self, partitions: bytes) -> list[tuple[int, str, str]]:
         specs = json.loads(partitions)
         self.calls.append(("open", [item["incarnation"] for item in specs]))
+        self._explode()
         failures: list[tuple[int, str, str]] = []
         if self.unreadable & {spec["incarnation"] for spec in specs}:
             raise error("invalid_argument", "partition specs: invalid value")
@@ -142,6 +153,9 @@ class FakePlane:
             self.disk.files.discard(item)
 
     def publish_view(self, version: int, changes: bytes) -> None:
+        if self.exploding is not None:
+            self.calls.append(("publish_view_failed", version))
+        self._explode()
         assert version > self.version
         self.version = version
         document = json.loads(changes)
@@ -149,6 +163,9 @@ class FakePlane:
             self.view[spec["namespace"], spec["name"]] = spec
         for namespace, name in document["removed"]:
             del self.view[namespace, name]
+
+    def set_group_versions(self, versions: Sequence[tuple[str, int]]) -> None:
+        self.group_versions.update(versions)
 
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
         assert timeout_ms > 0

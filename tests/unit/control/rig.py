@@ -15,6 +15,8 @@ from bascule.control import (
     StreamRequest,
 )
 from bascule.control.dataplane import Event
+from bascule.control.supervisor import Supervisor
+from bascule.errors import BrokerError
 from bascule.metadata import State, StreamSettings
 from bascule.protocols.liftbridge import LiftbridgeAdmin
 from bascule.protocols.router import Handler, Router
@@ -31,6 +33,7 @@ class Rig:
     groups: Groups
     errors: list[tuple[Event, Exception]]
     admin: dict[str, Handler]
+    failures: list[BrokerError]
 
 
 @asynccontextmanager
@@ -54,17 +57,21 @@ async def running(
         "request": router.on_request,
     }
     pump = EventPump(plane, handlers, lambda event, error: errors.append((event, error)))
-    pump.start()
+    failures: list[BrokerError] = []
+    supervisor = Supervisor(failures.append, pauses_s=(0.01, 0.01, 0.01))
+    supervisor.start("events", pump.run)
     await controller.replay(5.0)
-    reconciler.start()
+    supervisor.start("reconciler", reconciler.run)
     await controller.register_broker("127.0.0.1", 9292, 5.0)
     await reconciler.reached(log.state.index)
     groups.start()
     try:
-        yield Rig(plane, log, reconciler, controller, groups, errors, admin)
+        yield Rig(plane, log, reconciler, controller, groups, errors, admin, failures)
     finally:
+        supervisor.begin_stop()
         await groups.stop()
         await reconciler.stop()
+        await supervisor.stop()
         pump.finish()
 
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from bascule.control import GroupTimeouts
 from bascule.control.controller import RefusedError
-from bascule.control.groups import NotServedError, NotWatchedError
+from bascule.control.groups import NotServedError, NotWatchedError, Reads
+from bascule.control.handover import Place, Sign
 from bascule.metadata import RegisterBroker
 
 from tests.unit.control.fake_plane import Disk, until
@@ -90,3 +91,82 @@ async def test_reports_are_forgotten_after_the_timeout() -> None:
         await rig.groups.report("g", "y", "a", epoch, 5.0)
         with pytest.raises(RefusedError, match="No group coordinator candidates"):
             await rig.groups.report("g", "x", "a", epoch, 5.0)
+
+
+def held(*numbers: int) -> frozenset[Place]:
+    return frozenset(Place("orders", number) for number in numbers)
+
+
+def numbers(reads: Reads) -> list[int]:
+    return [number for part in reads.assignments for number in part.partitions]
+
+
+async def joined_and_reading(rig: Rig) -> tuple[int, Reads]:
+    """`a` reads both partitions, and then `b` joins; the epoch, and what `a` is answered."""
+    await rig.controller.create_stream(wish(partitions=2), 5.0)
+    await rig.groups.join("g", "a", ("orders",), 5.0, hands_over=True)
+    assert numbers(rig.groups.assignments("g", "a", 0)) == [0, 1]
+    await rig.groups.join("g", "b", ("orders",), 5.0, hands_over=True)
+    epoch = rig.controller.state.groups["g"].epoch
+    reads = rig.groups.assignments("g", "a", epoch, Sign(held(0, 1), rig.plane.group_versions["g"]))
+    assert numbers(reads) == [0]
+    return epoch, reads
+
+
+async def test_the_next_member_gets_a_partition_when_it_is_released_and_is_woken() -> None:
+    async with running() as rig:
+        epoch, reads = await joined_and_reading(rig)
+        before = rig.groups.assignments("g", "b", epoch)
+        assert numbers(before) == []
+        assert before.version == reads.version == rig.plane.group_versions["g"]
+        rig.groups.assignments("g", "a", epoch, Sign(held(0), reads.version))
+        assert rig.plane.group_versions["g"] > before.version
+        after = rig.groups.assignments("g", "b", epoch, Sign(held(), before.version))
+        assert numbers(after) == [1]
+        assert after.version == rig.plane.group_versions["g"]
+
+
+async def test_the_next_member_gets_a_partition_that_is_not_released_after_the_timeout() -> None:
+    async with running(timeouts=HASTY) as rig:
+        epoch, reads = await joined_and_reading(rig)
+        async with asyncio.timeout(LIMIT_S):
+            while not numbers(rig.groups.assignments("g", "b", epoch)):
+                rig.groups.assignments("g", "a", epoch, Sign(held(0, 1), reads.version))
+                await asyncio.sleep(0.02)
+        assert members(rig) == ["a", "b"]
+        assert rig.plane.group_versions["g"] > reads.version
+
+
+async def test_a_member_that_leaves_hands_over_at_once_and_a_group_that_is_gone_has_no_version() -> None:
+    async with running() as rig:
+        await joined_and_reading(rig)
+        before = rig.plane.group_versions["g"]
+        await rig.groups.leave("g", "a", 5.0)
+        assert rig.plane.group_versions["g"] > before
+        epoch = rig.controller.state.groups["g"].epoch
+        assert numbers(rig.groups.assignments("g", "b", epoch)) == [0, 1]
+        await rig.groups.leave("g", "b", 5.0)
+        assert rig.plane.group_versions["g"] == 0
+
+
+async def test_a_member_that_does_not_hand_over_gets_all_at_once_and_no_version() -> None:
+    async with running() as rig:
+        await rig.controller.create_stream(wish(partitions=2), 5.0)
+        await rig.groups.join("g", "a", ("orders",), 5.0, hands_over=True)
+        rig.groups.assignments("g", "a", 0)
+        await rig.groups.join("g", "f", ("orders",), 5.0)
+        reads = rig.groups.assignments("g", "f", rig.controller.state.groups["g"].epoch)
+        assert (numbers(reads), reads.version) == ([1], 0)
+
+
+async def test_after_a_restart_a_partition_is_withheld_until_its_reader_was_heard() -> None:
+    disk = Disk()
+    async with running(disk) as rig:
+        epoch, _ = await joined_and_reading(rig)
+    async with running(disk) as rig:
+        assert numbers(rig.groups.assignments("g", "b", epoch)) == []
+        reads = rig.groups.assignments("g", "a", epoch, Sign(held(0, 1)))
+        assert numbers(reads) == [0]
+        assert numbers(rig.groups.assignments("g", "b", epoch)) == []
+        rig.groups.assignments("g", "a", epoch, Sign(held(0), reads.version))
+        assert numbers(rig.groups.assignments("g", "b", epoch)) == [1]

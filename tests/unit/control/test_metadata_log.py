@@ -1,10 +1,12 @@
 """The metadata log and the loop around it, over a data plane in memory."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from bascule.control import MetadataLog, RefusalCode
+from bascule.control import MetadataLog, RefusalCode, reconcile, reconciler
 from bascule.control.controller import RefusedError
 from bascule.errors import (
     BrokerError,
@@ -75,7 +77,7 @@ async def test_a_restart_from_a_snapshot_and_its_tail_finds_the_same_state() -> 
         expected = digest(first.log.state)
     assert sorted(disk.entries) == [3]
     plane = FakePlane(disk)
-    index, _ = plane.metadata_open()
+    index, _, _ = plane.metadata_open()
     assert index == 2
     async with running(disk) as second:
         assert digest(second.log.state.at(3)) != expected  # the broker registered again
@@ -91,6 +93,138 @@ async def test_a_deletion_that_a_crash_interrupted_is_carried_out_by_the_next_li
     async with running(disk) as second:
         assert second.plane.named("delete") == [[incarnation_of(2, 0)]]
     assert not disk.files
+
+
+async def test_a_purge_that_a_crash_interrupted_is_carried_out_by_the_next_run() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await first.controller.create_stream(wish(), 5.0)
+        await first.controller.purge_stream("default", "orders", dry_run=False, timeout_s=5.0)
+    disk.files.add(incarnation_of(2, 0))
+    async with running(disk) as second:
+        assert second.plane.named("delete") == [[incarnation_of(2, 0)]]
+    assert disk.files == {incarnation_of(3, 0)}
+
+
+async def test_a_pass_that_fails_as_a_whole_is_not_done_and_is_repeated(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bascule.control.reconciler.FIRST_PAUSE_S", 0.01)
+    rig.plane.exploding = OSError("the seam is gone")
+    before = rig.reconciler.done
+    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    await until(lambda: len(rig.plane.named("open")) >= 3)
+    assert rig.reconciler.done is before, "what failed does not count as carried out"
+    assert not call.done()
+    rig.plane.exploding = None
+    await call
+    assert sorted(rig.plane.led) == [incarnation_of(2, 0)]
+
+
+async def test_a_reconciler_that_ended_by_a_defect_carries_out_what_was_wanted_when_it_runs_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, defects = reconcile.plan, [KeyError("bug"), KeyError("bug")]
+
+    def defective(*arguments: Any) -> Any:
+        if defects:
+            raise defects.pop()
+        return plan(*arguments)
+
+    monkeypatch.setattr(reconciler, "plan", defective)
+    await rig.controller.create_stream(wish(), 5.0)
+    assert sorted(rig.plane.led) == [incarnation_of(2, 0)]
+    assert not rig.failures
+
+
+async def test_a_reconciler_that_keeps_ending_is_a_failure_of_the_broker(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defective(*_: Any) -> Any:
+        raise KeyError("bug")
+
+    monkeypatch.setattr(reconciler, "plan", defective)
+    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    await until(lambda: bool(rig.failures))
+    assert not rig.plane.led
+    call.cancel()
+
+
+async def test_a_clean_stop_leaves_nothing_to_replay() -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await first.controller.create_stream(wish("a"), 5.0)
+        await first.controller.save_last_snapshot()
+        assert disk.snapshot[0] == first.log.state.index == disk.last
+        await first.controller.save_last_snapshot()
+    async with running(disk) as second:
+        assert set(second.plane.view) == {("default", "a")}
+
+
+async def test_a_snapshot_at_the_stop_holds_only_what_was_carried_out(rig: Rig) -> None:
+    await rig.controller.create_stream(wish("a"), 5.0)
+    done = rig.reconciler.done
+    rig.plane.exploding = OSError("the seam is gone")
+    call = asyncio.create_task(rig.controller.delete_stream("default", "a", 5.0))
+    await until(lambda: bool(rig.plane.named("publish_view_failed")))
+    await rig.controller.save_last_snapshot()
+    assert rig.plane.disk.snapshot[0] == done.index < rig.log.state.index
+    call.cancel()
+
+
+async def test_a_snapshot_that_cannot_be_stored_does_not_keep_the_broker_from_stopping(rig: Rig) -> None:
+    await rig.controller.create_stream(wish("a"), 5.0)
+    rig.plane.full = True
+    await rig.controller.save_last_snapshot()
+    assert rig.plane.disk.snapshot == (0, b"")
+
+
+async def test_a_long_replay_gives_others_their_turn_and_logs_its_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await asyncio.gather(*(first.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(600)))
+    monkeypatch.setattr("bascule.control.metadata_log.PROGRESS_S", 0.0)
+    monkeypatch.setattr("bascule.control.metadata_log.SLICE_S", 0.0)
+    monkeypatch.setattr("bascule.control.pump.TURN_S", 0.0)
+    logger = logging.getLogger("bascule.metadata")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    with caplog.at_level(logging.INFO, logger.name):
+        async with running(disk) as second:
+            assert len(second.plane.view) == 600
+    counting.cancel()
+    assert turns > 600, "at least one for each entry"
+    lines = [record.getMessage() for record in caplog.records if "replayed" in record.getMessage()]
+    assert lines[-1] == "replayed 601 of 601 entries"
+
+
+async def test_a_replay_that_is_cancelled_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    async with running(disk) as first:
+        await asyncio.gather(*(first.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(50)))
+    monkeypatch.setattr("bascule.control.metadata_log.SLICE_S", 0.0)
+    plane = FakePlane(disk)
+    log = MetadataLog(plane)
+    index, snapshot, last = plane.metadata_open()
+    for event in plane.poll(1000):
+        log.on_committed(event)
+    monkeypatch.setattr(plane, "metadata_open", lambda: (index, snapshot, last))
+    opening = asyncio.create_task(log.open(5.0))
+    while log.state.index < 2:  # noqa: ASYNC110 - the state has no event to wait for
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert log.state.index < 51
 
 
 async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(

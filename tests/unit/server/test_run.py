@@ -1,6 +1,5 @@
 """What signals do to a broker that runs."""
 
-import asyncio
 import os
 import signal
 import time
@@ -26,5 +25,4 @@ async def test_the_same_wish_twice_is_one_and_a_later_one_ends_at_once(monkeypat
         assert ended == [130]
     finally:
         monkeypatch.undo()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().remove_signal_handler(number)
+        signals.close()

@@ -1,6 +1,6 @@
 //! The engine: its start, its parts, its end.
 use super::error::open_code;
-use super::serve::{self, Serving};
+use super::serve::{self, BoundPort, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
 use crate::condition::Source;
@@ -11,6 +11,7 @@ use crate::nats::NatsSettings;
 use crate::offline;
 use crate::partition::{EndReason, Partition, cautious_now_ns, now_ns};
 use crate::shared::{Limits, Shared, SharedRef};
+use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
 use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -52,6 +53,8 @@ pub(super) struct State {
     /// First and last receipt of partitions that are paused, so that a resume does not forget them.
     pub(super) received: HashMap<u64, (i64, i64)>,
     metadata: Option<Arc<MetadataLog>>,
+    watchdog: Option<Watchdog>,
+    bound: Option<BoundPort>,
     serving: Option<Serving>,
     pub(super) http: Option<Listening>,
 }
@@ -147,16 +150,32 @@ impl Engine {
             .ok_or_else(|| EngineError::new("closed", "the engine is closed"))
     }
 
-    /// Binds and serves gRPC; port 0 = any free one. Returns the bound port.
+    /// Reserves the port of the gRPC server; 0 = any free one. Returns it. The kernel refuses connections until
+    /// [`Engine::listen`].
     ///
     /// # Errors
     /// `address_in_use`, `address_unusable`, `closed`.
-    pub fn serve(&self, host: &str, port: u16) -> Result<u16, EngineError> {
+    pub fn bind(&self, host: &str, port: u16) -> Result<u16, EngineError> {
+        self.runtime()?;
+        let bound = BoundPort::bind(host, port)?;
+        let port = bound.port();
+        self.state.lock().bound = Some(bound);
+        Ok(port)
+    }
+
+    /// Serves gRPC on the port that [`Engine::bind`] reserved.
+    ///
+    /// # Errors
+    /// `address_in_use`: somebody else began to listen there first; `invalid_argument`: no port is bound; `closed`.
+    pub fn listen(&self) -> Result<(), EngineError> {
         let runtime = self.runtime()?;
         let _inside = runtime.enter();
-        let (serving, bound) = serve::serve(&self.shared, host, port)?;
+        let bound = self.state.lock().bound.take();
+        let bound = bound
+            .ok_or_else(|| EngineError::new("invalid_argument", "no port is bound: bind first"))?;
+        let serving = serve::serve(&self.shared, bound)?;
         self.state.lock().serving = Some(serving);
-        Ok(bound)
+        Ok(())
     }
 
     /// What health answers; false also refuses new calls. From the first time on what the journal lost counts as told: the
@@ -166,7 +185,24 @@ impl Engine {
         if serving {
             self.shared.condition.set_served();
             self.coordinator.journal_told();
+        } else {
+            self.shared.groups.close();
         }
+    }
+
+    /// Starts the watch over the control plane's event loop; where the process writes what it needs.
+    ///
+    /// # Errors
+    /// `internal` when the system gives no thread or sockets; `closed`.
+    pub fn watch(self: &Arc<Self>, settings: WatchSettings) -> Result<Descriptors, EngineError> {
+        self.runtime()?;
+        let started = Watchdog::start(self.shared.clone(), settings, Arc::downgrade(self));
+        let watchdog = started.map_err(|error| {
+            EngineError::new("internal", format!("cannot start the watchdog: {error}"))
+        })?;
+        let descriptors = watchdog.descriptors();
+        self.state.lock().watchdog = Some(watchdog);
+        Ok(descriptors)
     }
 
     /// Starts connecting to NATS.
@@ -180,11 +216,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens the metadata log: index and state of the newest snapshot; later entries come as events. Blocks.
+    /// Opens the metadata log: index and state of the newest snapshot, and the index of the last entry; entries after the
+    /// snapshot come as events. Blocks.
     ///
     /// # Errors
     /// `metadata_damaged`, `disk_full`, `storage_failed`, `closed`.
-    pub fn metadata_open(&self) -> Result<(u64, Vec<u8>), EngineError> {
+    pub fn metadata_open(&self) -> Result<(u64, Vec<u8>, u64), EngineError> {
         let _one = self.admin.lock();
         self.runtime()?;
         if self.state.lock().metadata.is_some() {
@@ -192,9 +229,10 @@ impl Engine {
             return Err(EngineError::new("invalid_argument", text));
         }
         let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.coordinator)?;
+        let last = log.last_index();
         self.state.lock().metadata = Some(Arc::new(log));
         self.shared.condition.set_metadata_open();
-        Ok((index, state))
+        Ok((index, state, last))
     }
 
     fn metadata(&self) -> Result<Arc<MetadataLog>, EngineError> {
@@ -240,6 +278,8 @@ impl Engine {
             partitions,
             received: _,
             metadata,
+            watchdog: _watching,
+            bound: _,
             serving,
             http,
         } = std::mem::take(&mut *self.state.lock());
@@ -280,6 +320,12 @@ impl Engine {
             serving.wait(end).await;
             serving.abort();
         }
+    }
+}
+
+impl Stop for Engine {
+    fn stop(&self, drain: Duration) {
+        self.close(drain);
     }
 }
 

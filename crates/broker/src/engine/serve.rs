@@ -4,15 +4,18 @@ use crate::admission::{CallLayer, accept};
 use crate::liftbridge::reflection;
 use crate::shared::SharedRef;
 use crate::{flight, liftbridge};
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
 const STREAM_WINDOW: u32 = 1 << 20;
+/// Connections that the kernel accepts ahead of the broker.
+const BACKLOG: u32 = 1024;
 /// Largest HTTP/2 data frame that clients may send: a chunk of many messages arrives as one.
 const FRAME: u32 = 256 << 10;
 /// An idle connection is asked for a sign of life so often …
@@ -56,18 +59,69 @@ impl Serving {
     }
 }
 
-/// Binds and serves; returns the bound port. Call inside the runtime.
-pub(super) fn serve(
-    shared: &SharedRef,
-    host: &str,
+/// A port that is reserved, while the kernel still refuses connections to it.
+#[derive(Debug)]
+pub(super) struct BoundPort {
+    socket: TcpSocket,
+    host: String,
     port: u16,
-) -> Result<(Serving, u16), EngineError> {
-    let listener = bind(host, port)?;
-    let bound = listener
-        .local_addr()
-        .map_err(|error| refused(host, port, &error))?
-        .port();
-    let listener = TcpListener::from_std(listener).map_err(|error| refused(host, port, &error))?;
+}
+
+impl BoundPort {
+    /// Binds the first usable address of `host`; port 0 = any free one.
+    ///
+    /// # Errors
+    /// `address_in_use`: somebody listens there. A socket that is bound but does not listen yet is only detected by
+    /// [`serve`]. `address_unusable`.
+    pub fn bind(host: &str, port: u16) -> Result<Self, EngineError> {
+        let addresses: Vec<SocketAddr> = (host, port)
+            .to_socket_addrs()
+            .map_err(|error| refused(host, port, &error))?
+            .collect();
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+        for address in addresses {
+            match bind_one(address) {
+                Ok((socket, port)) => {
+                    return Ok(Self {
+                        socket,
+                        host: host.to_owned(),
+                        port,
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(refused(host, port, &last))
+    }
+
+    /// The port, never 0.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<(TcpSocket, u16)> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // Connections of an earlier run in TIME_WAIT do not hold the port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let port = socket.local_addr()?.port();
+    Ok((socket, port))
+}
+
+/// Listens and serves. Call inside the runtime.
+///
+/// # Errors
+/// `address_in_use`: somebody else listens on the port since it was bound; `address_unusable`.
+pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, EngineError> {
+    let BoundPort { socket, host, port } = bound;
+    let listener = socket
+        .listen(BACKLOG)
+        .map_err(|error| refused(&host, port, &error))?;
     let limits = &shared.limits;
     let (accepted, acceptor) = accept(shared, listener);
     let incoming = ReceiverStream::new(accepted);
@@ -106,13 +160,10 @@ pub(super) fn serve(
             );
         }
     });
-    Ok((
-        Serving {
-            stop: Some(stop),
-            task,
-        },
-        bound,
-    ))
+    Ok(Serving {
+        stop: Some(stop),
+        task,
+    })
 }
 
 /// The API's descriptors are part of the program: only a build that went wrong gets here.
@@ -133,9 +184,9 @@ pub(crate) fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
     Ok(listener)
 }
 
-pub(crate) fn refused(host: &str, port: u16, error: &std::io::Error) -> EngineError {
+pub(crate) fn refused(host: &str, port: u16, error: &io::Error) -> EngineError {
     let details = serde_json::json!({"host": host, "port": port});
-    if error.kind() == std::io::ErrorKind::AddrInUse {
+    if error.kind() == io::ErrorKind::AddrInUse {
         let text =
             format!("{host}:{port} is in use: stop what listens there or choose another port");
         return EngineError::new("address_in_use", text).with(details);

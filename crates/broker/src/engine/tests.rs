@@ -227,12 +227,13 @@ fn copy_all(from: &Path, to: &Path) {
 fn a_port_in_use_is_named() {
     let data = tempfile::tempdir().unwrap();
     let engine = engine(data.path());
-    let port = engine.serve("127.0.0.1", 0).unwrap();
-    let refused = engine.serve("127.0.0.1", port).unwrap_err();
+    let port = engine.bind("127.0.0.1", 0).unwrap();
+    engine.listen().unwrap();
+    let refused = engine.bind("127.0.0.1", port).unwrap_err();
     assert_eq!(refused.code, "address_in_use");
     assert!(refused.text.contains(&port.to_string()));
     assert_eq!(
-        engine.serve("256.0.0.1", 0).unwrap_err().code,
+        engine.bind("256.0.0.1", 0).unwrap_err().code,
         "address_unusable"
     );
     engine.close(Duration::from_secs(5));
@@ -240,11 +241,34 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn a_bound_port_refuses_connections_until_the_engine_listens() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = engine(data.path());
+    assert_eq!(engine.listen().unwrap_err().code, "invalid_argument");
+    let port = engine.bind("127.0.0.1", 0).unwrap();
+    let refused = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    engine.listen().unwrap();
+    std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    engine.close(Duration::from_secs(5));
+}
+
+#[test]
+fn a_port_that_is_taken_between_bind_and_listen_is_named() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (first, second) = (engine(first.path()), engine(second.path()));
+    let port = first.bind("127.0.0.1", 0).unwrap();
+    second.bind("127.0.0.1", port).unwrap();
+    second.listen().unwrap();
+    assert_eq!(first.listen().unwrap_err().code, "address_in_use");
+}
+
+#[test]
 fn the_metadata_log_needs_to_be_opened_once() {
     let data = tempfile::tempdir().unwrap();
     let engine = engine(data.path());
     assert_eq!(engine.read_barrier(1).unwrap_err().code, "metadata_stopped");
-    assert_eq!(engine.metadata_open().unwrap(), (0, Vec::new()));
+    assert_eq!(engine.metadata_open().unwrap(), (0, Vec::new(), 0));
     assert_eq!(engine.metadata_open().unwrap_err().code, "invalid_argument");
     engine.read_barrier(1).unwrap();
     until("the barrier", || {

@@ -44,6 +44,9 @@ pub(super) async fn forward(
     }
     let request = unary_message(body, shared.limits.message_bytes);
     let request = call.within(request).await??;
+    if method == "FetchConsumerGroupAssignments" {
+        call.within(shared.groups.wait(&request)).await?;
+    }
     let name = format!("liftbridge/{method}");
     let peer = call.peer.to_text();
     let answer = shared

@@ -1,4 +1,5 @@
-//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (§9.5) and Flight.
+//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (§9.5), Flight, and
+//! the control plane (`bascule.admin`).
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::reply::{self, Reply};
@@ -18,6 +19,9 @@ use tonic::body::Body;
 
 /// Bytes of a request: the name of a service.
 const MOST_BYTES: usize = 1024;
+
+/// What the control plane answers; data is served without it.
+const ADMIN: &str = "bascule.admin";
 
 /// How often a Watch looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -106,14 +110,17 @@ async fn answer(
 
 fn status_of(shared: &SharedRef, service: &str) -> ServingStatus {
     match service {
-        "" | "proto.API" | "arrow.flight.protocol.FlightService" => {
-            if shared.serving.load(Ordering::Relaxed) {
-                ServingStatus::Serving
-            } else {
-                ServingStatus::NotServing
-            }
-        }
+        "" | "proto.API" | "arrow.flight.protocol.FlightService" => serving(shared, true),
+        ADMIN => serving(shared, !shared.event_loop.is_blocked()),
         _ => ServingStatus::ServiceUnknown,
+    }
+}
+
+fn serving(shared: &SharedRef, able: bool) -> ServingStatus {
+    if able && shared.serving.load(Ordering::Relaxed) {
+        ServingStatus::Serving
+    } else {
+        ServingStatus::NotServing
     }
 }
 

@@ -113,6 +113,11 @@ impl MetadataLog {
         Ok((opened, index, state))
     }
 
+    /// Index of the last entry, 0 = none.
+    pub fn last_index(&self) -> u64 {
+        self.reader.log_end()
+    }
+
     fn replay(&self, snapshot_index: u64) -> Result<(), MetadataError> {
         let damaged = |text: String| MetadataError::Damaged(text);
         let (start, end) = (self.reader.log_start(), self.reader.log_end());

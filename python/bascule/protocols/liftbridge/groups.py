@@ -4,6 +4,7 @@ from bascule._liftbridge_pb import message
 from bascule.control import RefusalCode
 from bascule.control.controller import RefusedError
 from bascule.control.groups import Groups, NotServedError, NotWatchedError
+from bascule.control.handover import Place, Sign
 from bascule.engine import id_flaw
 from bascule.errors import BrokerError
 from bascule.metadata import MAX_MEMBER_STREAMS
@@ -52,7 +53,9 @@ class GroupMethods:
             text = f"{len(set(streams))} streams are more than a member may read, {MAX_MEMBER_STREAMS}"
             raise StatusError(Status.INVALID_ARGUMENT, text)
         try:
-            joined = await self._groups.join(asked.groupId, asked.consumerId, streams, request.timeout_s)
+            joined = await self._groups.join(
+                asked.groupId, asked.consumerId, streams, request.timeout_s, hands_over=asked.handsOver
+            )
         except RefusedError as refusal:
             status = refused(refusal)
             if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
@@ -89,19 +92,21 @@ class GroupMethods:
         return serialize(_LeaveResponse())
 
     async def fetch_assignments(self, request: AdminRequest) -> bytes:
-        """FetchConsumerGroupAssignments, which is the heartbeat too."""
+        """FetchConsumerGroupAssignments, which is the heartbeat too. The data plane has waited if it was asked to."""
         asked = parse(_FetchRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
+        held = frozenset(Place(part.stream, number) for part in asked.held for number in part.partitions)
         try:
-            found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch)
+            sign = Sign(held, asked.seenVersion)
+            found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch, sign)
         except RefusedError as refusal:
             raise refused(refusal) from refusal
         except NotServedError as reason:
             raise StatusError(Status.FAILED_PRECONDITION, str(reason)) from reason
         except NotWatchedError as reason:
             raise StatusError(Status.UNKNOWN, "consumer not active for server (no timer)") from reason
-        response = _FetchResponse(epoch=asked.epoch)
-        for assignment in found:
+        response = _FetchResponse(epoch=asked.epoch, version=found.version)
+        for assignment in found.assignments:
             response.assignments.add(stream=assignment.stream, partitions=assignment.partitions)
         return serialize(response)
 

@@ -39,7 +39,8 @@ impl Harness {
         });
         let settings: EngineSettings = serde_json::from_value(settings).unwrap();
         let engine = Engine::new(&settings).unwrap();
-        let port = engine.serve("127.0.0.1", 0).unwrap();
+        let port = engine.bind("127.0.0.1", 0).unwrap();
+        engine.listen().unwrap();
         engine.set_serving(true);
         let address = format!("http://127.0.0.1:{port}");
         let (streams, specs, version) = Default::default();

@@ -1,0 +1,122 @@
+"""A blocked event loop is reported by the data plane, which serves on and obeys signals."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+import pytest
+
+from tests.integration.server.process import LIMIT_S, Process, call, started
+
+BLOCKING = """
+import re, time
+from bascule.control import controller
+from bascule.server import broker as broker_module
+broker_module.LIMIT_S = 1.0
+create_stream = controller.decide.create_stream
+def sleeping(seconds):
+    time.sleep(seconds)
+def computing(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+def matching(seconds):
+    re.match("(a+)+$", "a" * 40 + "b")  # for hours, and without letting any other thread run
+def perhaps_blocking(state, request, *arguments):
+    how, _, seconds = request.name.partition("-for-")
+    if seconds:
+        globals()[how](float(seconds))
+    return create_stream(state, request, *arguments)
+controller.decide.create_stream = perhaps_blocking
+"""
+
+SERVING, NOT_SERVING = 1, 2
+
+
+async def health(channel: grpc.aio.Channel, service: str) -> int:
+    stub = cast("Any", channel).unary_unary("/grpc.health.v1.Health/Check")
+    answer = await stub(b"\x0a%c%s" % (len(service), service.encode()), timeout=LIMIT_S)
+    assert answer[:1] == b"\x08"
+    return int(answer[1])
+
+
+async def until_health(channel: grpc.aio.Channel, service: str, expected: int) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while await health(channel, service) != expected:  # noqa: ASYNC110 - another process changes it
+            await asyncio.sleep(0.05)
+
+
+def watchdog_lines(broker: Process) -> list[dict[str, Any]]:
+    return [line for line in broker.lines() if line["target"] == "bascule.watchdog"]
+
+
+@contextlib.asynccontextmanager
+async def blocking(broker: Process, name: str) -> AsyncGenerator[asyncio.Task[Any]]:
+    """A request that blocks the event loop is under way."""
+    async with broker.channel() as other:
+        asking = asyncio.create_task(call(other, "CreateStream", name=name, subject="s"))
+        yield asking
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("how", ["sleeping", "computing", "matching"])
+async def test_a_signal_ends_a_broker_whose_event_loop_is_blocked_and_what_was_acked_stays(
+    tmp_path: Path, how: str
+) -> None:
+    async with started(tmp_path, prelude=BLOCKING) as broker, broker.channel() as channel:
+        await call(channel, "CreateStream", name="s", subject="s")
+        assert await health(channel, "bascule.admin") == SERVING
+        async with blocking(broker, f"{how}-for-600"):
+            await until_health(channel, "bascule.admin", NOT_SERVING)
+            assert await health(channel, "proto.API") == SERVING
+            assert (await call(channel, "Publish", stream="s", value=b"kept", ackPolicy=1)).ack.offset == 0
+            async with asyncio.timeout(LIMIT_S):
+                while not watchdog_lines(broker):  # noqa: ASYNC110 - a line of a file
+                    await asyncio.sleep(0.05)
+            line = watchdog_lines(broker)[0]
+            assert line["level"] == "error"
+            assert "event loop" in line["message"]
+            assert f"in {how}" in line["stack"], "the function that blocks"
+            assert "in perhaps_blocking" in line["stack"]
+            began = time.monotonic()
+            assert await broker.end(signal.SIGTERM) == 0
+            assert time.monotonic() - began < 15
+        assert any("SIGTERM" in line["message"] for line in watchdog_lines(broker))
+    async with started(tmp_path) as again, again.channel() as channel:
+        assert (await call(channel, "Publish", stream="s", value=b"next", ackPolicy=1)).ack.offset == 1
+
+
+async def test_an_event_loop_that_runs_again_is_reported_and_healthy(tmp_path: Path) -> None:
+    async with started(tmp_path, prelude=BLOCKING) as broker, broker.channel() as channel:
+        async with blocking(broker, "sleeping-for-4") as asking:
+            await until_health(channel, "bascule.admin", NOT_SERVING)
+            await asking
+        await until_health(channel, "bascule.admin", SERVING)
+        assert any("runs again" in line["message"] for line in watchdog_lines(broker))
+        assert await broker.end(signal.SIGTERM) == 0
+        assert broker.lines()[-1]["message"] == "stopped"
+
+
+async def test_a_second_signal_ends_a_blocked_broker_at_once(tmp_path: Path) -> None:
+    prelude = f"{BLOCKING}\nbroker_module.LIMIT_S = 60.0"
+    async with started(tmp_path, prelude=prelude) as broker, blocking(broker, "sleeping-for-600"):
+        await asyncio.sleep(1.5)  # until no beat can be on its way any more
+        broker.process.send_signal(signal.SIGINT)
+        await asyncio.sleep(1.5)  # sooner it would be the same request
+        assert broker.process.returncode is None
+        assert await broker.end(signal.SIGINT) == 130
+
+
+async def test_the_stack_signal_alone_harms_nobody(tmp_path: Path) -> None:
+    async with started(tmp_path) as broker, broker.channel() as channel:
+        for _ in range(200):
+            broker.process.send_signal(signal.SIGUSR2)
+        await call(channel, "CreateStream", name="s", subject="s")
+        assert await broker.end(signal.SIGTERM) == 0
