@@ -40,11 +40,11 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
     )  # fmt: skip
     asked = settings(cli("stream", "show", stream), "asked")
     assert asked == {
-        "durability": "memory", "codec": "zstd", "nats_copy": "none", "partition_by_subject": False,
-        "concurrency_control": True, "max_record_bytes": 65536, "retention_bytes": 10**9, "retention_messages": 1000,
-        "retention_age_ms": 604_800_000, "cleaner_interval_ms": 600_000, "segment_bytes": 1 << 20,
-        "segment_age_ms": 3_600_000, "compact_enabled": True, "compact_parallelism": 2, "auto_pause_ms": 0,
-        "auto_pause_disable_if_subscribers": False, "min_isr": 1, "encryption": None,
+        "durability": "memory", "codec": "zstd", "nats_copy": "none", "nats_acks": "off",
+        "partition_by_subject": False, "concurrency_control": True, "max_record_bytes": 65536, "retention_bytes": 10**9,
+        "retention_messages": 1000, "retention_age_ms": 604_800_000, "cleaner_interval_ms": 600_000,
+        "segment_bytes": 1 << 20, "segment_age_ms": 3_600_000, "compact_enabled": True, "compact_parallelism": 2,
+        "auto_pause_ms": 0, "auto_pause_disable_if_subscribers": False, "min_isr": 1, "encryption": None,
     }  # fmt: skip
     # 2. a dry run changes nothing
     wish = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")
@@ -60,6 +60,24 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
         with pytest.raises(bascule.BrokerError, match="which takes 1000"):
             client.publish(stream, b"x" * 2000)
     assert cli(*wish[:5]) == []
+
+
+def test_acks_for_jetstream_publishers_are_given_shown_and_changed(cli: Run, stream: str) -> None:
+    cli("stream", "create", stream, "--subject", f"{stream}.>", "--nats-acks", "jetstream")
+    for which in ("asked", "in_effect"):
+        assert settings(cli("stream", "show", stream), which)["nats_acks"] == "jetstream"
+    # Two streams that would answer one message, and one with two sequences, are refused with the remedy.
+    said = cli("stream", "create", f"{stream}-2", "--subject", f"{stream}.*", "--nats-acks", "jetstream", code=2)
+    assert f"overlaps with {stream}.> of stream default/{stream}" in said
+    assert "choose another subject" in said
+    said = cli("stream", "create", f"{stream}-2", "--partitions", "2", "--nats-acks", "jetstream", code=2)
+    assert "use a stream with one" in said
+    cli("stream", "create", f"{stream}-2", "--subject", f"{stream}.*")
+    said = cli("stream", "edit", f"{stream}-2", "--nats-acks", "jetstream", code=2)
+    assert f"overlaps with {stream}.> of stream default/{stream}" in said
+    (row,) = cli("stream", "edit", stream, "--nats-acks", "off")
+    assert (row["setting"], row["before"], row["after"]) == ("nats_acks", "jetstream", "off")
+    cli("stream", "edit", f"{stream}-2", "--nats-acks", "jetstream")
 
 
 def test_settings_outlive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
