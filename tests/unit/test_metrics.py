@@ -13,7 +13,7 @@ TABLE = tomllib.loads((ROOT / "specs/metrics.toml").read_text())
 def test_every_metric_is_complete(name: str) -> None:
     row = TABLE[name]
     assert set(row) - {"labels"} == {"metric", "kind", "unit", "meaning"}
-    assert row["kind"] in {"counter", "gauge", "info"}
+    assert row["kind"] in {"counter", "gauge", "histogram", "info"}
     assert row["metric"].startswith(("bascule_", "process_"))
     assert row["metric"].endswith("_total") == (row["kind"] == "counter")
     assert row["metric"].endswith("_info") == (row["kind"] == "info")

@@ -1,4 +1,5 @@
 //! Counters and gauges of the data plane; names and meaning in `specs/metrics.toml`.
+use bascule_log::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A monotonic counter or a gauge.
@@ -26,6 +27,8 @@ macro_rules! statistics {
         #[allow(missing_docs)]
         pub struct Statistics {
             $(pub $name: Cell,)*
+            /// From the arrival of an append to its commit.
+            pub append_duration: Histogram,
         }
 
         impl Statistics {

@@ -12,6 +12,7 @@
 //! second sync that succeeds would prove nothing.
 use crate::Error;
 use crate::files::Files;
+use crate::histogram::Durations;
 use crate::journal::{Journal, JournalDamage, JournalOptions};
 pub(crate) use crate::rounds::{Rounds, SyncRequest};
 use crate::storage::{OsStorage, Storage};
@@ -38,6 +39,8 @@ pub struct SyncStatistics {
     pub nanos: u64,
     /// Longest round, ns.
     pub longest_nanos: u64,
+    /// Rounds by their duration.
+    pub durations: Durations,
     /// Rounds that synced the journal in place of segments.
     pub journaled_rounds: u64,
     /// Bytes written to the journal: they are written once more, to the segments.

@@ -30,6 +30,7 @@ mod files;
 mod format_tests;
 #[doc(hidden)]
 pub mod fuzz;
+mod histogram;
 mod index;
 mod journal;
 mod landmark;
@@ -59,6 +60,7 @@ pub use compact::{Compacted, Compaction, CompactionReport};
 pub use coordinator::{Coordinator, SyncStatistics};
 pub use cursor::Cursor;
 pub use error::{Error, ReadError};
+pub use histogram::{BOUNDS, Durations, Histogram, bounds};
 pub use journal::{JournalDamage, JournalOptions, JournalPlace};
 pub use log::{Appended, Committed, Log, SequenceError};
 pub use lookup::Predecessor;

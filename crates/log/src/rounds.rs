@@ -7,6 +7,7 @@ use crate::disk::{SyncFile, is_lost, is_passing};
 use crate::failpoint;
 use crate::failure::Failure;
 use crate::files::Files;
+use crate::histogram::Histogram;
 use crate::journal::{Journal, Range};
 use crate::storage::Storage;
 use bascule_record::planted;
@@ -59,6 +60,7 @@ pub(crate) struct Rounds {
     requests: AtomicU64,
     nanos: AtomicU64,
     longest_nanos: AtomicU64,
+    durations: Histogram,
 }
 
 impl std::fmt::Debug for Rounds {
@@ -85,6 +87,7 @@ impl Rounds {
             requests: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             longest_nanos: AtomicU64::new(0),
+            durations: Histogram::default(),
         });
         if let Some(journal) = &rounds.journal {
             journal.attach(&rounds);
@@ -101,6 +104,7 @@ impl Rounds {
             requests: read(&self.requests),
             nanos: read(&self.nanos),
             longest_nanos: read(&self.longest_nanos),
+            durations: self.durations.durations(),
             journaled_rounds: read(&self.journaled),
             journal_bytes: read(&self.journal_bytes),
         }
@@ -239,7 +243,9 @@ impl Rounds {
                 Err(_) if planted::is(2) => {}
                 Err(error) => self.fail(&error),
             }
-            let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let elapsed = started.elapsed();
+            self.durations.record(elapsed);
+            let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
             self.nanos.fetch_add(nanos, Ordering::Relaxed);
             self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
         }

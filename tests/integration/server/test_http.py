@@ -21,7 +21,7 @@ from tests.integration.faults.process import ENVIRONMENT, command, serving, wait
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 TABLE: Final = tomllib.loads((ROOT / "specs/metrics.toml").read_text())
-SUFFIXES: Final = {"counter": "_total", "gauge": "", "info": "_info"}
+SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": "", "info": "_info"}
 FREE: Final = "127.0.0.1:0"
 LIMIT_S: Final = 30.0
 
@@ -60,8 +60,11 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
         assert (family.type, family.documentation) == (row["kind"], row["meaning"])
         assert family.samples, f"{name} has no value"
         for sample in family.samples:
-            assert sample.name == row["metric"]
-            assert list(sample.labels) == row.get("labels", [])
+            if row["kind"] == "histogram":
+                assert sample.name.removeprefix(name) in {"_bucket", "_count", "_sum"}
+            else:
+                assert sample.name == row["metric"]
+                assert list(sample.labels) == row.get("labels", [])
     ends = {
         (sample.labels["stream"], sample.labels["partition"]): sample.value
         for sample in found["bascule_partition_log_end_offset"].samples
@@ -70,6 +73,10 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
     assert ends["measured", "1"] == 1
     assert found["bascule_records_appended"].samples[0].value >= 1
     assert found["bascule_ready"].samples[0].value == 1
+    for name in ("bascule_append_duration_seconds", "bascule_sync_duration_seconds"):
+        values = {sample.name.removeprefix(name): sample.value for sample in found[name].samples}
+        assert values["_count"] >= 1
+        assert 0 < values["_sum"] < LIMIT_S
     assert 0 < found["process_cpu_seconds"].samples[0].value < 3600
 
 

@@ -18,6 +18,8 @@ enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Counts by duration.
+    Histogram,
     /// Its labels are the value.
     Info,
 }

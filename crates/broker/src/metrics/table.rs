@@ -72,6 +72,8 @@ pub(super) const METRICS: &[Metric] = &[
     Metric { name: "process_max_fds", family: "process_max_fds", kind: Kind::Gauge, unit: "", in_nanos: false, by_partition: false, help: "most file descriptors that the process may open" },
     Metric { name: "process_threads", family: "process_threads", kind: Kind::Gauge, unit: "", in_nanos: false, by_partition: false, help: "threads of the process" },
     Metric { name: "process_start_nanos", family: "process_start_time_seconds", kind: Kind::Gauge, unit: "seconds", in_nanos: true, by_partition: false, help: "when the data plane was started, since 1970" },
+    Metric { name: "append_duration", family: "bascule_append_duration_seconds", kind: Kind::Histogram, unit: "seconds", in_nanos: true, by_partition: false, help: "time from the arrival of an append, by any protocol, to its commit: the wait for room, the write and the sync" },
+    Metric { name: "sync_duration", family: "bascule_sync_duration_seconds", kind: Kind::Histogram, unit: "seconds", in_nanos: true, by_partition: false, help: "time of each round of group commit" },
     Metric { name: "build", family: "bascule_build", kind: Kind::Info, unit: "", in_nanos: false, by_partition: false, help: "version of the broker" },
     Metric { name: "partition_log_start", family: "bascule_partition_log_start_offset", kind: Kind::Gauge, unit: "", in_nanos: false, by_partition: true, help: "offset of the first record that is kept" },
     Metric { name: "partition_high_watermark", family: "bascule_partition_high_watermark_offset", kind: Kind::Gauge, unit: "", in_nanos: false, by_partition: true, help: "offset after the last committed record" },

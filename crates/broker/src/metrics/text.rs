@@ -5,8 +5,9 @@ use super::{Kind, Metric};
 use crate::condition::Source;
 use crate::partition::{Partition, PartitionStatus};
 use crate::view::PartitionView;
+use bascule_log::{Durations, bounds};
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{Display, Formatter, Write};
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -16,7 +17,12 @@ pub(crate) fn text(source: &Source, partitions: bool) -> String {
     let rows = if partitions { rows(source) } else { Vec::new() };
     let mut out = String::with_capacity(16 << 10);
     for metric in METRICS {
-        if metric.kind == Kind::Info {
+        if metric.kind == Kind::Histogram {
+            if let Some(durations) = durations(source, metric.name) {
+                head(&mut out, metric);
+                histogram(&mut out, metric, &durations);
+            }
+        } else if metric.kind == Kind::Info {
             let labels = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
             head(&mut out, metric);
             sample(&mut out, metric, &labels, 1);
@@ -103,6 +109,7 @@ fn head(out: &mut String, metric: &Metric) {
     let kind = match metric.kind {
         Kind::Counter => "counter",
         Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
         Kind::Info => "info",
     };
     let _ = writeln!(out, "# TYPE {family} {kind}");
@@ -115,15 +122,44 @@ fn head(out: &mut String, metric: &Metric) {
 fn sample(out: &mut String, metric: &Metric, labels: &str, value: u64) {
     let suffix = match metric.kind {
         Kind::Counter => "_total",
-        Kind::Gauge => "",
+        Kind::Gauge | Kind::Histogram => "",
         Kind::Info => "_info",
     };
-    let _ = write!(out, "{}{suffix}{labels} ", metric.family);
     let _ = if metric.in_nanos {
-        writeln!(out, "{}.{:09}", value / NANOS, value % NANOS)
+        writeln!(out, "{}{suffix}{labels} {}", metric.family, Seconds(value))
     } else {
-        writeln!(out, "{value}")
+        writeln!(out, "{}{suffix}{labels} {value}", metric.family)
     };
+}
+
+/// Nanoseconds, written as seconds.
+struct Seconds(u64);
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:09}", self.0 / NANOS, self.0 % NANOS)
+    }
+}
+
+fn durations(source: &Source, name: &str) -> Option<Durations> {
+    match name {
+        "append_duration" => Some(source.shared.statistics.append_duration.durations()),
+        "sync_duration" => Some(source.coordinator.upgrade()?.statistics().durations),
+        _ => None,
+    }
+}
+
+fn histogram(out: &mut String, metric: &Metric, durations: &Durations) {
+    let family = metric.family;
+    let mut count = 0;
+    let bounds = bounds().map(|bound| Seconds(bound).to_string());
+    let bounds = bounds.iter().map(String::as_str).chain(["+Inf"]);
+    for (bound, more) in bounds.zip(durations.counts) {
+        count += more;
+        let _ = writeln!(out, "{family}_bucket{{le=\"{bound}\"}} {count}");
+    }
+    let _ = writeln!(out, "{family}_count {count}");
+    let _ = writeln!(out, "{family}_sum {}", Seconds(durations.nanos));
 }
 
 /// A label's value or a help text between its quotes.
@@ -155,7 +191,9 @@ mod tests {
             .keys()
             .map(String::as_str)
             .collect();
-        let of_the_broker = |metric: &&Metric| !metric.by_partition && metric.kind != Kind::Info;
+        let of_the_broker = |metric: &&Metric| {
+            !metric.by_partition && matches!(metric.kind, Kind::Counter | Kind::Gauge)
+        };
         let rows: BTreeSet<&str> = METRICS
             .iter()
             .filter(of_the_broker)

@@ -3,7 +3,7 @@ use super::{AppendError, Committed, Done, IncomingRecord, Partition, Rejected, q
 use crate::nats::NatsCopy;
 use bascule_log::Error;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
@@ -12,6 +12,7 @@ pub(super) struct Waiting {
     room: Option<Room>,
     /// What a drop means.
     otherwise: AppendError,
+    began: Instant,
 }
 
 impl Waiting {
@@ -21,6 +22,7 @@ impl Waiting {
             done: Some(done),
             room: None,
             otherwise: AppendError::Busy,
+            began: Instant::now(),
         }
     }
 
@@ -109,8 +111,10 @@ pub(super) fn settle(
         Ok(durable_end) => {
             partition.raise_high_watermark(durable_end);
             partition.copy_group(&group);
-            let now = now_ns();
+            let (now, instant) = (now_ns(), Instant::now());
+            let durations = &partition.0.shared.statistics.append_duration;
             for append in group {
+                durations.record(instant.saturating_duration_since(append.waiting.began));
                 append.commit(now);
             }
         }
