@@ -190,13 +190,16 @@ class Engine:
     def close_partitions(self, incarnations: Sequence[int]) -> None:
         """Stop and close; files stay. Unknown ones are ignored."""
 
-    def delete_partitions(self, incarnations: Sequence[int]) -> None:
-        """Stop, close, mark the files deleted; they vanish after the grace period. Files of partitions that are not open
-        are marked too; unknown ones are ignored.
+    def delete_partitions(self, incarnations: Sequence[int], *, at_once: bool = False) -> None:
+        """Stop, close, mark the files deleted; they vanish after the grace period, or with `at_once` before this returns.
+        Files of partitions that are not open are marked too; unknown ones are ignored.
 
         Raises:
-            NativeError: `storage_failed` when files could not be marked.
+            NativeError: `storage_failed` when files could not be marked or removed.
         """
+
+    def is_full(self) -> bool:
+        """Whether writes to the data directory are refused for want of space."""
 
     def publish_view(self, version: int, changes: bytes) -> None:
         """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…],

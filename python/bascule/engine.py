@@ -255,10 +255,15 @@ class Engine:
         with native_errors():
             self._native.close_partitions(incarnations)
 
-    def delete_partitions(self, incarnations: Sequence[int]) -> None:
-        """Stop, close, delete after the grace period. Blocks."""
+    def delete_partitions(self, incarnations: Sequence[int], *, at_once: bool = False) -> None:
+        """Stop, close, delete after the grace period, or at once. Blocks."""
         with native_errors():
-            self._native.delete_partitions(incarnations)
+            self._native.delete_partitions(incarnations, at_once=at_once)
+
+    def is_full(self) -> bool:
+        """Whether writes to the data directory are refused for want of space."""
+        with native_errors():
+            return self._native.is_full()
 
     def publish_view(self, version: int, changes: bytes) -> None:
         """Apply changes to the view and swap it whole; versions ascend."""

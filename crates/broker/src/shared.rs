@@ -8,6 +8,7 @@ use crate::groups::GroupVersions;
 use crate::liftbridge::{CursorIndexes, Members};
 use crate::nats::NatsLink;
 use crate::partition::IdBudget;
+use crate::space::Space;
 use crate::statistics::Statistics;
 use crate::tls::Tls;
 use crate::view::View;
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// Events that may wait for the control plane.
 const EVENTS: usize = 65_536;
@@ -126,6 +127,10 @@ pub struct Shared {
     pub(crate) members: Members,
     /// What the partitions of `__cursors` led here say.
     pub(crate) cursors: CursorIndexes,
+    /// Wakes the task that removes files of deleted partitions.
+    pub deleted: Notify,
+    /// Whether the data directory has space.
+    pub space: Space,
     /// Whether scrubs wait.
     pub scrub_paused: AtomicBool,
     /// Open Subscribe and `DoGet` calls, against `limits.subscriptions`.
@@ -169,6 +174,8 @@ impl Shared {
             groups: GroupVersions::default(),
             members: Members::default(),
             cursors: CursorIndexes::default(),
+            deleted: Notify::new(),
+            space: Space::default(),
             scrub_paused: AtomicBool::new(false),
             open_subscriptions: AtomicI64::new(0),
             masters: Masters::default(),

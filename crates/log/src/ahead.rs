@@ -20,7 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Zeros written with the preamble of a new segment, before anybody waits for it, bytes.
+/// Zeros written with the preamble of a segment that a log rolls to, before anybody waits for it, bytes. The first segment of
+/// a log has none: partitions that stay empty take no space.
 pub(crate) const FIRST_ZEROS: usize = 256 << 10;
 /// Zeros written and synced at a time. An ack's sync that meets one of these waits for it too, so it is small.
 const CHUNK: usize = 512 << 10;
@@ -66,6 +67,8 @@ pub(crate) struct SegmentFile {
     /// Everything between the log's end and this position is zeros.
     zeroed_to: AtomicU64,
     ahead: Mutex<Stopped>,
+    /// The block that holds the end has to be covered before anything is written behind it ([`cover_last_block`]).
+    bare: AtomicBool,
     busy: AtomicBool,
     /// Where the last sync that was asked for ends, and how many bytes such a sync has had of late.
     asked_to: AtomicU64,
@@ -83,10 +86,16 @@ impl SegmentFile {
             segment: Arc::clone(segment),
             zeroed_to: AtomicU64::new(len),
             ahead: Mutex::new(false),
+            bare: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             asked_to: AtomicU64::new(0),
             sync_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Recovery found the segment without a batch and left it as it is: the first write covers its last block.
+    pub fn cover_at_first_write(&self) {
+        self.bare.store(true, Ordering::Release);
     }
 
     /// Where it is.
@@ -125,6 +134,11 @@ impl SegmentFile {
             return file.file.write_all_at(bytes, position);
         }
         let _guard = self.ahead.lock();
+        if self.bare.load(Ordering::Acquire) {
+            let covered = cover_last_block(&*file.file, position)?;
+            self.zeroed_to.store(covered, Ordering::Release);
+            self.bare.store(false, Ordering::Release);
+        }
         if stride > 0 {
             let from = self.zeroed_to.load(Ordering::Acquire).max(position);
             let to = end.next_multiple_of(stride).max(from);

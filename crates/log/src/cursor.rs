@@ -374,6 +374,7 @@ impl Cursor {
         };
         let file = match segment.file() {
             Ok(file) => file,
+            Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
             // Compaction has replaced it: look again.
             Err(_) if !self.shared.holds(&segment) => return Ok(()),
             Err(source) => return Err(ReadError::io(segment.path(), source)),

@@ -252,9 +252,13 @@ pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Erro
     }
 }
 
-/// Removes a directory and everything in it.
+/// Removes a directory and everything in it; what somebody else removes meanwhile is fine.
 pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
-    for inside in list(storage, path)? {
+    let inside = match list(storage, path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        inside => inside?,
+    };
+    for inside in inside {
         match storage.remove_file(&inside) {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 remove_tree(storage, &inside)?;
@@ -265,9 +269,12 @@ pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Erro
             _ => {}
         }
     }
-    storage
-        .remove_directory(path)
-        .map_err(|source| Error::io("remove", path, source))
+    match storage.remove_directory(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The paths in a directory, sorted by name.

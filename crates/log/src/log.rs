@@ -353,7 +353,7 @@ impl Drop for Log {
         self.shared.quarantine.end();
         // Whoever is at work holds one of these; who comes later finds the log closed.
         drop(self.checkpoint.lock());
-        drop(self.shared.names.lock());
+        self.shared.release_files();
     }
 }
 

@@ -32,18 +32,19 @@ pub(crate) struct Next {
     file: Arc<SegmentFile>,
 }
 
-/// Creates a segment's file with its preamble and first zeros, in the page cache.
+/// Creates a segment's file with its preamble and `zeros` bytes behind it, in the page cache.
 pub(crate) fn create_segment(
     files: &Arc<Files>,
     directory: &Path,
     preamble: Preamble,
     options: &LogOptions,
+    zeros: u64,
 ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
     let path = directory.join(segment_name(preamble.base_offset));
     let file = disk::open(files.storage(), &path, OpenMode::Replace)?;
     let mut bytes = preamble.to_bytes();
     if options.durability == Durability::Disk {
-        let zeros = (FIRST_ZEROS as u64)
+        let zeros = zeros
             .min(options.preallocate_bytes)
             .min(options.segment_bytes);
         bytes.resize(bytes.len() + zeros as usize, 0);
@@ -75,12 +76,17 @@ impl Log {
     /// Seals the active segment and opens the next. A lack of space or descriptors only postpones it: the append that
     /// follows is tried on the old one.
     pub(crate) fn roll(&mut self, now_ns: i64) -> Result<(), Error> {
-        self.roll_to(self.shared.log_end(), now_ns)
+        self.roll_to(self.shared.log_end(), now_ns, FIRST_ZEROS as u64)
     }
 
-    /// The same; the next segment begins at `base_offset`, which is not below the log end.
-    pub(crate) fn roll_to(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
-        match self.next_segment(base_offset, now_ns)? {
+    /// The same; the next segment begins at `base_offset`, which is not below the log end, and has `zeros` bytes of zeros.
+    pub(crate) fn roll_to(
+        &mut self,
+        base_offset: u64,
+        now_ns: i64,
+        zeros: u64,
+    ) -> Result<(), Error> {
+        match self.next_segment(base_offset, now_ns, zeros)? {
             Some(next) => self.go_on_in(next, now_ns),
             None => Ok(()),
         }
@@ -91,6 +97,7 @@ impl Log {
         &self,
         base_offset: u64,
         now_ns: i64,
+        zeros: u64,
     ) -> Result<Option<Next>, Error> {
         let preamble = Preamble {
             version: FORMAT_VERSION,
@@ -108,7 +115,7 @@ impl Log {
                 failpoint::check("segment.roll.before_create")
                     .map_err(|source| Error::io("create", &self.directory, source))?;
                 let (segment, file) =
-                    create_segment(files, &self.directory, preamble, &self.options)?;
+                    create_segment(files, &self.directory, preamble, &self.options, zeros)?;
                 Ok(Next {
                     directory,
                     sealed,
@@ -326,7 +333,7 @@ impl Log {
         checkpoint.sync(storage)
     }
 
-    /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`Log::sweep_deleted`].
+    /// Renames the directory to a marked name, syncs the parent; the files are unlinked by [`crate::DeletedLogs`].
     ///
     /// # Errors
     /// [`Error::Io`]; then the log is closed but still there.

@@ -71,6 +71,7 @@ impl Log {
             directory,
             first_preamble(storage, identity, 0),
             &options,
+            0,
         )?;
         sync(&file)?;
         let epochs = EpochTable::open(storage, directory, identity, Vec::new())?;
@@ -188,6 +189,7 @@ impl Log {
                 directory,
                 first_preamble(storage, identity, base),
                 &options,
+                0,
             )?;
             sync(&file)?;
             disk::sync_directory(storage, directory)?;

@@ -449,11 +449,16 @@ impl<'a> Walk<'a> {
             (Some(source), Some(segment)) => {
                 disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
                 let mut len = source.len;
-                if !as_closed && !self.truncated && len == self.place.position {
+                let is_bare = !as_closed && !self.truncated && len == self.place.position;
+                let is_empty = segment.batch_bytes() == 0;
+                if is_bare && !is_empty {
                     len = cover_last_block(&*source.file, len)
                         .map_err(|error| Error::io("sync", &source.path, error))?;
                 }
                 let file = SegmentFile::new(segment, source.file, len);
+                if is_bare && is_empty {
+                    file.cover_at_first_write();
+                }
                 (Arc::clone(segment), file)
             }
             _ => self.continue_in_new(&mut segments)?,

@@ -11,6 +11,7 @@ use crate::segment::Segment;
 use crate::shared::Names;
 use crate::storage::{OpenMode, OsStorage, Storage};
 use crate::{Error, Log, Retention};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -134,30 +135,67 @@ impl Log {
             work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
         }));
     }
+}
 
-    /// Unlinks directories that [`Log::delete`] marked longer than `grace_ns` ago. `parent` is `<data>/partitions`.
-    /// Returns how many.
+/// Logs that [`Log::delete`] marked and whose files wait for their grace period. Times are monotonic: a clock that is set
+/// forward shortens no grace. A log that an earlier run marked waits from when this value first finds it.
+#[derive(Debug, Default)]
+pub struct DeletedLogs {
+    /// Since when each marked directory waits here, ns.
+    since: HashMap<PathBuf, i64>,
+}
+
+impl DeletedLogs {
+    /// Removes the directories in `parent`, which is `<data>/partitions`, that have waited for `grace_ns`. Returns how many.
     ///
     /// # Errors
     /// [`Error::Io`] naming the first one that could not be removed; those before it are gone.
-    pub fn sweep_deleted(parent: &Path, grace_ns: i64, now_ns: i64) -> Result<usize, Error> {
-        Self::sweep_deleted_on(&OsStorage, parent, grace_ns, now_ns)
+    pub fn sweep(&mut self, parent: &Path, grace_ns: i64) -> Result<usize, Error> {
+        self.sweep_on(&OsStorage, parent, grace_ns)
     }
 
-    /// As [`Log::sweep_deleted`], on another storage.
+    /// As [`DeletedLogs::sweep`], on another storage.
     ///
     /// # Errors
-    /// As [`Log::sweep_deleted`].
-    pub fn sweep_deleted_on(
+    /// As [`DeletedLogs::sweep`].
+    pub fn sweep_on(
+        &mut self,
         storage: &dyn Storage,
         parent: &Path,
         grace_ns: i64,
-        now_ns: i64,
     ) -> Result<usize, Error> {
-        let due = due(storage, parent, grace_ns, now_ns)?;
-        due.iter()
-            .try_for_each(|path| disk::remove_tree(storage, path))?;
-        Ok(due.len())
+        let mut marked = disk::list(storage, parent)?;
+        marked.retain(|path| disk::deleted_at(path).is_some());
+        self.since
+            .retain(|path, _| marked.binary_search(path).is_ok());
+        let now_ns = storage.monotonic_ns();
+        let mut removed = 0;
+        for path in marked {
+            let since = *self.since.entry(path.clone()).or_insert(now_ns);
+            if now_ns.saturating_sub(since) >= grace_ns {
+                disk::remove_tree(storage, &path)?;
+                self.since.remove(&path);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes what was marked of one log, whose directory in `parent` had this name, without its grace period.
+    ///
+    /// # Errors
+    /// As [`DeletedLogs::sweep`].
+    pub fn remove_now(parent: &Path, name: &str) -> Result<(), Error> {
+        let marked = disk::list(&OsStorage, parent)?;
+        let is_its = |path: &PathBuf| {
+            let marked = path.file_name().and_then(|marked| marked.to_str());
+            let rest = marked.and_then(|marked| marked.strip_prefix(name));
+            rest.is_some_and(|rest| rest.starts_with('.')) && disk::deleted_at(path).is_some()
+        };
+        marked
+            .iter()
+            .filter(|path| is_its(path))
+            .try_for_each(|path| disk::remove_tree(&OsStorage, path))
     }
 }
 
@@ -217,8 +255,7 @@ fn sweep(
     let is_due = |since: i64| monotonic_ns.saturating_sub(since) >= GRACE_NS;
     names.retired.retain(|(since, segment)| {
         if is_due(*since) {
-            segment.set_replaced(true);
-            segment.close_file();
+            segment.release();
         }
         !is_due(*since)
     });
@@ -231,20 +268,6 @@ fn sweep(
         }
     }
     Ok(())
-}
-
-/// Marked names older than the grace period.
-fn due(
-    storage: &dyn Storage,
-    parent: &Path,
-    grace_ns: i64,
-    now_ns: i64,
-) -> Result<Vec<PathBuf>, Error> {
-    let mut paths = disk::list(storage, parent)?;
-    paths.retain(|path| {
-        disk::deleted_at(path).is_some_and(|marked| now_ns.saturating_sub(marked) >= grace_ns)
-    });
-    Ok(paths)
 }
 
 /// What no limit of retention overrules.

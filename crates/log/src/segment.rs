@@ -261,8 +261,16 @@ impl Segment {
         self.file.load().is_some()
     }
 
-    /// Lets go of the file.
+    /// Closes the file; whoever needs it opens it again.
     pub fn close_file(&self) {
+        self.file.store(None);
+    }
+
+    /// Closes the file for good: who reads from it right now finishes, nobody opens it again.
+    pub fn release(&self) {
+        self.set_replaced(true);
+        // Whoever holds this may be opening the file, and looks at the flag before.
+        let _writing = self.writing.lock();
         self.file.store(None);
     }
 

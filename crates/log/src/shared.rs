@@ -233,6 +233,18 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Closes the files of all segments, also for readers that are still there: they would keep the space of files that are
+    /// removed. Waits for work under way that changes names. The log is closed before.
+    pub fn release_files(&self) {
+        let mut names = self.names.lock();
+        let gone = std::mem::take(&mut names.expired).into_iter();
+        let gone = gone.chain(std::mem::take(&mut names.retired));
+        gone.for_each(|(_, segment)| segment.release());
+        for segment in self.segments().iter() {
+            segment.release();
+        }
+    }
+
     /// Turns readers away.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);

@@ -4,9 +4,9 @@
 //! Errors are those of the operating system: callers tell a full disk, a lack of descriptors and everything else apart
 //! by them. An implementation is used by several threads at once and must not panic.
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSliceMut};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -337,7 +337,7 @@ impl<S: StorageOver> Storage for S {
     }
 }
 
-/// The operating system's files.
+/// The operating system's files. What it makes only the user of this process may use: files 0600, directories 0700.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsStorage;
 
@@ -353,6 +353,7 @@ impl Storage for OsStorage {
             .read(true)
             .write(writes)
             .create(matches!(mode, OpenMode::Create | OpenMode::Replace))
+            .mode(0o600)
             .truncate(mode == OpenMode::Replace)
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
@@ -367,7 +368,7 @@ impl Storage for OsStorage {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        DirBuilder::new().mode(0o700).create(path)
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {

@@ -41,7 +41,7 @@ impl Log {
     /// Goes on at an offset beyond the log end. What may find no space or descriptor comes first: the ends move only when
     /// nothing is left but what fails the directory.
     fn go_on_at(&mut self, before: u64, now_ns: i64) -> Result<(), Error> {
-        let Some(next) = self.next_segment(before, now_ns)? else {
+        let Some(next) = self.next_segment(before, now_ns, 0)? else {
             return Err(self.full());
         };
         let path = next.segment.path().to_path_buf();
@@ -86,7 +86,8 @@ impl Log {
     }
 
     fn roll_for_trim(&mut self, base_offset: u64, now_ns: i64) -> Result<(), Error> {
-        self.roll_to(base_offset, now_ns)?;
+        // It may stay empty, and then takes no space.
+        self.roll_to(base_offset, now_ns, 0)?;
         if self.active.base_offset == base_offset {
             return Ok(());
         }

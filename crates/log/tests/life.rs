@@ -1,7 +1,7 @@
 //! A log from creation to deletion: append, commit, roll, read, reopen.
 #![allow(clippy::unwrap_used)]
 mod support;
-use bascule_log::{Error, Identity, Log, LogOptions, ReadError, ReadMode};
+use bascule_log::{DeletedLogs, Error, Identity, Log, LogOptions, ReadError, ReadMode};
 use bascule_record::Producer;
 use support::*;
 
@@ -286,12 +286,12 @@ fn a_deleted_log_is_swept_after_its_grace() {
     let home = Home::new();
     home.create(LogOptions::default()).delete().unwrap();
     assert!(!home.path().exists());
-    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap();
+    let mut deleted = DeletedLogs::default();
     assert_eq!(
-        Log::sweep_deleted(home.root.path(), 3_600_000_000_000, now).unwrap(),
+        deleted.sweep(home.root.path(), 3_600_000_000_000).unwrap(),
         0
     );
-    assert_eq!(Log::sweep_deleted(home.root.path(), 0, now).unwrap(), 1);
+    assert_eq!(deleted.sweep(home.root.path(), 0).unwrap(), 1);
     assert_eq!(std::fs::read_dir(home.root.path()).unwrap().count(), 0);
 }
 

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Coordinator, Error, FileOver, JournalOptions, Log, OpenMode, OsStorage, Storage, StorageFile,
-    StorageOver,
+    Coordinator, Error, FileOver, JournalOptions, Log, OpenMode, OsStorage, ReadError, ReadMode,
+    Storage, StorageFile, StorageOver,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -277,4 +277,43 @@ fn without_a_descriptor_an_append_is_refused_and_a_later_one_is_not() {
     }
     many.step();
     many.check(2);
+}
+
+#[test]
+fn a_log_that_was_closed_or_deleted_holds_no_file_for_readers_that_stay() {
+    for deleted in [false, true] {
+        let mut many = many(false);
+        for value in 0..30 {
+            many.append(0, value);
+            many.step();
+        }
+        many.logs[0].set_high_watermark(30);
+        let now_ns = 1_000;
+        many.logs[0].trim(20, now_ns).unwrap();
+        many.step();
+        let reader = many.logs[0].reader();
+        let mut cursor = reader.cursor(20);
+        assert!(
+            cursor
+                .next(u64::MAX, 100, ReadMode::Blocking)
+                .unwrap()
+                .is_some()
+        );
+        let log = many.logs.remove(0);
+        let ended = if deleted { log.delete() } else { log.close() };
+        ended.unwrap();
+        let its = many.root.path().join("partitions/0/");
+        let held: Vec<_> = many
+            .counted
+            .files()
+            .into_iter()
+            .filter(|path| path.starts_with(&its))
+            .collect();
+        assert_eq!(held, Vec::<PathBuf>::new(), "removed segments included");
+        assert!(matches!(
+            cursor.next(u64::MAX, 100, ReadMode::Blocking),
+            Err(ReadError::Closed)
+        ));
+        assert_eq!(reader.log_start(), 20);
+    }
 }

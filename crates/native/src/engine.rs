@@ -248,9 +248,25 @@ impl Engine {
         self.detached(py, |broker| broker.end(&incarnations, EndReason::Paused))
     }
 
+    #[pyo3(signature = (incarnations, *, at_once = false))]
     #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
-    fn delete_partitions(&self, py: Python<'_>, incarnations: Vec<u64>) -> PyResult<()> {
-        self.detached(py, |broker| broker.end(&incarnations, EndReason::Deleted))
+    fn delete_partitions(
+        &self,
+        py: Python<'_>,
+        incarnations: Vec<u64>,
+        at_once: bool,
+    ) -> PyResult<()> {
+        self.detached(py, |broker| {
+            if at_once {
+                broker.delete_now(&incarnations)
+            } else {
+                broker.end(&incarnations, EndReason::Deleted)
+            }
+        })
+    }
+
+    fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        self.detached(py, |broker| Ok(broker.is_full()))
     }
 
     fn publish_view(&self, py: Python<'_>, version: u64, changes: &[u8]) -> PyResult<()> {

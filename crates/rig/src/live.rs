@@ -4,7 +4,9 @@ use crate::content::{Chance, Name};
 use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
-use bascule_log::{Compaction, Coordinator, Error, JournalOptions, Log, LogOptions, Retention};
+use bascule_log::{
+    Compaction, Coordinator, DeletedLogs, Error, JournalOptions, Log, LogOptions, Retention,
+};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -306,7 +308,7 @@ impl Life {
         let log = self.logs.remove(&0);
         log.ok_or("no such partition")?.delete()?;
         self.ledger.note(Kind::Deleted, Entry::default());
-        Log::sweep_deleted(&recovered::partitions(&self.directory), 0, i64::MAX)?;
+        DeletedLogs::default().sweep(&recovered::partitions(&self.directory), 0)?;
         self.begun += 1;
         let log = recovered::open(
             &self.directory,

@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,9 +13,11 @@ from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
-from bascule.cli.results import PartitionTrim, StreamChange
+from bascule.cli.results import PartitionTrim, StreamPurge
 
 __all__ = ["purge", "trim"]
+
+Now = Annotated[bool, typer.Option("--now", help="Free the disk space at once instead of after limits.grace_ms.")]
 
 
 @connected()
@@ -49,11 +52,14 @@ def purge(
     connection: Connection,
     name: StreamName,
     *,
+    now: Now = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Remove all records of a stream; it stays, and begins again at offset 0. Asks first, unless `--yes`.
+
+    The files stay for limits.grace_ms, unless `--now` is given or the broker refuses writes because its disk is full.
 
     Examples:
         bascule stream purge orders --dry-run
@@ -62,9 +68,16 @@ def purge(
     """
     with connection.open() as client:
         stream = client.get_stream(name)
-        records = client.purge_stream(name, dry_run=True)
+        purged = client.purge_stream(name, now=now, dry_run=True)
         if not dry_run:
-            question = f"Remove all records of stream {name}, {counted(records, 'record')}?"
+            question = f"Remove all records of stream {name}, {counted(purged.records, 'record')}"
+            question += ", and their files at once?" if purged.at_once else "?"
             ask(question, name=name, connection=connection, yes=yes)
-            records = client.purge_stream(name)
-    render(StreamChange("purge", name, stream.subject, len(stream.partitions), records, dry_run), output)
+            purged = client.purge_stream(name, now=now)
+    if purged.at_once and not now:
+        removed = "would be" if dry_run else "are"
+        sys.stderr.write(
+            f"bascule: the broker's disk is full: the files {removed} removed at once and cannot be copied back\n"
+        )
+    partitions = len(stream.partitions)
+    render(StreamPurge("purge", name, stream.subject, partitions, purged.records, dry_run, purged.at_once), output)

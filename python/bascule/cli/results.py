@@ -16,6 +16,7 @@ __all__ = [
     "Produced",
     "Setting",
     "StreamChange",
+    "StreamPurge",
     "StreamRow",
     "Version",
 ]
@@ -83,6 +84,14 @@ class StreamChange:
     records: int | None
     """`None` = not known."""
     dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPurge(StreamChange):
+    """The same of a purge."""
+
+    at_once: bool
+    """Whether the files go without their grace period."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from bascule.client.details import Details, StreamDetails
 from bascule.client.existing import asks_for_details, asks_for_something, mismatch
 from bascule.client.requests import StreamOptions
 from bascule.client.routes import PartitionPlace
-from bascule.client.types import Ack, Broker, Partition, Stream, SubjectReceipt
+from bascule.client.types import Ack, Broker, Partition, Purged, Stream, SubjectReceipt
 from bascule.errors import BrokerError, StateError
 
 __all__ = ["Administration"]
@@ -206,26 +206,30 @@ class Administration(Details):
         answer = json.loads(self._call("TrimPartition", request, timeout, stream=stream, partition=partition))
         return answer["log_start_before"], answer["log_start"]
 
-    def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
+    def purge_stream(
+        self, name: str, *, now: bool = False, dry_run: bool = False, timeout: float | None = None
+    ) -> Purged:
         """Remove all records of a stream, for good. The stream stays; its partitions begin again at offset 0, and no
         stored position points into what was there.
 
         Args:
             name: of the stream.
+            now: remove the files at once instead of after `limits.grace_ms`. A broker that refuses writes for want of
+                space does so in any case.
             dry_run: only ask what would happen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            Records that are (or would be) removed, about.
+            What is (or would be) removed.
 
         Raises:
             StateError: code `stream_not_found`.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        request = requests.purge_stream(name, dry_run=dry_run)
+        request = requests.purge_stream(name, now=now, dry_run=dry_run)
         answer = json.loads(self._call("PurgeStream", request, timeout, stream=name))
-        return answer["records"]
+        return Purged(answer["records"], answer.get("at_once", False))
 
     def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
         """Every stream, by name.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bascule.client.aio_calls import AsyncCalls
 from bascule.client.requests import StreamOptions
-from bascule.client.types import Ack, Broker, Partition, Stream, SubjectReceipt
+from bascule.client.types import Ack, Broker, Partition, Purged, Stream, SubjectReceipt
 
 __all__ = ["AsyncAdministration"]
 
@@ -65,9 +65,11 @@ class AsyncAdministration(AsyncCalls):
         trim = self._client.trim_partition
         return await self._call(trim, stream, partition, before, dry_run=dry_run, timeout=timeout)
 
-    async def purge_stream(self, name: str, *, dry_run: bool = False, timeout: float | None = None) -> int:
+    async def purge_stream(
+        self, name: str, *, now: bool = False, dry_run: bool = False, timeout: float | None = None
+    ) -> Purged:
         """As `Client.purge_stream`."""
-        return await self._call(self._client.purge_stream, name, dry_run=dry_run, timeout=timeout)
+        return await self._call(self._client.purge_stream, name, now=now, dry_run=dry_run, timeout=timeout)
 
     async def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
         """As `Client.list_streams`."""

@@ -208,9 +208,9 @@ def trim_partition(name: str, partition: int, before: int, *, dry_run: bool) -> 
     return json.dumps({"name": name, "partition": partition, "before": before, "dry_run": dry_run}).encode()
 
 
-def purge_stream(name: str, *, dry_run: bool) -> bytes:
-    """PurgeStream, a method of ours."""
-    return json.dumps({"name": name, "dry_run": dry_run}).encode()
+def purge_stream(name: str, *, now: bool, dry_run: bool) -> bytes:
+    """PurgeStream, a method of ours. A broker that does not know `now` is not sent it unless it is wanted."""
+    return json.dumps({"name": name, "dry_run": dry_run, **({"now": True} if now else {})}).encode()
 
 
 def metadata(streams: list[str]) -> bytes:

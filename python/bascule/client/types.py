@@ -10,6 +10,7 @@ __all__ = [
     "EventTimes",
     "Group",
     "Partition",
+    "Purged",
     "Receipt",
     "Record",
     "Start",
@@ -46,6 +47,15 @@ class SubjectReceipt(NamedTuple):
     offset: int
     timestamp_ns: int
     """When the broker received it, nanoseconds since 1970."""
+
+
+class Purged(NamedTuple):
+    """What a purge removes."""
+
+    records: int
+    """About how many records."""
+    at_once: bool
+    """Their files do not stay for `limits.grace_ms`: that was asked for, or the broker's disk is full."""
 
 
 class Record(NamedTuple):

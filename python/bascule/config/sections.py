@@ -328,7 +328,10 @@ class LimitSettings(_Section):
     nats_message_id_bytes: ByteCount = Field(
         default=256 << 20, ge=1 << 20, description="ids remembered by streams with nats_acks: jetstream"
     )
-    grace_ms: Milliseconds = Field(default=60_000, description="how long files of deleted partitions are kept")
+    grace_ms: Milliseconds = Field(
+        default=60_000,
+        description="how long files of deleted and purged partitions are kept, counted again from each start",
+    )
     journal_from_dirty_files: int = Field(
         default=4,
         ge=0,

@@ -14,7 +14,7 @@ from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, 
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
 from bascule.control.specs import partition_spec
-from bascule.errors import StateError, error
+from bascule.errors import BrokerError, OutcomeUnknownError, StateError, error
 from bascule.logs import emit
 from bascule.metadata import (
     AddDataKey,
@@ -292,20 +292,47 @@ class Controller:
         )
         return was, max(was, wish.before)
 
-    async def purge_stream(self, namespace: str, name: str, *, dry_run: bool, timeout_s: float) -> int:
-        """Remove all records of a stream: its partitions begin again at offset 0, as new incarnations. Returns how many
-        committed records its partitions here have had; with `dry_run` nothing changes.
+    async def purge_stream(
+        self, namespace: str, name: str, *, now: bool, dry_run: bool, timeout_s: float
+    ) -> tuple[int, bool]:
+        """Remove all records of a stream: its partitions begin again at offset 0, as new incarnations. With `dry_run`
+        nothing changes.
+
+        Args:
+            namespace: part of the identity.
+            name: part of the identity.
+            now: forgo the grace period of the removed files. Forgone in any case while writes are refused for want of
+                space.
+            dry_run: only decide.
+            timeout_s: for all of it.
+
+        Returns:
+            How many committed records its partitions here have had, and whether the grace period is forgone.
 
         Raises:
             RefusedError: it does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         stream = self.state.stream(namespace, name)
-        known = self.status([item.incarnation for item in stream.partitions]) if stream is not None else {}
-        await self._decide_or_show(
-            lambda _: decide.purge_stream(self.state, namespace, name), dry_run=dry_run, timeout_s=timeout_s
-        )
-        return sum(item.high_watermark - item.log_start for item in known.values())
+        incarnations = [item.incarnation for item in stream.partitions] if stream is not None else []
+        known = self.status(incarnations)
+        at_once = now or self._plane.is_full()
+        if at_once and not dry_run:
+            self._reconciler.hurry(incarnations)
+        try:
+            await self._decide_or_show(
+                lambda _: decide.purge_stream(self.state, namespace, name), dry_run=dry_run, timeout_s=timeout_s
+            )
+        except (RefusedError, BrokerError) as failure:
+            if not isinstance(failure, OutcomeUnknownError):
+                self._reconciler.keep_grace(incarnations)
+            raise
+        if at_once and not dry_run:
+            reason = "it was asked for" if now else "writes are refused for want of space"
+            emit(
+                30, "control", f"files of a purged stream are removed without their grace period: {reason}", stream=name
+            )
+        return sum(item.high_watermark - item.log_start for item in known.values()), at_once
 
     def status(self, incarnations: Sequence[int]) -> dict[int, PartitionStatus]:
         """Where those of `incarnations` stand that are open here."""

@@ -62,8 +62,12 @@ class DataPlane(Protocol):
         """Stop and close; files stay."""
         ...
 
-    def delete_partitions(self, incarnations: Sequence[int]) -> None:
-        """Stop, close, delete."""
+    def delete_partitions(self, incarnations: Sequence[int], *, at_once: bool = False) -> None:
+        """Stop, close, delete; with `at_once` without the grace period."""
+        ...
+
+    def is_full(self) -> bool:
+        """Whether writes are refused for want of space."""
         ...
 
     def publish_view(self, version: int, changes: bytes) -> None:

@@ -46,6 +46,7 @@ class Reconciler:
         self._wanted = start
         self._version = 0
         self._failures: dict[int, _Failure] = {}
+        self._hurried: set[int] = set()
         self._repeat_at: float | None = None
         self._stopping = False
         self._ended = asyncio.Event()
@@ -72,6 +73,14 @@ class Reconciler:
         """(code, sentence) of the first of these partitions that could not be opened and is being tried again."""
         failures = (self._failures.get(incarnation) for incarnation in incarnations)
         return next(((item.code, item.sentence) for item in failures if item is not None), None)
+
+    def hurry(self, incarnations: Iterable[int]) -> None:
+        """When these partitions are deleted, free their space at once instead of after the grace period."""
+        self._hurried.update(incarnations)
+
+    def keep_grace(self, incarnations: Iterable[int]) -> None:
+        """Take `hurry` back."""
+        self._hurried.difference_update(incarnations)
 
     async def delete_left_over(self, incarnations: list[int]) -> None:
         """Delete partitions whose deletion was committed in an earlier life and may not have been carried out."""
@@ -105,6 +114,7 @@ class Reconciler:
         self._repeat_at = None
         self._forget(steps.delete)
         self._forget(steps.close)
+        self._hurried.difference_update(steps.delete)
         async with self._progress:
             self.done = wanted
             self._progress.notify_all()
@@ -160,6 +170,10 @@ class Reconciler:
     def _work(self, steps: Plan) -> list[tuple[int, str, str]]:
         """The steps, in a thread. Returns (incarnation, code, sentence) of what failed to open."""
         failures: list[tuple[int, str, str]] = []
+        at_once = [item for item in steps.delete if item in self._hurried]
+        if at_once:
+            # First of all: what is opened next may need their space.
+            self._plane.delete_partitions(at_once, at_once=True)
         if steps.close:
             # First of all no more publishes are sent there: they ask to be resumed instead.
             self._publish_view(steps)
@@ -171,8 +185,9 @@ class Reconciler:
         if lead:
             self._plane.lead(lead)
         self._publish_view(steps)
-        if steps.delete:
-            self._plane.delete_partitions(steps.delete)
+        after_grace = [item for item in steps.delete if item not in at_once]
+        if after_grace:
+            self._plane.delete_partitions(after_grace)
         return failures
 
     def _open(self, specs: list[dict[str, Any]]) -> list[tuple[int, str, str]]:

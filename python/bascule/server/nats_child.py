@@ -27,6 +27,7 @@ from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.server.nats_binary import find_nats_server
 from bascule.server.nats_file import Told, told_by
+from bascule.server.private_files import make_private_directory, write_private
 
 READY_S = 10.0
 """How long the server may take until it accepts."""
@@ -86,7 +87,7 @@ class NatsChild:
             StateError: `data_directory_unusable`: its directory cannot be written.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self._directory)
             self._write_files()
         except OSError as failure:
             message = f"cannot write {self._directory}: {failure.strerror}"
@@ -154,7 +155,7 @@ class NatsChild:
                 # A session of its own: Ctrl-C in the terminal must reach the broker first, which stops it in order.
                 self._process = process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                    start_new_session=True, env=_without_key(os.environ),
+                    start_new_session=True, env=_without_key(os.environ), umask=0o077,
                 )  # fmt: skip
             except OSError as failure:
                 self._last_words = str(failure)
@@ -212,13 +213,14 @@ class NatsChild:
 
     def _write_files(self) -> None:
         pending = max(MAX_PENDING, 4 * self._settings.max_payload)
-        (self._directory / "nats-server.conf").write_text(
+        write_private(
+            self._directory / "nats-server.conf",
             "# Written by the broker at each start; changes are lost. Set nats.config to use a file of your own.\n"
             f"max_payload: {self._settings.max_payload}\n"
-            f"max_pending: {pending}\n"
+            f"max_pending: {pending}\n",
         )
         if self._port_is_ours or not (self._settings.port or self._told.port):
-            (self._directory / "port").write_text(f"{self._port}\n")
+            write_private(self._directory / "port", f"{self._port}\n")
 
     async def _accepts(self) -> bool:
         """Whether the server is ours and greets; one with a file of its own says where it listens."""

@@ -44,6 +44,7 @@ class FakePlane:
         self.full = False
         self.group_versions: dict[str, int] = {}
         self.silent = False
+        self.full = False
         self.master: str | None = "a"
         self.refusing = ""
         self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
@@ -145,12 +146,15 @@ class FakePlane:
             self.opened.pop(item, None)
             self.led.pop(item, None)
 
-    def delete_partitions(self, incarnations: Sequence[int]) -> None:
-        self.calls.append(("delete", list(incarnations)))
+    def delete_partitions(self, incarnations: Sequence[int], *, at_once: bool = False) -> None:
+        self.calls.append(("delete at once" if at_once else "delete", list(incarnations)))
         for item in incarnations:
             self.opened.pop(item, None)
             self.led.pop(item, None)
             self.disk.files.discard(item)
+
+    def is_full(self) -> bool:
+        return self.full
 
     def publish_view(self, version: int, changes: bytes) -> None:
         if self.exploding is not None:

@@ -99,7 +99,7 @@ async def test_a_purge_that_a_crash_interrupted_is_carried_out_by_the_next_run()
     disk = Disk()
     async with running(disk) as first:
         await first.controller.create_stream(wish(), 5.0)
-        await first.controller.purge_stream("default", "orders", dry_run=False, timeout_s=5.0)
+        await first.controller.purge_stream("default", "orders", now=False, dry_run=False, timeout_s=5.0)
     disk.files.add(incarnation_of(2, 0))
     async with running(disk) as second:
         assert second.plane.named("delete") == [[incarnation_of(2, 0)]]

@@ -1,4 +1,5 @@
 //! The data directory: one broker at a time, one owner for ever, a known format.
+use crate::private;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 const LOCK: &str = "bascule.lock";
 const MANIFEST: &str = "bascule.json";
+/// Directories directly in it.
+const DIRECTORIES: [&str; 5] = ["partitions", "metadata", "journal", "created", "nats"];
 
 /// Why a directory cannot be used: a code of specs/errors.toml and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +63,7 @@ pub(crate) fn was_created(data: &Path, incarnation: u64) -> io::Result<bool> {
 pub(super) fn remember_created(data: &Path, incarnation: u64) -> io::Result<()> {
     let directory = created(data);
     create_durably(&directory)?;
-    File::create(directory.join(incarnation.to_string()))?;
+    private::create(&directory.join(incarnation.to_string()))?;
     sync(&directory)
 }
 
@@ -79,12 +82,12 @@ fn created(data: &Path) -> PathBuf {
 /// Makes a directory and those above it that are missing, and makes their names durable; also its own when it was there:
 /// whoever made it may have been killed before.
 fn create_durably(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
+    match private::create_directory(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_durably(path.parent().ok_or(error)?)?;
-            fs::create_dir(path)?;
+            private::create_directory(path)?;
         }
         Err(error) => return Err(error),
     }
@@ -147,6 +150,27 @@ impl DataDirectory {
         &self.path
     }
 
+    /// Takes the rights of group and others on it and on what lies directly in it away, as far as it may. Returns a sentence for
+    /// the log for each directory that had any.
+    pub fn restrict(&self) -> Vec<String> {
+        let inside = DIRECTORIES.iter().map(|name| self.path.join(name));
+        let all = std::iter::once(self.path.clone()).chain(inside);
+        all.filter_map(|path| match private::restrict(&path) {
+            Ok(None) => None,
+            Ok(Some(mode)) => Some(format!(
+                "{} could be used by other users of this machine (mode {mode:04o}); from now on only by the broker's (0700)",
+                path.display()
+            )),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(format!(
+                "{} may be used by other users of this machine, and its mode cannot be changed ({error}): \
+                 make the broker's user its owner, or chmod it to 0700",
+                path.display()
+            )),
+        })
+        .collect()
+    }
+
     fn check(&self, bytes: &[u8], cluster_id: &str, broker_id: &str) -> Result<(), DirectoryError> {
         let path = self.path.display();
         let format = serde_json::from_slice::<serde_json::Value>(bytes)
@@ -185,7 +209,7 @@ impl DataDirectory {
 
     fn write(&self, manifest: &Manifest) -> io::Result<()> {
         let temporary = self.path.join("bascule.json.tmp");
-        let mut file = File::create(&temporary)?;
+        let mut file = private::create(&temporary)?;
         file.write_all(&serde_json::to_vec_pretty(manifest)?)?;
         file.sync_all()?;
         fs::rename(&temporary, self.path.join(MANIFEST))?;
@@ -289,10 +313,9 @@ fn lost_manifest(path: &Path, held: &Path) -> DirectoryError {
 fn lock(path: &Path) -> Result<File, DirectoryError> {
     let unusable = |error: io::Error| unusable(path, &error);
     let name = path.join(LOCK);
-    let mut file = File::options()
+    let mut file = private::options()
         .read(true)
         .write(true)
-        .create(true)
         .truncate(false)
         .open(&name)
         .map_err(unusable)?;

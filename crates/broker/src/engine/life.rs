@@ -9,10 +9,10 @@ use crate::http::Listening;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
 use crate::offline;
-use crate::partition::{EndReason, Partition, cautious_now_ns, now_ns};
+use crate::partition::{EndReason, Partition, cautious_now_ns};
 use crate::shared::{Limits, Shared, SharedRef};
 use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
-use bascule_log::{Coordinator, JournalOptions, Log, OsStorage};
+use bascule_log::{Coordinator, DeletedLogs, JournalOptions, OsStorage};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,10 @@ impl Engine {
             settings.limits,
         );
         let shared = Arc::new(shared.map_err(internal)?.with_masters(masters));
+        for text in directory.restrict() {
+            let fields = serde_json::json!({"path": directory.path()});
+            shared.events.log(30, "storage", text, fields);
+        }
         if let Err(error) = descriptors {
             let text = format!("the limit of open files could not be raised: {error}");
             shared
@@ -414,10 +418,12 @@ async fn sweep(shared: SharedRef, partitions: PathBuf) {
     let grace_ms = shared.limits.grace_ms;
     let grace = i64::try_from(grace_ms.saturating_mul(NANOS_PER_MILLI)).unwrap_or(i64::MAX);
     let pause = Duration::from_millis(grace_ms).clamp(SWEEP_SHORTEST, SWEEP_LONGEST);
+    let deleted = Arc::new(Mutex::new(DeletedLogs::default()));
     loop {
-        let partitions = partitions.clone();
+        let (partitions, deleted) = (partitions.clone(), Arc::clone(&deleted));
         let swept = tokio::task::spawn_blocking(move || {
-            Log::sweep_deleted(&partitions, grace, now_ns()).map_err(|error| error.to_string())
+            let swept = deleted.lock().sweep(&partitions, grace);
+            swept.map_err(|error| error.to_string())
         });
         if let Ok(Err(error)) = swept.await {
             let text = format!("files of deleted partitions could not be removed: {error}");
@@ -425,6 +431,10 @@ async fn sweep(shared: SharedRef, partitions: PathBuf) {
                 .events
                 .log(30, "storage", text, serde_json::json!({}));
         }
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // Its grace begins now.
+            () = shared.deleted.notified() => {}
+        }
     }
 }

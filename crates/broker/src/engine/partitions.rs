@@ -4,6 +4,7 @@ use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
 use crate::view::View;
+use bascule_log::DeletedLogs;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -33,6 +34,9 @@ impl Engine {
                     while let Some(spec) = { work.lock().next() } {
                         let incarnation = spec.incarnation;
                         if let Err(error) = self.open_one(spec) {
+                            if matches!(error, bascule_log::Error::Full { .. }) {
+                                self.shared.space.refused();
+                            }
                             let code = open_code(&error);
                             failures.lock().push((incarnation, code, error.to_string()));
                         }
@@ -128,9 +132,31 @@ impl Engine {
                 EngineError::new("storage_failed", text)
             })?;
         }
+        self.shared.deleted.notify_one();
         self.coordinator
             .failure()
             .map_or(Ok(()), |text| Err(EngineError::new("storage_failed", text)))
+    }
+
+    /// As [`Engine::end`] for `Deleted`, without the grace period: the space is free when it returns.
+    ///
+    /// # Errors
+    /// As [`Engine::end`]; `storage_failed` when files could not be removed: they vanish after the grace period.
+    pub fn delete_now(&self, incarnations: &[u64]) -> Result<(), EngineError> {
+        self.end(incarnations, EndReason::Deleted)?;
+        let parent = directory::partitions(&self.data);
+        for incarnation in incarnations {
+            DeletedLogs::remove_now(&parent, &incarnation.to_string()).map_err(|error| {
+                let text = format!("files of partition {incarnation} are still there: {error}");
+                EngineError::new("storage_failed", text)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether writes to the data directory are refused for want of space.
+    pub fn is_full(&self) -> bool {
+        self.shared.space.is_full(&self.data)
     }
 
     /// Pausing does not forget when records arrived; deleting does.

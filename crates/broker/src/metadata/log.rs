@@ -2,6 +2,7 @@
 use super::{behind_partitions, snapshot};
 use crate::events::Event;
 use crate::partition::now_ns;
+use crate::private;
 use crate::shared::SharedRef;
 use bascule_log::{Coordinator, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
@@ -75,7 +76,7 @@ impl MetadataLog {
         coordinator: &Arc<Coordinator>,
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
-        std::fs::create_dir_all(&directory)?;
+        private::create_directories(&directory)?;
         // Everything acked from here on relies on this name.
         std::fs::File::open(data)?.sync_all()?;
         let snapshot::Newest {

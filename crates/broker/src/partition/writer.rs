@@ -297,6 +297,7 @@ impl Writer {
                 statistics.batches_appended.add(1);
                 statistics.bytes_appended.add(bytes);
                 self.appended_bytes += bytes;
+                self.partition.0.shared.space.stored();
                 if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
                     self.full = None;
                     self.partition.report("writable", "there is space again");
@@ -315,6 +316,7 @@ impl Writer {
     fn refuse(&mut self, error: &Error) -> AppendError {
         match error {
             Error::Full { .. } => {
+                self.partition.0.shared.space.refused();
                 if self.full.replace(Instant::now()).is_none() {
                     self.partition.report("full", &error.to_string());
                 }

@@ -132,6 +132,11 @@ impl<'a> Run<'a> {
                     self.report.cancelled = true;
                     return Ok(self.report);
                 }
+                // The files of a log that was closed are, too.
+                Err(Stopped::Failed(_) | Stopped::Unreadable(_)) if self.shared.is_closed() => {
+                    self.report.cancelled = true;
+                    return Ok(self.report);
+                }
                 Err(Stopped::Failed(error) | Stopped::Unreadable(error)) => return Err(error),
                 Err(Stopped::Damaged | Stopped::Locked) => break,
             }

@@ -93,6 +93,7 @@ impl Run<'_> {
         let quarantine: &Quarantine = &self.shared.quarantine;
         let file = match segment.file() {
             Ok(file) => file,
+            Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Unless retention took it or compaction replaced it.
                 if segment.next_offset() > self.shared.log_start() && self.shared.holds(segment) {

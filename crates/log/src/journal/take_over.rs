@@ -205,7 +205,7 @@ impl Log {
         let last_timestamp = self.shared.last_timestamp();
         // What the first batch behind the hole follows is lost.
         let chain = std::mem::replace(&mut self.chain, 0);
-        let next = self.next_segment(end, last_timestamp);
+        let next = self.next_segment(end, last_timestamp, 0);
         self.chain = chain;
         let Some(next) = next? else {
             return Err(Error::Full {

@@ -98,7 +98,8 @@ impl Walk<'_> {
             epoch: self.place.epoch,
             ..first_preamble(self.files.storage(), self.identity, self.place.offset)
         };
-        let (segment, file) = create_segment(self.files, self.directory, preamble, self.options)?;
+        let (segment, file) =
+            create_segment(self.files, self.directory, preamble, self.options, 0)?;
         let target = file.target();
         target
             .map_err(|source| Error::io("open", file.path(), source))?

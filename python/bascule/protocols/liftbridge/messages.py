@@ -1,6 +1,7 @@
 """Messages in and out of bytes."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 from bascule._json import load_json
@@ -27,8 +28,11 @@ def serialize(response: Any) -> bytes:
     return serialized
 
 
-def read_object(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
-    """The JSON object with exactly these fields, in the request of a method of ours.
+def read_object(
+    body: bytes, fields: dict[str, type], *, optional: Mapping[str, bool | str | int] | None = None
+) -> dict[str, Any]:
+    """The JSON object with exactly these fields, in the request of a method of ours. Those of `optional` may be absent
+    and have their values then.
 
     Raises:
         StatusError: INVALID_ARGUMENT: it is none.
@@ -40,7 +44,8 @@ def read_object(body: bytes, fields: dict[str, type]) -> dict[str, Any]:
     except (ValueError, RecursionError):
         asked = None
     if isinstance(asked, dict):
-        document = cast("dict[str, Any]", asked)
+        document = {**(optional or {}), **cast("dict[str, Any]", asked)}
+        fields = {**fields, **{key: type(value) for key, value in (optional or {}).items()}}
         if {key: type(value) for key, value in document.items()} == fields:
             return document
     raise StatusError(Status.INVALID_ARGUMENT, f"the request is no JSON object of {', '.join(fields)}")

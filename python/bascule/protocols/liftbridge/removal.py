@@ -40,16 +40,20 @@ class RemovalMethods:
         return json.dumps({"log_start_before": was, "log_start": now}).encode()
 
     async def purge_stream(self, request: AdminRequest) -> bytes:
-        """`{"name", "dry_run"}` to `{"records"}`."""
-        asked = read_object(request.body, {"name": str, "dry_run": bool})
+        """`{"name", "dry_run", "now" (may be absent)}` to `{"records", "at_once"}`."""
+        asked = read_object(request.body, {"name": str, "dry_run": bool}, optional={"now": False})
         if asked["name"] in OWN_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
-            records = await self._controller.purge_stream(
-                DEFAULT_NAMESPACE, asked["name"], dry_run=asked["dry_run"], timeout_s=request.timeout_s
+            records, at_once = await self._controller.purge_stream(
+                DEFAULT_NAMESPACE,
+                asked["name"],
+                now=asked["now"],
+                dry_run=asked["dry_run"],
+                timeout_s=request.timeout_s,
             )
         except RefusedError as refusal:
             raise refused(refusal) from refusal
         except BrokerError as failure:
             raise not_applied("Failed to purge stream", failure) from failure
-        return json.dumps({"records": records}).encode()
+        return json.dumps({"records": records, "at_once": at_once}).encode()

@@ -1,6 +1,6 @@
 //! Leading, closing, deleting, dying, going on.
 use super::*;
-use bascule_log::{OpenMode, Storage, StorageFile, StorageOver};
+use bascule_log::{DeletedLogs, OpenMode, Storage, StorageFile, StorageOver};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -84,7 +84,7 @@ async fn deleting_ends_readers_and_marks_the_files() {
     let left: Vec<_> = std::fs::read_dir(home.folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "recoverable until the grace period is over");
     assert_eq!(
-        Log::sweep_deleted(home.folder.path(), 0, now_ns()).unwrap(),
+        DeletedLogs::default().sweep(home.folder.path(), 0).unwrap(),
         1
     );
     // The same incarnation never comes back, but a directory may.

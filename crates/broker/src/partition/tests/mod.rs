@@ -10,7 +10,7 @@ use crate::events::Event;
 use crate::shared::SharedRef;
 use crate::shared::{Limits, Shared};
 use bascule_log::ReadMode;
-use bascule_log::{Coordinator, Log, OsStorage, Recovery};
+use bascule_log::{Coordinator, OsStorage, Recovery};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
 };

@@ -1,0 +1,77 @@
+"""When a purge forgoes the grace period of the files it removes."""
+
+import json
+from typing import Any
+
+import pytest
+from bascule.control.controller import RefusedError
+from bascule.errors import UnavailableError, error
+from bascule.protocols.router import AdminRequest
+from bascule.protocols.status import StatusError
+
+from tests.unit.control.rig import Rig, wish
+
+
+async def purge(rig: Rig, **fields: Any) -> dict[str, Any]:
+    request = AdminRequest(
+        "liftbridge/PurgeStream", json.dumps({"name": "orders", "dry_run": False, **fields}).encode(), "", 5.0
+    )
+    return json.loads(await rig.admin["liftbridge/PurgeStream"](request))
+
+
+async def created(rig: Rig) -> int:
+    await rig.controller.create_stream(wish(), 5.0)
+    stream = rig.controller.state.stream("default", "orders")
+    assert stream is not None
+    return stream.partitions[0].incarnation
+
+
+@pytest.mark.parametrize(("full", "fields", "at_once"), [
+    (False, {}, False),
+    (False, {"now": False}, False),
+    (False, {"now": True}, True),
+    (True, {}, True),
+    (True, {"now": False}, True),
+])  # fmt: skip
+async def test_the_grace_is_forgone_on_request_and_on_a_full_disk(
+    rig: Rig, full: bool, fields: dict[str, Any], at_once: bool
+) -> None:
+    incarnation = await created(rig)
+    rig.plane.full = full
+    assert await purge(rig, dry_run=True, **fields) == {"records": 0, "at_once": at_once}
+    assert incarnation in rig.plane.opened
+    assert await purge(rig, **fields) == {"records": 0, "at_once": at_once}
+    assert rig.plane.named("delete at once" if at_once else "delete") == [[incarnation]]
+    assert rig.plane.named("delete" if at_once else "delete at once") == []
+
+
+async def test_space_is_freed_before_the_new_partitions_are_opened(rig: Rig) -> None:
+    await created(rig)
+    rig.plane.calls.clear()
+    await purge(rig, now=True)
+    assert [call for call, _ in rig.plane.calls if call in {"delete at once", "open"}] == ["delete at once", "open"]
+
+
+async def test_a_purge_that_failed_leaves_the_grace_of_a_later_deletion(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incarnation = await created(rig)
+
+    async def refuse(*_: object) -> None:
+        raise error("unavailable", "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.controller, "propose", refuse)
+        with pytest.raises(UnavailableError):
+            await rig.controller.purge_stream("default", "orders", now=True, dry_run=False, timeout_s=5.0)
+    await rig.controller.delete_stream("default", "orders", 5.0)
+    assert rig.plane.named("delete") == [[incarnation]]
+    with pytest.raises(RefusedError):
+        await rig.controller.purge_stream("default", "orders", now=True, dry_run=False, timeout_s=5.0)
+
+
+@pytest.mark.parametrize("now", [1, "yes", None])
+async def test_only_a_truth_value_says_now(rig: Rig, now: object) -> None:
+    await created(rig)
+    with pytest.raises(StatusError, match="the request is no JSON object of name, dry_run, now"):
+        await purge(rig, now=now)
