@@ -10,17 +10,15 @@ from bascule._liftbridge_pb import message
 from tests.conformance.api import NONE, Api, Failed
 from tests.conformance.mutual import rule
 
-__all__ = ["CALLS", "CURSORS", "action", "check_creation", "rules_for"]
-
-CURSORS: Final = "__cursors"
+__all__ = ["CALLS", "action", "check_creation", "json_call", "rules_for"]
 
 
 def json_call(api: Api, method: str, **fields: Any) -> Any:
     return json.loads(api.raw(f"/proto.API/{method}", json.dumps(fields).encode()))
 
 
-def check_creation(api: Api, name: str, subject: str) -> None:
-    request = message("CreateStreamRequest")(name=name, subject=subject)
+def check_creation(api: Api, name: str, subject: str, partitions: int = 1) -> None:
+    request = message("CreateStreamRequest")(name=name, subject=subject, partitions=partitions)
     api.raw("/proto.API/CheckCreateStream", request.SerializeToString())
 
 
@@ -85,7 +83,7 @@ ACTIONS: Final = {
 }
 """What a policy calls a method, where that is not its name."""
 
-NEEDED_TOO = {"SetCursor": [("Publish", CURSORS)], "JoinConsumerGroup": [("Subscribe", None)]}
+NEEDED_TOO = {"JoinConsumerGroup": ["Subscribe"]}
 
 
 def action(method: str) -> str:
@@ -95,5 +93,5 @@ def action(method: str) -> str:
 
 def rules_for(client: str, method: str, stream: str) -> list[dict[str, Any]]:
     """The rules that let a client call a method on a stream, and nothing else."""
-    more = [rule(client, too, on or stream) for too, on in NEEDED_TOO.get(method, [])]
+    more = [rule(client, too, stream) for too in NEEDED_TOO.get(method, [])]
     return [rule(client, action(method), CALLS[method][1](stream)), *more]

@@ -1,5 +1,6 @@
 """Mutual TLS and authorization (specification §9.1, §9.3, deviations D4 and D5), with stubs that know only gRPC."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 
@@ -12,12 +13,13 @@ from bascule.protocols.liftbridge.authorization import RIGHTS
 from tests.certificates import DAY, Authority
 from tests.conformance.api import ALL, EARLIEST, NONE, PERMISSION_DENIED, Api, Failed, failed, until
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
-from tests.conformance.rights import CALLS, CURSORS, action, check_creation, rules_for
+from tests.conformance.rights import CALLS, action, check_creation, json_call, rules_for
 
 
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutual]:
-    with mutual_broker(tmp_path_factory.mktemp("mutual"), **{"cursors.partitions": 1}) as running:
+    settings = {"cursors.partitions": 1, "log.format": "json"}
+    with mutual_broker(tmp_path_factory.mktemp("mutual"), **settings) as running:
         yield running
 
 
@@ -76,12 +78,154 @@ def test_a_stream_on_a_subject_is_no_way_around_the_rights_on_it(mutual: Mutual,
     assert root.partition(stream).highWatermark == -1
 
 
-def test_a_cursor_needs_the_right_to_write_cursors_too(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_partition_on_the_subject_of_another_stream_takes_the_rights_on_that_stream(
+    mutual: Mutual, root: Api, stream: str
+) -> None:
+    """`pay` with two partitions listens on `pay.1`, and so does whatever is named or listens there."""
+    root.create(f"{stream}.1")
+    mutual.allow(rule("shop", ["CreateStream", "Publish", "Subscribe"], stream))
+    with mutual.api("shop") as shop:
+        for create in (lambda: shop.create(stream, partitions=2), lambda: check_creation(shop, stream, stream, 2)):
+            with pytest.raises(Failed, check=denied("Subscribe", f"{stream}.1")):
+                create()
+        mutual.allow(rule("shop", "CreateStream", stream), rule("shop", "Subscribe", f"{stream}.1"))
+        with pytest.raises(Failed, check=denied("Publish", f"{stream}.1")):
+            shop.create(stream, partitions=2)
+        by_subject = {"partitionBySubject": {"value": True}}
+        shop.create(stream, partitions=2, **by_subject)
+        root.call("DeleteStream", name=stream)
+        shop.create(stream)
+        root.call("DeleteStream", name=stream)
+        mutual.allow(rule("shop", "CreateStream", stream), rule("shop", ["Subscribe", "Publish"], f"{stream}.1"))
+        shop.create(stream, partitions=2)
+
+
+@pytest.mark.parametrize(
+    ("subject", "allowed"),
+    [("", False), (".1", False), (".*", False), (".>", False), (".2", True), (".1.1", True), (".one", True)],
+)
+def test_who_may_do_anything_but_with_one_stream_shares_nothing_of_it(
+    mutual: Mutual, root: Api, stream: str, subject: str, *, allowed: bool
+) -> None:
+    root.create(stream, partitions=2)
+    deny = {"clients": "most", "deny": "*", "resources": stream}
+    mutual.allow(rule("most", "*", "*"), deny)
+    with mutual.api("most") as api:
+        names = [f"{stream}-x", *([f"{stream}{subject}"] if subject[-1:].isalnum() else [])]
+        for name in names:
+            if allowed:
+                api.create(name, subject=f"{stream}{subject}")
+                continue
+            with pytest.raises(Failed, check=denied("Subscribe", stream)):
+                api.create(name, subject=f"{stream}{subject}")
+
+
+def test_a_stream_under_the_wildcard_of_another_takes_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
+    root.create(f"{stream}-all", subject=f"{stream}.*")
+    mutual.allow(rule("shop", ["CreateStream", "Publish", "Subscribe"], f"{stream}.*"))
+    with mutual.api("shop") as shop:
+        with pytest.raises(Failed, check=denied("Subscribe", f"{stream}-all")):
+            shop.create(f"{stream}.eu")
+        shop.create(f"{stream}.eu.de")
+
+
+def test_a_policy_that_names_the_subject_goes_on_working_beside_a_stream_on_it(
+    mutual: Mutual, root: Api, stream: str
+) -> None:
+    root.create(f"{stream}.eu")
+    named = rule("copier", ["Subscribe", "PublishToSubject"], [f"{stream}.eu", f"{stream}.>"])
+    mutual.allow(rule("copier", "CreateStream", f"{stream}-*"), named)
+    with mutual.api("copier") as api:
+        api.create(f"{stream}-one", subject=f"{stream}.eu")
+        api.create(f"{stream}-all", subject=f"{stream}.>")
+        mutual.allow(
+            rule("copier", "CreateStream", f"{stream}-*"), named,
+            {"clients": "copier", "deny": "Subscribe", "resources": f"{stream}.eu"},
+        )  # fmt: skip
+        with pytest.raises(Failed, check=denied("Subscribe", f"{stream}.eu")):
+            api.create(f"{stream}-again", subject=f"{stream}.>")
+
+
+def test_the_right_to_set_a_cursor_is_enough_for_it_and_no_right_writes_to_the_stream_of_cursors(
+    mutual: Mutual, root: Api, stream: str
+) -> None:
     root.create(stream)
-    mutual.allow(rule("half", "SetCursor", stream))
-    with mutual.api("half") as api, pytest.raises(Failed, check=denied("Publish", CURSORS)):
+    mutual.allow(rule("reader", "SetCursor", stream))
+    with mutual.api("reader") as api:
         CALLS["SetCursor"][0](api, stream)
-    assert root.call("FetchCursor", stream=stream, partition=0, cursorId="c").offset == -1
+    assert root.call("FetchCursor", stream=stream, partition=0, cursorId="c").offset == 1
+
+
+def test_who_may_not_publish_learns_not_which_streams_there_are(mutual: Mutual, root: Api, stream: str) -> None:
+    root.create(stream)
+    mutual.allow(rule("somebody", "Publish", "elsewhere"))
+    with mutual.api("somebody") as api:
+        for name in (stream, f"{stream}-missing"):
+            for call in (
+                lambda name=name: api.publish(name, b"x"),
+                lambda name=name: api.publish(name, b"x", partition=9),
+                lambda name=name: api.publish(name, b"x", ackPolicy=7),
+            ):
+                with pytest.raises(Failed, check=denied("Publish", name)):
+                    call()
+
+
+def test_denied_calls_are_counted_and_told_with_who_what_whence_and_by_which_rule(
+    mutual: Mutual, root: Api, stream: str
+) -> None:
+    root.create(stream)
+    mutual.allow(
+        rule("snoop", "*", "*"), {"clients": "*", "deny": ["Publish", "PauseStream"], "resources": f"{stream}*"}
+    )
+    assert mutual.running is not None
+    running = mutual.running
+
+    def counted() -> int:
+        return json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+
+    before = counted()
+    with mutual.api("snoop") as api:
+        for call in (lambda: api.publish(stream, b"x"), lambda: api.call("PauseStream", name=stream)):
+            with pytest.raises(Failed) as refused:
+                call()
+            assert refused.value.code is grpc.StatusCode.PERMISSION_DENIED
+        (answer,) = api.publish_async([{"stream": stream, "ackPolicy": ALL}])
+        assert answer.asyncError.code == PERMISSION_DENIED
+    with mutual.api("other") as api, pytest.raises(Failed):
+        api.subscribe(stream)
+    assert counted() == before + 4
+
+    def told(client: str, action: str) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
+        return [
+            line for line in lines
+            if (line.get("client"), line.get("action"), line.get("resource")) == (client, action, stream)
+        ]  # fmt: skip
+
+    until(lambda: bool(told("snoop", "Publish") and told("snoop", "PauseStream") and told("other", "Subscribe")))
+    for client, method, why in (
+        ("snoop", "Publish", f'deny Publish on "{stream}*" for "*"'),
+        ("snoop", "PauseStream", f'deny PauseStream on "{stream}*" for "*"'),
+        ("other", "Subscribe", "no rule allows it"),
+    ):
+        (line, *_) = told(client, method)
+        assert line["rule"] == why
+        assert str(line["peer"]).startswith("127.0.0.1:")
+        assert line["level"] == "warning"
+
+
+def test_a_flood_of_denied_calls_is_counted_and_does_not_flood_the_log(mutual: Mutual, root: Api, stream: str) -> None:
+    mutual.allow()
+    assert mutual.running is not None
+    before = json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+    with mutual.api("flooder") as api:
+        for _ in range(300):
+            with pytest.raises(Failed):
+                api.publish(stream, b"x")
+    after = json_call(root, "FetchBrokerDetails")["statistics"]["calls_denied"]
+    assert after - before == 300
+    lines = [line for line in mutual.running.log.splitlines() if "flooder" in line]
+    assert 1 <= len(lines) <= 5
 
 
 def test_publishing_asynchronously_is_denied_in_an_error_of_its_own_and_stores_nothing(
@@ -171,7 +315,6 @@ def test_the_rights_of_the_page_are_enough_for_a_consumer_of_a_group(mutual: Mut
     mutual.allow(
         rule("member", calls, group),
         rule("member", ["Subscribe", "SetCursor", "FetchCursor"], stream),
-        rule("member", "Publish", CURSORS),
         rule("member", "FetchMetadata", "*"),
     )
     assert mutual.running is not None

@@ -1,16 +1,19 @@
 """SetCursor and FetchCursor (specification §3.11), linearizable and bound to a history (reliability P10)."""
 
+import asyncio
 import json
 import random
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator
 
+import nats
+import pyarrow as pa
 import pytest
 from bascule.testing import TestBroker, broker
+from pyarrow import flight
 
-from tests.conformance.api import Api, Failed, failed, until
+from tests.conformance.api import ALL, BAD_REQUEST, NONE, Api, Failed, failed, until
 
 CURSORS = {"cursors.partitions": 3}
 
@@ -48,14 +51,8 @@ def test_the_last_one_set_is_found_and_an_unknown_one_is_minus_1(api: Api, strea
     assert fetch(api, stream, "e") == -1
 
 
-def test_a_cursor_whose_id_nobody_meant_does_not_begin_and_one_that_is_there_stays(api: Api, stream: str) -> None:
-    old, new = "c\u200b", "a\u200b"
-    key = f"{old},{stream},0".encode()
-    stored = b"\x0a%c%b\x1a%c%b\x20\x07" % (len(stream), stream.encode(), len(old.encode()), old.encode())
-    api.publish("__cursors", stored, key=key, partition=zlib.crc32(key) % 3)
-    assert fetch(api, stream, old) == 7
-    put(api, stream, old, 8)
-    assert fetch(api, stream, old) == 8
+def test_a_cursor_whose_id_nobody_meant_does_not_begin(api: Api, stream: str) -> None:
+    new = "a\u200b"
     with pytest.raises(Failed) as refused:
         put(api, stream, new, 1)
     assert str(refused.value) == (
@@ -65,6 +62,50 @@ def test_a_cursor_whose_id_nobody_meant_does_not_begin_and_one_that_is_there_sta
     for taken in ("\u00e1 a,b", "a\u0301", "orders\u00a0x"):
         put(api, stream, taken, 1)
         assert fetch(api, stream, taken) == 1
+
+
+def test_ids_with_commas_are_places_of_their_own(api: Api, keeping: TestBroker) -> None:
+    places = [("x,a", "b"), ("x", "a,b"), ("x\\", "a,b"), ("x\\,a", "b"), ("x", "a"), (",", ",")]
+    for offset, (cursor, stream) in enumerate(places):
+        put(api, stream, cursor, offset)
+    assert [fetch(api, stream, cursor) for cursor, stream in places] == list(range(len(places)))
+    with keeping.connect() as client:
+        assert [client.fetch_cursor(cursor, stream) for cursor, stream in places] == list(range(len(places)))
+
+
+def test_nobody_but_the_broker_writes_to_the_stream(api: Api, keeping: TestBroker, stream: str) -> None:
+    """Not by name, on no door, and not by its subject."""
+    put(api, stream, "c", 5)
+    key = f"c,{stream},0".encode()
+    ends = [api.partition("__cursors", number).newestOffset for number in range(3)]
+    reserved = "Stream is reserved: the broker alone writes to it"
+    for number in range(3):
+        with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", reserved)):
+            api.publish("__cursors", b"junk", key=key, partition=number)
+    (answer,) = api.publish_async([{"stream": "__cursors", "key": key, "ackPolicy": ALL}])
+    assert (answer.asyncError.code, answer.asyncError.message) == (BAD_REQUEST, reserved)
+    with flight.FlightClient(f"grpc://{keeping.address}") as client:
+        descriptor = flight.FlightDescriptor.for_path("__cursors")
+        writer, _ = client.do_put(descriptor, pa.schema([("value", pa.binary())]))
+        with pytest.raises(pa.ArrowInvalid, match="__cursors: stream is reserved"):
+            writer.close()
+    subjects = [f"liftbridge-default.cursors{suffix}" for suffix in ("", ".1", ".2")]
+    asyncio.run(publish_on_nats(keeping, subjects, b"junk"))
+    for subject in subjects:
+        api.call("PublishToSubject", subject=subject, value=b"junk", key=key, ackPolicy=NONE)
+    api.create(stream)
+    asyncio.run(publish_on_nats(keeping, [stream], b"behind them"))
+    until(lambda: api.partition(stream).newestOffset == 0)
+    assert [api.partition("__cursors", number).newestOffset for number in range(3)] == ends
+    assert fetch(api, stream, "c") == -1, "the stream began after it"
+
+
+async def publish_on_nats(keeping: TestBroker, subjects: list[str], value: bytes) -> None:
+    client = await nats.connect(keeping.nats_url)
+    for subject in subjects:
+        await client.publish(subject, value)
+    await client.flush()
+    await client.close()
 
 
 @pytest.mark.parametrize("method", ["SetCursor", "FetchCursor"])

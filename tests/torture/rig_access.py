@@ -13,7 +13,7 @@ import grpc
 from tests.certificates import DAY, Authority
 from tests.conformance.api import Api, Failed
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
-from tests.conformance.rights import CALLS, CURSORS, action, rules_for
+from tests.conformance.rights import CALLS, action, rules_for
 from tests.torture.result import Result, Scale
 
 ROW = "S16"
@@ -95,7 +95,7 @@ def one_round(mutual: Mutual, root: Api, cells: Cells, number: int) -> None:
 
 def all_of(client: str | None, stream: str) -> list[dict[str, Any]]:
     """Everything on a stream and what belongs to it; for every client when `client` is `None`."""
-    names = [f"{stream}*", f"g-{stream}", CURSORS]
+    names = [f"{stream}*", f"g-{stream}"]
     return [rule(client or "*", "*", names), rule(client or "*", "FetchMetadata", "*")]
 
 

@@ -43,8 +43,14 @@ pub struct Limits {
     pub streams_per_connection: u32,
     pub connection_window_bytes: u32,
     pub calls: usize,
+    pub calls_per_identity: usize,
+    pub first_message_ms: u64,
+    pub health_checks: usize,
+    pub health_watches: usize,
     pub request_bytes: usize,
+    pub cursors: usize,
     pub admin_requests: usize,
+    pub admin_requests_per_identity: usize,
     pub admin_request_bytes: usize,
     pub descriptor_reserve: usize,
     pub subscriptions: usize,
@@ -73,8 +79,14 @@ impl Default for Limits {
             streams_per_connection: 1024,
             connection_window_bytes: 4 << 20,
             calls: 16_384,
+            calls_per_identity: 8192,
+            first_message_ms: 10_000,
+            health_checks: 256,
+            health_watches: 4096,
             request_bytes: 128 << 20,
+            cursors: 100_000,
             admin_requests: 1024,
+            admin_requests_per_identity: 512,
             admin_request_bytes: 64 << 20,
             descriptor_reserve: 256,
             subscriptions: 4096,
@@ -108,7 +120,7 @@ pub struct Shared {
     /// The current view. Load once per request.
     pub view: ArcSwap<View>,
     /// Events and requests for the control plane.
-    pub events: Events,
+    pub events: Arc<Events>,
     /// Publishing to NATS: acks, copies, `PublishToSubject`.
     pub nats: NatsLink,
     /// Counters and gauges.
@@ -152,6 +164,9 @@ impl Shared {
         namespace: &str,
         limits: Limits,
     ) -> io::Result<Self> {
+        let events =
+            Events::new(EVENTS)?.with_requests(limits.admin_requests, limits.admin_request_bytes);
+        let events = Arc::new(events);
         Ok(Self {
             cluster_id: cluster_id.to_owned(),
             broker_id: broker_id.to_owned(),
@@ -159,10 +174,9 @@ impl Shared {
             limits,
             admission: Admission::new(limits),
             tls: Tls::default(),
-            access: Access::default(),
+            access: Access::new(events.clone()),
             view: ArcSwap::default(),
-            events: Events::new(EVENTS)?
-                .with_requests(limits.admin_requests, limits.admin_request_bytes),
+            events,
             nats: NatsLink::default(),
             statistics: Statistics::default(),
             condition: Condition::default(),

@@ -56,7 +56,7 @@ mod watermark;
 mod worker;
 
 pub use clock::ClockGuard;
-pub use compact::{Compacted, Compaction, CompactionReport};
+pub use compact::{Compacted, Compaction, CompactionReport, Subject};
 pub use coordinator::{Coordinator, SyncStatistics};
 pub use cursor::Cursor;
 pub use error::{Error, ReadError};

@@ -92,6 +92,31 @@ fn the_record_before_an_offset_keeps_its_link_or_becomes_unknown() {
 }
 
 #[test]
+fn what_records_are_about_may_be_told_from_their_values() {
+    let home = Home::new();
+    let mut log = home.create(small(100));
+    let written = put_each(
+        &mut log,
+        &[
+            (b"k", Some(b"a1")),
+            (b"k", Some(b"b1")),
+            (b"k", Some(b"")),
+            (b"k", None),
+            (b"other", Some(b"a2")),
+            (b"x", Some(b"z")),
+        ],
+    );
+    // About the first letter of the value; about nothing without one.
+    let subject = |_: &[u8], value: Option<&[u8]>| Some(value?.get(..1)?.to_vec());
+    let compaction = Compaction {
+        subject: Some(subject),
+        ..Compaction::default()
+    };
+    compact(&mut log, &compaction, i64::MAX).unwrap();
+    assert_eq!(read_keyed(&log.reader(), 0), written[1..]);
+}
+
+#[test]
 fn an_empty_value_is_an_ordinary_record() {
     let home = Home::new();
     let mut log = home.create(small(100));

@@ -123,6 +123,7 @@ fn every_field_has_the_number_and_type_of_the_definition() {
 #[test]
 fn messages_have_the_bytes_counted_by_hand() {
     let request = messages::SetCursorRequest {
+        consumer: None,
         stream: "s".into(),
         partition: 3,
         cursor_id: "c".into(),

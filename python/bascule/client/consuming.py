@@ -227,7 +227,7 @@ class Consuming:
                 owned.forget()
             if not owned.is_gone:
                 owned.subscription = self._renewed(owned.subscription)
-            if str(failure).startswith(_FENCED):
+            if _is_fenced(failure):
                 return None  # another member reads it already: the next sign of life says so
             raise
         if owned.subscription.ended:
@@ -374,29 +374,36 @@ class Consuming:
     def _commit_if_due(self) -> None:
         if self._plan.commit_interval is not None and time.monotonic() >= self._next_commit:
             self._put_off_commit()
-            self._deferred.extend(self._store(tuple(self._owned), Deadline(self._timeout)))
+            refused = self._store(tuple(self._owned), Deadline(self._timeout))
+            # A position that a later member has stored counts: the next sign of life says that the partition is gone.
+            self._deferred.extend(failure for failure in refused if not _is_fenced(failure))
 
     def _put_off_commit(self) -> None:
         self._next_commit = time.monotonic() + (self._plan.commit_interval or 0)
 
     def _store(self, places: Sequence[Assignment], deadline: Deadline) -> list[BrokerError]:
-        """Store what was processed; the refusals of positions in a history that is gone, for who asked for it."""
-        gone: list[BrokerError] = []
+        """Store what was processed; the refusals of positions in a history that is gone, and of those that a member of
+        a later epoch has stored, for who asked for it.
+        """
+        refused: list[BrokerError] = []
+        member = Member(self._plan.group, self._plan.consumer, self._standing.epoch)
         for place in places:
             owned = self._owned.get(place)
             if owned is None or owned.processed <= owned.stored:
                 continue
             try:
                 with naming(self._link, place.stream, partition=place.partition):
-                    cursors.store(self._link, deadline, self._place(place), owned.processed, owned.incarnation)
+                    position = requests.Position(owned.processed, owned.incarnation)
+                    cursors.store_as(self._link, deadline, self._place(place), position, member)
             except BrokerError as failure:
-                if failure.code not in _GONE:
+                if failure.code in _GONE:
+                    owned.forget()
+                elif not _is_fenced(failure):
                     raise
-                owned.forget()
-                gone.append(failure)
+                refused.append(failure)
             else:
                 owned.stored = owned.processed
-        return gone
+        return refused
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
@@ -426,6 +433,11 @@ class Consuming:
         self._drop(tuple(self._owned))
         _attempt(failures, lambda: self._membership.end(Deadline(self._timeout)))
         return failures
+
+
+def _is_fenced(failure: BrokerError) -> bool:
+    """Whether another member has taken over."""
+    return str(failure).startswith(_FENCED)
 
 
 def _attempt(failures: list[BrokerError], action: Callable[[], object]) -> None:

@@ -7,10 +7,11 @@ from typing import Final
 from bascule.client import requests
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
+from bascule.client.reading import Member
 from bascule.client.routes import CURSORS, CursorPlace
 from bascule.errors import BrokerError, error
 
-__all__ = ["find", "store"]
+__all__ = ["find", "store", "store_as"]
 
 _OFF: Final = "Cursors stream does not exist"
 _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
@@ -33,7 +34,20 @@ def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None
         OutcomeUnknownError: it was sent and not answered.
         UnavailableError: no broker answered in time.
     """
-    request = requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation)
+    _send(link, deadline, place, requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation))
+
+
+def store_as(link: Link, deadline: Deadline, place: CursorPlace, position: requests.Position, member: Member) -> None:
+    """The same by a member of the group that the position is of.
+
+    Raises:
+        BrokerError: as `store`; StateError, code `failed_precondition`: a member of a later epoch has stored one.
+    """
+    request = requests.set_cursor(place.cursor, place.stream, place.partition, *position)
+    _send(link, deadline, place, request + requests.stored_by(member.group, member.consumer, member.epoch))
+
+
+def _send(link: Link, deadline: Deadline, place: CursorPlace, request: bytes) -> None:
     with _explaining(), link.turns.taken(place, deadline):
         link.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
 

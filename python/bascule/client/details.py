@@ -319,7 +319,13 @@ def _place(key: bytes | None, value: bytes) -> tuple[str, str, int] | None:
     except ValueError:
         return None
     place = (cursor.cursorId, cursor.stream, cursor.partition)
-    return place if key == ",".join(map(str, place)).encode() and all(place[:2]) else None
+    keys = {",".join(map(str, ids)).encode() for ids in (place, (*map(_escaped, place[:2]), place[2]))}
+    return place if key in keys and all(place[:2]) else None
+
+
+def _escaped(name: str) -> str:
+    """As keys have ids since places with commas are told apart."""
+    return name.replace("\\", "\\\\").replace(",", "\\,")
 
 
 def _group(document: Mapping[str, Any]) -> GroupDetails:

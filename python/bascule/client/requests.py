@@ -43,6 +43,7 @@ __all__ = [
     "report_coordinator",
     "set_cursor",
     "set_readonly",
+    "stored_by",
     "trim_partition",
 ]
 
@@ -353,6 +354,14 @@ def set_cursor(cursor: str, stream: str, partition: int, offset: int | None, inc
         offset=stored,
         incarnation=incarnation,
     ).SerializeToString()
+
+
+def stored_by(group: str, consumer: str, epoch: int) -> bytes:
+    """What follows a SetCursorRequest that a member of a group sends: it is refused when a member of a later epoch has
+    stored a position.
+    """
+    member = {"groupId": group, "consumerId": consumer, "groupEpoch": epoch}
+    return message("SetCursorRequest")(consumer=member).SerializeToString()
 
 
 def fetch_cursor(cursor: str, stream: str, partition: int) -> bytes:

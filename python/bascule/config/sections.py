@@ -314,10 +314,32 @@ class LimitSettings(_Section):
         default=4 << 20, ge=1 << 16, le=64 << 20, description="bytes of requests that one connection may send unread"
     )
     calls: int = Field(default=16_384, ge=1, le=1 << 22, description="open calls of all connections")
-    request_bytes: ByteCount = Field(
-        default=128 << 20, ge=1 << 20, description="request messages that have not arrived whole"
+    calls_per_identity: int = Field(
+        default=8192,
+        ge=1,
+        le=1 << 22,
+        description="open calls of one client, by the name of its certificate, or its address when it has none",
     )
+    first_message_ms: Milliseconds = Field(
+        default=10_000, ge=100, le=3_600_000, description="how long the request of a unary call may take to arrive"
+    )
+    health_checks: int = Field(default=256, ge=1, le=1 << 20, description="open health checks; half for one client")
+    health_watches: int = Field(
+        default=4096, ge=1, le=1 << 20, description="open watches of health; half for one client"
+    )
+    request_bytes: ByteCount = Field(
+        default=128 << 20,
+        ge=1 << 20,
+        description="request messages that have not arrived whole, and what is kept of the headers of open calls",
+    )
+    streams: int = Field(default=10_000, ge=1, le=1 << 20, description="streams that may exist")
+    partitions: int = Field(default=20_000, ge=1, le=1 << 22, description="partitions that may exist, of all streams")
+    groups: int = Field(default=10_000, ge=1, le=1 << 20, description="consumer groups that may exist")
+    cursors: int = Field(default=100_000, ge=1, le=1 << 24, description="positions that may be stored")
     admin_requests: int = Field(default=1024, ge=1, le=1 << 16, description="admin requests without an answer")
+    admin_requests_per_identity: int = Field(
+        default=512, ge=1, le=1 << 16, description="the same of one client, as in calls_per_identity"
+    )
     admin_request_bytes: ByteCount = Field(default=64 << 20, ge=1 << 16, description="bodies of waiting admin requests")
     descriptor_reserve: int = Field(
         default=256, ge=16, le=1 << 20, description="descriptors kept for files; connections get none of them"

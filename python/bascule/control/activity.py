@@ -1,12 +1,13 @@
 """Writes what happened to streams and groups to the activity stream.
 
 The state keeps each event until an entry says that it is written (`SettleActivity`), so none is lost by a crash, and
-what the stream has already is found by reading its end before the first write, so none is written twice either, unless
-somebody else publishes there in between.
+what the stream has already is found by reading its end before the first write, so none is written twice either. Only
+what is an event of ours, byte for byte, counts as written: records of others, from when they could be published there,
+are told to the log and hide nothing.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,7 +54,8 @@ class ActivityWriter:
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
         controller.follow(lambda _: self._changed.set())
-        self._written_up_to: int | None = None
+        self._is_known = False
+        self._written: frozenset[bytes] = frozenset()
 
     async def prepare(self, subject: str, timeout_s: float, *, on: bool, encrypted: bool = False) -> None:
         """Keep events from now on, and create the stream when it is missing: its creation is the first event. Or keep
@@ -88,16 +90,23 @@ class ActivityWriter:
 
     async def _write(self, events: tuple[Activity, ...]) -> None:
         partition = await self._partition()
-        if self._written_up_to is None:
-            values = await asyncio.to_thread(self._plane.tail, partition.incarnation, TAIL)
-            self._written_up_to = max((self._codec.event_id(value) for value in values), default=0)
-        fresh = [event for event in events if event.id > self._written_up_to]
+        if not self._is_known:
+            self._written = frozenset(await asyncio.to_thread(self._plane.tail, partition.incarnation, TAIL))
+            self._tell_forged(self._written)
+        encoded = [self._codec.encode(event) for event in events]
+        fresh = [value for value in encoded if value not in self._written]
         if fresh:
-            values = [self._codec.encode(event) for event in fresh]
-            self._written_up_to = None  # unknown when the next line fails: look again
-            await asyncio.to_thread(self._plane.append, partition.incarnation, values, int(self._timeout_s * 1000))
-            self._written_up_to = fresh[-1].id
+            self._is_known = False  # what is written when the next line fails: look again
+            await asyncio.to_thread(self._plane.append, partition.incarnation, fresh, int(self._timeout_s * 1000))
+        self._is_known, self._written = True, frozenset(encoded)
         await self._controller.propose(SettleActivity(events[-1].id), self._timeout_s)
+
+    def _tell_forged(self, values: Iterable[bytes]) -> None:
+        """Ids are indices of entries: none is above the last entry."""
+        ids = [number for number in map(self._codec.event_id, values) if number > self._controller.state.index]
+        if ids:
+            message = "events that are not the broker's lie on the activity stream, and are ignored"
+            emit(30, "activity", message, ids=ids[:10], records=len(ids))
 
     async def _partition(self) -> Partition:
         """The stream's partition, open.

@@ -53,6 +53,7 @@ class RefusalCode(StrEnum):
     PAUSED = "paused"
     NOT_OPEN = "not_open"
     INVALID = "invalid"
+    NO_ROOM = "no_room"
 
 
 @dataclass(frozen=True, slots=True)

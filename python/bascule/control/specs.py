@@ -6,7 +6,7 @@ A setting that the stream leaves open takes the broker's default here, each time
 from dataclasses import dataclass
 from typing import Any
 
-from bascule.metadata import Partition, Stream
+from bascule.metadata import DEFAULT_NAMESPACE, Partition, Stream
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
@@ -53,7 +53,11 @@ class Defaults:
 
 
 def partition_subject(stream: Stream, number: int) -> str:
-    """The NATS subject that partition `number` listens on; empty = none."""
+    """The NATS subject that partition `number` listens on; empty = none. The broker's own streams listen on none: what
+    they hold is the broker's word.
+    """
+    if stream.namespace == DEFAULT_NAMESPACE and stream.name in OWN_STREAMS:
+        return ""
     if not stream.subject or number == 0 or stream.settings.partition_by_subject:
         return stream.subject
     return f"{stream.subject}.{number}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from bascule.errors import AccessError
+from bascule.security.audit import Audit
 from bascule.security.table import AccessTable
 
 __all__ = ["Access"]
@@ -23,6 +24,7 @@ class Access:
 
     def __init__(self) -> None:
         self._table: AccessTable | None = None
+        self._audit = Audit()
 
     @property
     def is_on(self) -> bool:
@@ -34,17 +36,36 @@ class Access:
         plane.publish_access(table.document())
         self._table = table
 
-    def check(self, client: str | None, action: str, resource: str) -> None:
-        """Return when `client` may do `action` to `resource`. `None` = it has no name.
+    def check(self, client: str | None, action: str, resource: str, peer: str = "") -> None:
+        """Return when `client` may do `action` to `resource`; a denial is told to the log.
+
+        Args:
+            client: its name; `None` = it has none.
+            action: of `ACTIONS`.
+            resource: what it is done to.
+            peer: `host:port` of the caller, for the log.
 
         Raises:
             AccessError: `permission_denied`; `unauthenticated` when it has no name.
         """
-        if self._table is None:
+        if self._table is None or self.allows(client, action, resource):
             return
+        shown = resource[:SHOWN]
+        rule = self._table.denial(client, action, resource) if client is not None else "the client shows no name"
+        self._audit.note(client, peer, action, shown, rule)
         if client is None:
             raise AccessError("unauthenticated", "api: Failed to retrieve client ID")
-        if not self._table.allows(client, action, resource):
-            shown = resource[:SHOWN]
-            message = f"The client is not authorized to call {action} on resource {shown}"
-            raise AccessError("permission_denied", message, {"action": action, "resource": shown})
+        message = f"The client is not authorized to call {action} on resource {shown}"
+        raise AccessError("permission_denied", message, {"action": action, "resource": shown})
+
+    def allows(self, client: str | None, action: str, resource: str) -> bool:
+        """Whether `client` may do `action` to `resource`."""
+        return self._table is None or (client is not None and self._table.allows(client, action, resource))
+
+    def names(self, client: str, action: str, resource: str) -> bool:
+        """Whether a rule allows it by the whole name of the resource."""
+        return self._table is not None and self._table.names(client, action, resource)
+
+    def denies(self, client: str, action: str, resource: str) -> bool:
+        """Whether a rule denies it, rather than none allowing it."""
+        return self._table is not None and self._table.denies(client, action, resource)

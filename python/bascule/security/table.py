@@ -71,6 +71,29 @@ class AccessTable:
         allowed = any(resource in grant.allow for grant in grants)
         return allowed and not any(resource in grant.deny for grant in grants)
 
+    def names(self, client: str, action: str, resource: str) -> bool:
+        """Whether a rule allows it by the whole name of the resource."""
+        return any(resource in grant.allow.exact for _, grant in self._grants(client, action))
+
+    def denies(self, client: str, action: str, resource: str) -> bool:
+        """Whether a rule denies it."""
+        return any(resource in grant.deny for _, grant in self._grants(client, action))
+
+    def denial(self, client: str, action: str, resource: str) -> str:
+        """Which rule keeps `client` from doing `action` to `resource`, for people; that it is not allowed is known."""
+        for holder, grant in self._grants(client, action):
+            if resource in grant.deny.exact:
+                return f'deny {action} on "{resource}" for "{holder}"'
+            for prefix in sorted(grant.deny.prefixes):
+                if resource.startswith(prefix):
+                    return f'deny {action} on "{prefix}*" for "{holder}"'
+        return "no rule allows it"
+
+    def _grants(self, client: str, action: str) -> list[tuple[str, Grant]]:
+        """Those that apply to a client, with whom they are given to."""
+        own, all_clients = self.clients.get(client, {}).get(action, NOTHING), self.everyone.get(action, NOTHING)
+        return [(client, own), ("*", all_clients)]
+
     def document(self) -> dict[str, Any]:
         """The same for the data plane (specs/formats/seam.md)."""
         return {

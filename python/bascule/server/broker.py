@@ -33,7 +33,7 @@ from bascule.engine import Engine
 from bascule.errors import BrokerError, error
 from bascule.logs import emit, style_of
 from bascule.metadata import State
-from bascule.protocols.liftbridge import LiftbridgeAdmin
+from bascule.protocols.liftbridge import Gate, LiftbridgeAdmin, reserved_streams
 from bascule.protocols.liftbridge.activity import CODEC
 from bascule.protocols.router import Router
 from bascule.server import documents, reports
@@ -194,7 +194,8 @@ class Broker:
         self._reconciler = reconciler = Reconciler(engine, identity, documents.defaults(settings), State())
         self._controller = controller = Controller(engine, log, reconciler, identity)
         self._groups = groups = Groups(controller, documents.group_timeouts(settings))
-        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access)
+        gate = Gate(settings.broker.namespace, documents.bounds(settings))
+        admin = LiftbridgeAdmin(controller, groups, documents.stream_settings(settings), security.access, gate)
         self._router = router = Router(engine, admin.handlers())
         self._start_pump(engine, log, router)
         engine.set_stage("replaying the metadata log")
@@ -223,6 +224,9 @@ class Broker:
     async def _prepare(self, controller: Controller, engine: Engine) -> None:
         """The broker's own streams."""
         settings, namespace = self.settings, self.settings.broker.namespace
+        for stream in reserved_streams(controller.state, namespace):
+            message = f"a stream is under {namespace}., which is the broker's own: move its records to another stream"
+            emit(30, "server", message, stream=stream.name, subject=stream.subject)
         timeout_s = settings.activity.publish_timeout_ms / 1000
         encrypted = settings.streams.encryption
         activity = ActivityWriter(controller, engine, CODEC, timeout_s)

@@ -13,6 +13,7 @@ from bascule.control.autopause import AutoPauseDefaults
 from bascule.control.cursors import CURSORS
 from bascule.errors import error
 from bascule.metadata import StreamSettings
+from bascule.protocols.liftbridge import Bounds
 
 ID_LENGTH = 22
 _ID_LETTERS = string.ascii_letters + string.digits
@@ -56,13 +57,19 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
         "broker_id": identity,
         "runtime_threads": settings.broker.runtime_threads or max(1, len(os.sched_getaffinity(0)) // 2),
         "namespace": settings.broker.namespace,
-        "limits": settings.limits.model_dump(),
+        "limits": settings.limits.model_dump(exclude=set(Bounds.__dataclass_fields__)),
         "encryption": {
             "keys": {name: str(file.absolute()) for name, file in settings.encryption.keys.items()},
             "environment": {ENVIRONMENT_KEY_ID: ENVIRONMENT_KEY},
             "current": settings.encryption.current_key,
         },
     }
+
+
+def bounds(settings: Settings) -> Bounds:
+    """How much may exist."""
+    limits = settings.limits
+    return Bounds(limits.streams, limits.partitions, limits.groups)
 
 
 def defaults(settings: Settings) -> Defaults:

@@ -4,6 +4,7 @@
 //! allow is denied. The check costs two look-ups and no allocation; calls that last remember its answer together with
 //! the table it came from ([`Permit`]) and ask again when that was swapped.
 mod action;
+mod audit;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -11,9 +12,12 @@ mod tests;
 pub use action::Action;
 pub use table::{AccessTable, TableError};
 
+use crate::events::Events;
+use crate::statistics::Cell;
 use crate::tls::Peer;
 use crate::view::DEFAULT_NAMESPACE;
 use arc_swap::ArcSwapOption;
+use audit::Audit;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tonic::Status;
@@ -41,10 +45,12 @@ pub enum Denied {
     },
 }
 
-/// The table in use.
+/// The table in use, and what it denied.
 #[derive(Debug, Default)]
 pub struct Access {
     table: ArcSwapOption<AccessTable>,
+    denied: Cell,
+    audit: Option<Audit>,
 }
 
 /// The rights that a call which lasts goes on needing.
@@ -67,6 +73,24 @@ impl Denied {
 }
 
 impl Access {
+    /// Without a table; what one denies later is told to `events`.
+    pub(crate) fn new(events: Arc<Events>) -> Self {
+        Self {
+            audit: Some(Audit::new(events)),
+            ..Self::default()
+        }
+    }
+
+    /// Calls that were denied so far, those of the control plane among them.
+    pub fn denied(&self) -> u64 {
+        self.denied.get()
+    }
+
+    /// The control plane denied a call, and has told the log.
+    pub(crate) fn count_denied(&self) {
+        self.denied.add(1);
+    }
+
     /// Uses this table from now on; `None` = everything is allowed.
     pub fn publish(&self, table: Option<AccessTable>) {
         self.table.store(table.map(Arc::new));
@@ -77,7 +101,7 @@ impl Access {
     /// # Errors
     /// [`Denied`].
     pub(crate) fn check(&self, peer: &Peer, action: Action, resource: &str) -> Result<(), Denied> {
-        decide(self.table.load().as_deref(), peer, action, resource)
+        self.decide(self.table.load().as_deref(), peer, action, resource)
     }
 
     /// Whether `peer` may have an ack sent to `inbox`: a message on a subject of its choice, which streams may store. Inboxes
@@ -105,13 +129,45 @@ impl Access {
     pub(crate) fn permit(&self, peer: &Peer, needed: &[(Action, &str)]) -> Result<Permit, Denied> {
         let table = self.table.load_full();
         for &(action, resource) in needed {
-            decide(table.as_deref(), peer, action, resource)?;
+            self.decide(table.as_deref(), peer, action, resource)?;
         }
         let owned = |&(action, resource): &(Action, &str)| (action, resource.into());
         Ok(Permit {
             peer: peer.clone(),
             needed: needed.iter().map(owned).collect(),
             table,
+        })
+    }
+
+    fn decide(
+        &self,
+        table: Option<&AccessTable>,
+        peer: &Peer,
+        action: Action,
+        resource: &str,
+    ) -> Result<(), Denied> {
+        let Some(table) = table else { return Ok(()) };
+        let identity = peer.identity.as_deref();
+        if identity.is_some_and(|identity| table.allows(identity, action, resource)) {
+            return Ok(());
+        }
+        self.denied.add(1);
+        let shown: String = resource.chars().take(SHOWN).collect();
+        if let Some(audit) = &self.audit {
+            let rule = || {
+                identity.map_or_else(
+                    || "the client shows no name".to_owned(),
+                    |identity| table.denial(identity, action, resource),
+                )
+            };
+            audit.note(peer, action, &shown, rule);
+        }
+        Err(match identity {
+            None => Denied::Nameless,
+            Some(_) => Denied::NotAllowed {
+                action,
+                resource: shown,
+            },
         })
     }
 
@@ -132,7 +188,7 @@ impl Permit {
             return Ok(());
         }
         for (action, resource) in &*self.needed {
-            decide(table.as_deref(), &self.peer, *action, resource)?;
+            access.decide(table.as_deref(), &self.peer, *action, resource)?;
         }
         self.table = arc_swap::Guard::into_inner(table);
         Ok(())
@@ -146,23 +202,6 @@ pub(crate) fn same(one: Option<&Arc<AccessTable>>, other: Option<&Arc<AccessTabl
         (None, None) => true,
         _ => false,
     }
-}
-
-fn decide(
-    table: Option<&AccessTable>,
-    peer: &Peer,
-    action: Action,
-    resource: &str,
-) -> Result<(), Denied> {
-    let Some(table) = table else { return Ok(()) };
-    let identity = peer.identity.as_deref().ok_or(Denied::Nameless)?;
-    if table.allows(identity, action, resource) {
-        return Ok(());
-    }
-    Err(Denied::NotAllowed {
-        action,
-        resource: resource.chars().take(SHOWN).collect(),
-    })
 }
 
 /// The resource that a stream is: its name, with its namespace before it where that is not Liftbridge's.

@@ -60,6 +60,21 @@ impl AccessTable {
         })
     }
 
+    /// Which rule keeps `identity` from doing `action` to `resource`, for people; that it is not allowed is known.
+    pub fn denial(&self, identity: &str, action: Action, resource: &str) -> String {
+        let own = self.clients.get(identity);
+        let named = own.map(|rights| (identity, rights));
+        for (client, rights) in named.into_iter().chain([("*", &self.everyone)]) {
+            let denied = rights
+                .grant(action)
+                .and_then(|grant| grant.deny.found(resource));
+            if let Some(pattern) = denied {
+                return format!("deny {} on {pattern:?} for {client:?}", action.name());
+            }
+        }
+        "no rule allows it".to_owned()
+    }
+
     /// Whether `identity` may do `action` to `resource`.
     pub fn allows(&self, identity: &str, action: Action, resource: &str) -> bool {
         let own = self
@@ -96,6 +111,16 @@ impl Rights {
 }
 
 impl Resources {
+    /// The name or the pattern that a resource matches.
+    fn found(&self, resource: &str) -> Option<String> {
+        if self.exact.contains(resource) {
+            return Some(resource.to_owned());
+        }
+        let mut prefixes = self.prefixes.iter();
+        let prefix = prefixes.find(|prefix| resource.starts_with(&***prefix))?;
+        Some(format!("{prefix}*"))
+    }
+
     fn has(&self, resource: &str) -> bool {
         self.exact.contains(resource)
             || self

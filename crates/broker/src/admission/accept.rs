@@ -7,8 +7,9 @@
 //!
 //! A lack of descriptors is waited out, without spinning and without ending the server.
 use super::Admission;
-use super::addresses::FromAddress;
+use super::caller::{Caller, Identity};
 use super::connection::{Connection, Stream};
+use super::shares::Piece;
 use crate::shared::SharedRef;
 use crate::tls::{Peer, shake};
 use std::collections::VecDeque;
@@ -91,7 +92,7 @@ impl Acceptor {
                 "the broker has no descriptor to spare: close connections, raise its limit of open files, or lower limits.descriptor_reserve",
             );
         }
-        let Some(from) = admission.addresses.take(peer.ip()) else {
+        let Some(from) = admission.addresses.take(Identity::at(peer.ip())) else {
             refused.add(1);
             let most = admission.limits.connections_per_address;
             return refuse(
@@ -131,7 +132,7 @@ impl Acceptor {
 async fn greet(
     shared: SharedRef,
     stream: TcpStream,
-    from: FromAddress,
+    from: Piece,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
     let admission: &Admission = &shared.admission;
@@ -159,9 +160,10 @@ async fn greet(
     };
     let connection = Connection {
         stream,
-        peer,
+        caller: Caller::of(&peer),
         greeting,
         given: 0,
+        turn: 0,
         _place: place,
         _from: from,
     };

@@ -3,7 +3,9 @@
 //! A message that lies whole in one chunk of HTTP/2 costs nothing here. One that does not is charged by what has
 //! arrived of it, never by what its prefix announces: a prefix is free to send. The charge is given back when the
 //! service asks for more after the end of the message, which it does once it is done with it, or when the body is
-//! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever.
+//! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever; until one has
+//! begun, the call may have to give way ([`Request`]).
+use super::request::Request;
 use crate::shared::{Shared, SharedRef};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -32,6 +34,8 @@ pub(super) struct BoundedBody {
     /// How long a message may take, and what is left for the one that is arriving.
     longest: Duration,
     patience: Option<Pin<Box<Sleep>>>,
+    /// `None` = nothing ends the call while it waits.
+    request: Option<Request>,
 }
 
 /// Where in the sequence of prefixes and messages a body stands.
@@ -106,7 +110,14 @@ impl BoundedBody {
             settled: Vec::new(),
             longest: PATIENCE,
             patience: None,
+            request: None,
         }
+    }
+
+    /// The same for a call that holds a place.
+    pub(super) fn with_request(mut self, request: Request) -> Self {
+        self.request = Some(request);
+        self
     }
 
     fn take(&mut self, chunk: &[u8]) -> Result<(), Status> {
@@ -114,6 +125,9 @@ impl BoundedBody {
         if ended {
             self.settled.extend(self.charge.take());
             self.patience = None;
+            if let Some(request) = &mut self.request {
+                request.on_message();
+            }
         }
         if open > 0 {
             self.charge(open)?;
@@ -149,6 +163,10 @@ impl HttpBody for BoundedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
         this.settled.clear();
+        if let Some(lost) = this.request.as_ref().and_then(Request::lost) {
+            this.shared.statistics.calls_refused.add(1);
+            return Poll::Ready(Some(Err(lost)));
+        }
         let frame = Pin::new(&mut this.body).poll_frame(cx);
         match &frame {
             Poll::Ready(Some(Ok(frame))) => {
@@ -164,7 +182,18 @@ impl HttpBody for BoundedBody {
                     format!("a message of the request took longer than {seconds} s to arrive");
                 return Poll::Ready(Some(Err(Status::deadline_exceeded(text))));
             }
-            _ => {}
+            Poll::Pending => {
+                let is_idle = this.place.is_between_messages();
+                let request = this.request.as_mut();
+                if let Some(ended) = request.and_then(|request| request.poll(cx, is_idle)) {
+                    this.shared.statistics.calls_refused.add(1);
+                    return Poll::Ready(Some(Err(ended)));
+                }
+            }
+            Poll::Ready(_) => {}
+        }
+        if matches!(frame, Poll::Ready(None)) || this.body.is_end_stream() {
+            this.request = None;
         }
         frame
     }

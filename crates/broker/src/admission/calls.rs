@@ -1,5 +1,11 @@
-//! The layer over all services of the port: counts calls, and bounds the bytes of their unfinished messages.
-use super::body::BoundedBody;
+//! The layer over all services of the port: gives calls their places, and bounds the bytes of their unfinished messages.
+//!
+//! Monitors ask also when every place is taken, so health checks have places of their own, and so have watches of health.
+use super::body::{BoundedBody, charge};
+use super::caller::{Caller, Identity};
+use super::heads::slim;
+use super::places::{Place, Places};
+use super::request::Request;
 use crate::shared::SharedRef;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -7,13 +13,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-/// Asked by monitors, also when every place is taken.
-const HEALTH: &str = "/grpc.health.v1.Health/Check";
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+/// Methods that take more than one message: the first may take its time.
+const STREAMING: [&str; 6] = [
+    "/proto.API/PublishAsync",
+    "/arrow.flight.protocol.FlightService/DoPut",
+    "/arrow.flight.protocol.FlightService/DoExchange",
+    "/arrow.flight.protocol.FlightService/Handshake",
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+];
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -62,38 +78,61 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let is_health = request.uri().path() == HEALTH;
-        let shared = self.shared.clone();
-        let request = request.map(|body| Body::new(BoundedBody::new(shared, body)));
-        if is_health {
-            return Box::pin(self.inner.call(request));
-        }
-        let admission = &self.shared.admission;
-        let Ok(place) = Arc::clone(&admission.calls).try_acquire_owned() else {
-            self.shared.statistics.calls_refused.add(1);
-            let most = admission.limits.calls;
-            let text = format!(
-                "limits.calls ({most}) calls are open: end some, try again later, or raise it"
-            );
-            return Box::pin(async move { Ok(Status::resource_exhausted(text).into_http()) });
+        let (request, held) = match admit(&self.shared, request) {
+            Ok(admitted) => admitted,
+            Err(refused) => return Box::pin(async move { Ok(refused.into_http()) }),
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let held = |body| {
-                Body::new(Held {
-                    body,
-                    _place: place,
-                })
-            };
-            Ok(answer.await?.map(held))
+            Ok(answer
+                .await?
+                .map(|body| Body::new(Held { body, _held: held })))
         })
     }
 }
 
-/// A response body that holds the place of its call.
+/// The request as the services see it, and what its call holds.
+fn admit(
+    shared: &SharedRef,
+    request: http::Request<Body>,
+) -> Result<(http::Request<Body>, (Place, OwnedSemaphorePermit)), Status> {
+    let (mut request, kept) = slim(request)?;
+    let caller = request.extensions_mut().remove::<Caller>();
+    let identity = match caller {
+        Some(Caller { peer, identity }) => {
+            request.extensions_mut().insert(peer);
+            identity
+        }
+        None => Identity::Nobody,
+    };
+    let path = request.uri().path();
+    let is_single = !STREAMING.contains(&path);
+    let (place, arrival) = places_for(shared, path).take(&identity).map_err(|full| {
+        shared.statistics.calls_refused.add(1);
+        Status::resource_exhausted(full.to_string())
+    })?;
+    let head = charge(shared, kept)?;
+    let longest = Duration::from_millis(shared.limits.first_message_ms);
+    let arriving = Request::new(arrival, is_single, longest);
+    let shared = shared.clone();
+    let request =
+        request.map(|body| Body::new(BoundedBody::new(shared, body).with_request(arriving)));
+    Ok((request, (place, head)))
+}
+
+fn places_for<'a>(shared: &'a SharedRef, path: &str) -> &'a Arc<Places> {
+    let admission = &shared.admission;
+    match path {
+        CHECK => &admission.health_checks,
+        WATCH => &admission.health_watches,
+        _ => &admission.calls,
+    }
+}
+
+/// A response body that holds what belongs to its call.
 struct Held {
     body: Body,
-    _place: OwnedSemaphorePermit,
+    _held: (Place, OwnedSemaphorePermit),
 }
 
 impl HttpBody for Held {

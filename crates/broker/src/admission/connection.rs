@@ -1,6 +1,6 @@
 //! A connection that has greeted and holds its places until it is dropped.
-use super::addresses::FromAddress;
-use crate::tls::Peer;
+use super::caller::Caller;
+use super::shares::Piece;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,6 +9,10 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
+
+/// Bytes that a connection reads before others get their turn. What it reads becomes requests, whose headers are in memory
+/// until their tasks have their turn too.
+const TURN_BYTES: usize = 256 << 10;
 
 /// What bytes come and go by.
 #[derive(Debug)]
@@ -21,18 +25,20 @@ pub(super) enum Stream {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(super) stream: Stream,
-    pub(super) peer: Peer,
+    pub(super) caller: Caller,
     /// What was read of it already, and how much of that was read again.
     pub(super) greeting: Vec<u8>,
     pub(super) given: usize,
+    /// Read in this turn.
+    pub(super) turn: usize,
     pub(super) _place: OwnedSemaphorePermit,
-    pub(super) _from: FromAddress,
+    pub(super) _from: Piece,
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Peer;
-    fn connect_info(&self) -> Peer {
-        self.peer.clone()
+    type ConnectInfo = Caller;
+    fn connect_info(&self) -> Caller {
+        self.caller.clone()
     }
 }
 impl AsyncRead for Connection {
@@ -44,7 +50,18 @@ impl AsyncRead for Connection {
         let this = &mut *self;
         let rest = this.greeting.get(this.given..).unwrap_or_default();
         if rest.is_empty() {
-            return Pin::new(&mut this.stream).poll_read(cx, buf);
+            if this.turn >= TURN_BYTES {
+                this.turn = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = buf.filled().len();
+            let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+            match read {
+                Poll::Pending => this.turn = 0,
+                Poll::Ready(_) => this.turn += buf.filled().len() - before,
+            }
+            return read;
         }
         let length = rest.len().min(buf.remaining());
         buf.put_slice(rest.get(..length).unwrap_or_default());

@@ -3,23 +3,31 @@
 //!
 //! * [`accept`]: from the listening socket to connections that have sent a whole HTTP/2 preface. Until then a
 //!   connection is a socket and a task of about a kilobyte, with a time limit; the oldest gives way to the newest.
-//! * [`connection`]: a connection that holds its places. [`addresses`]: connections by address of the peer.
-//! * [`calls`]: the layer over all services that counts calls and bounds what their unfinished messages hold
-//!   ([`body`]).
+//! * [`connection`]: a connection that holds its places.
+//! * [`caller`]: whose a connection is. [`places`]: places of calls, and which of them give way. [`shares`]: what a client
+//!   may have of what all draw from.
+//! * [`calls`]: the layer over all services that gives calls their places, keeps little of their heads ([`heads`]), and
+//!   bounds how long a request may take to begin ([`request`]) and what its unfinished messages hold ([`body`]).
 mod accept;
-mod addresses;
 mod body;
+mod caller;
 mod calls;
 mod connection;
 mod descriptors;
+mod heads;
+mod places;
+mod request;
+mod shares;
 
 pub(crate) use accept::accept;
 pub(crate) use body::{PATIENCE, charge};
+pub(crate) use caller::Identity;
 pub(crate) use calls::CallLayer;
 pub(crate) use descriptors::for_segments;
+pub(crate) use shares::Shares;
 
 use crate::shared::Limits;
-use addresses::Addresses;
+use places::{Bounds, Places};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -27,8 +35,13 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct Admission {
     connections: Arc<Semaphore>,
-    addresses: Arc<Addresses>,
-    calls: Arc<Semaphore>,
+    /// Connections, by where they come from.
+    addresses: Arc<Shares>,
+    calls: Arc<Places>,
+    health_checks: Arc<Places>,
+    health_watches: Arc<Places>,
+    /// Requests that the control plane answers, by client.
+    pub(crate) admin_requests: Arc<Shares>,
     request_bytes: Arc<Semaphore>,
     limits: Limits,
     /// Descriptors with this number and above are kept for files.
@@ -42,8 +55,16 @@ impl Admission {
             |places: usize| Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         Self {
             connections: semaphore(limits.connections),
-            addresses: Arc::new(Addresses::new(limits.connections_per_address)),
-            calls: semaphore(limits.calls),
+            addresses: Shares::new(limits.connections_per_address),
+            calls: Places::new(Bounds {
+                all: limits.calls,
+                all_setting: "limits.calls",
+                share: limits.calls_per_identity,
+                share_setting: "limits.calls_per_identity",
+            }),
+            health_checks: health("limits.health_checks", limits.health_checks),
+            health_watches: health("limits.health_watches", limits.health_watches),
+            admin_requests: Shares::new(limits.admin_requests_per_identity),
             request_bytes: semaphore(limits.request_bytes),
             descriptors: descriptors::usable(descriptors::reserve(
                 limits.descriptor_reserve,
@@ -60,13 +81,23 @@ impl Admission {
 
     /// Calls that have begun and not ended, of all protocols on the port.
     pub fn calls_open(&self) -> usize {
-        taken(&self.calls, self.limits.calls)
+        self.calls.open()
     }
 
     /// Bytes of request messages that have begun to arrive and are not taken in yet.
     pub fn request_bytes(&self) -> usize {
         taken(&self.request_bytes, self.limits.request_bytes)
     }
+}
+
+/// One client may have half of them.
+fn health(setting: &'static str, all: usize) -> Arc<Places> {
+    Places::new(Bounds {
+        all,
+        all_setting: setting,
+        share: all.div_ceil(2),
+        share_setting: setting,
+    })
 }
 
 fn taken(places: &Semaphore, all: usize) -> usize {

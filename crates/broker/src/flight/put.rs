@@ -11,6 +11,7 @@ use crate::access::{Action, Permit};
 use crate::partition::{Append, AppendError, Committed, Partition, Payload};
 use crate::shared::SharedRef;
 use crate::tls::Peer;
+use crate::view::{DEFAULT_NAMESPACE, is_internal};
 use arrow_array::RecordBatch;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
@@ -128,6 +129,10 @@ struct Target {
 impl Target {
     fn open(shared: &SharedRef, command: &PutCommand, permit: Permit) -> Result<Self, Status> {
         let view = shared.view.load();
+        if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
+            let text = "stream is reserved: the broker alone writes to it";
+            return Err(invalid(format!("{}: {text}", command.stream)));
+        }
         let stream = resolve::stream(&view, &command.namespace, &command.stream)?;
         let view = resolve::partition(&stream, command.partition)?;
         let what = resolve::label(&stream, command.partition);

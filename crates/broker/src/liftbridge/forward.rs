@@ -1,6 +1,7 @@
 //! Methods that the control plane answers: raw message bytes there and back.
 use super::call::{Call, unary_message};
 use super::reply::{self, Reply};
+use crate::admission::Identity;
 use crate::shared::SharedRef;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -30,7 +31,8 @@ const METHODS: [&str; 18] = [
 /// Hands the request to the control plane and frames its answer.
 ///
 /// # Errors
-/// UNIMPLEMENTED for unknown methods; what the control plane answered; `DEADLINE_EXCEEDED`.
+/// UNIMPLEMENTED for unknown methods; `RESOURCE_EXHAUSTED` for a client that has its share of requests; what the control
+/// plane answered; `DEADLINE_EXCEEDED`.
 pub(super) async fn forward(
     shared: &SharedRef,
     call: &Call,
@@ -47,6 +49,14 @@ pub(super) async fn forward(
     if method == "FetchConsumerGroupAssignments" {
         call.within(shared.groups.wait(&request)).await?;
     }
+    let identity = Identity::of(&call.peer);
+    let Some(_piece) = shared.admission.admin_requests.take(identity.clone()) else {
+        shared.statistics.calls_refused.add(1);
+        let most = shared.limits.admin_requests_per_identity;
+        return Err(Status::resource_exhausted(format!(
+            "limits.admin_requests_per_identity ({most}) admin requests of {identity} wait for an answer: send fewer at once, try again later, or raise it"
+        )));
+    };
     let name = format!("liftbridge/{method}");
     let peer = call.peer.to_text();
     let answer = shared
@@ -55,5 +65,11 @@ pub(super) async fn forward(
     let answer = call.within(answer).await?;
     answer
         .map(|message| reply::message(&message))
-        .map_err(|refusal| Status::new(Code::from(refusal.code), refusal.message))
+        .map_err(|refusal| {
+            let code = Code::from(refusal.code);
+            if matches!(code, Code::PermissionDenied | Code::Unauthenticated) {
+                shared.access.count_denied();
+            }
+            Status::new(code, refusal.message)
+        })
 }

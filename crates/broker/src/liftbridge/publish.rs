@@ -107,11 +107,10 @@ async fn open_destination(
     let (stream, number) = (&view.stream, view.partition);
     for _ in 0..RESUMES {
         let route = Route::find(&shared.view.load(), &shared.broker_id, stream, number);
-        if !route.is_unknown() {
-            let name = String::from_utf8_lossy(stream);
-            let allowed = shared.access.check(&call.peer, Action::Publish, &name);
-            allowed.map_err(|denied| denied.status())?;
-        }
+        // Also for a stream that does not exist: whether it does is told to those only who may publish to it.
+        let name = String::from_utf8_lossy(stream);
+        let allowed = shared.access.check(&call.peer, Action::Publish, &name);
+        allowed.map_err(|denied| denied.status())?;
         if !view.ack_inbox.is_empty() {
             let inbox = String::from_utf8_lossy(&view.ack_inbox);
             let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);

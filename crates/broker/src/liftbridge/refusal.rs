@@ -17,6 +17,9 @@ pub(super) enum Refusal {
     /// No stream of this name.
     #[error("no such stream: {0}")]
     NoSuchStream(String),
+    /// One of the broker's own.
+    #[error("Stream is reserved: the broker alone writes to it")]
+    Internal,
     /// No partition of this number.
     #[error("no such partition: {0}")]
     NoSuchPartition(i32),
@@ -80,6 +83,7 @@ impl Refusal {
     fn code(&self) -> Code {
         match self {
             Self::StreamMissing
+            | Self::Internal
             | Self::PolicyMissing
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
@@ -107,7 +111,8 @@ impl Refusal {
             }
             Self::Denied(_) => AsyncCode::PermissionDenied,
             Self::Readonly(_) => AsyncCode::Readonly,
-            Self::PolicyMissing
+            Self::Internal
+            | Self::PolicyMissing
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
             | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,

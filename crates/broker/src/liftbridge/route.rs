@@ -4,7 +4,7 @@ use crate::access::{self, AccessTable, Action};
 use crate::partition::{IncomingRecord, Partition};
 use crate::shared::{Shared, SharedRef};
 use crate::tls::Peer;
-use crate::view::{DEFAULT_NAMESPACE, View};
+use crate::view::{DEFAULT_NAMESPACE, View, is_internal};
 use bascule_wire::liftbridge::acks::AckTemplate;
 use bascule_wire::liftbridge::messages::AckPolicy;
 use bascule_wire::liftbridge::publish::PublishView;
@@ -58,6 +58,10 @@ impl Route {
             return route;
         };
         route.stream = Bytes::copy_from_slice(stream);
+        if is_internal(&name) {
+            route.refusal = Some(Refusal::Internal);
+            return route;
+        }
         let Some(partition) = stream_view.partition(number) else {
             route.refusal = Some(Refusal::NoSuchPartition(number));
             return route;
@@ -75,11 +79,6 @@ impl Route {
                 .map(|handle| Arc::new(Destination::new(handle)));
         }
         route
-    }
-
-    /// Whether nothing but the stream's name is known to be wrong with it.
-    pub(super) fn is_unknown(&self) -> bool {
-        matches!(self.refusal, Some(Refusal::NoSuchStream(_)))
     }
 
     /// The same for `peer`, who may not publish to every stream.

@@ -122,7 +122,7 @@ fn join(
     membership.map(Some).ok_or_else(not_assigned)
 }
 
-fn not_assigned() -> Status {
+pub(super) fn not_assigned() -> Status {
     Status::failed_precondition("Consumer is not currently assigned this partition")
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn collect(source: &Source) -> Vec<(&'static str, u64)> {
     values
 }
 
-fn admission(source: &Source) -> [(&'static str, u64); 9] {
+fn admission(source: &Source) -> [(&'static str, u64); 10] {
     let shared = &source.shared;
     let (admission, events) = (&shared.admission, &shared.events);
     let free = shared.inflight.available_permits();
@@ -27,6 +27,7 @@ fn admission(source: &Source) -> [(&'static str, u64); 9] {
         ("connections_open", admission.connections_open() as u64),
         ("calls_open", admission.calls_open() as u64),
         ("request_bytes", admission.request_bytes() as u64),
+        ("calls_denied", shared.access.denied()),
         ("admin_requests_open", events.requests_open() as u64),
         ("admin_requests_refused", events.requests_refused()),
         ("nats_connected", u64::from(shared.nats.is_connected())),

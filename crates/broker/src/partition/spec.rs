@@ -1,8 +1,10 @@
 //! Partition specs as they cross the seam (`specs/formats/seam.md`).
 use crate::encryption::{DataKeySpec, Masters};
 use crate::nats::{NatsAcks, NatsCopy};
-use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention};
+use crate::view::{CURSORS, DEFAULT_NAMESPACE};
+use bascule_log::{Compaction, Durability, Identity, LogOptions, Retention, Subject};
 use bascule_record::{BatchLimits, Codec};
+use bascule_wire::liftbridge::cursors;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -134,6 +136,8 @@ impl PartitionSpec {
             tombstone_grace_ns: nanos(self.compact_tombstone_ms),
             map_bytes: usize::try_from(self.compact_memory_bytes).unwrap_or(usize::MAX),
             bytes_per_second: self.compact_bytes_per_second,
+            subject: (self.namespace == DEFAULT_NAMESPACE && self.stream == CURSORS)
+                .then_some(cursors::subject as Subject),
             ..Compaction::default()
         })
     }

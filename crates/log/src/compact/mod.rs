@@ -21,17 +21,23 @@ mod source;
 mod swap;
 
 use crate::{Error, Log};
+use bascule_record::Batch;
 use pace::Pace;
 use parking_lot::Mutex;
 use run::{Progress, Run};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A run begins when one byte in so many has not been looked at. So a byte is read about so many times in all.
 const DUE_SHARE: u64 = 8;
 
+/// What a record with this key and value is about, where that is not its key alone: the latest record about it stays.
+/// `None`: it is about nothing, stays, and supersedes no other.
+pub type Subject = fn(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>>;
+
 /// How a log is compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Compaction {
     /// How long a null value stays as the latest of its key, ns; by the record's timestamp.
     pub tombstone_grace_ns: i64,
@@ -41,6 +47,8 @@ pub struct Compaction {
     pub bytes_per_second: u64,
     /// Batches that lost all their records keep the place of their producer for so long, ns.
     pub producer_grace_ns: i64,
+    /// What records are about; `None` = their key.
+    pub subject: Option<Subject>,
 }
 impl Default for Compaction {
     /// A day for tombstones, 64 MiB for keys (2.3 million), 768 MiB/s, 15 minutes for producers.
@@ -50,6 +58,17 @@ impl Default for Compaction {
             map_bytes: 64 << 20,
             bytes_per_second: 768 << 20,
             producer_grace_ns: 900_000_000_000,
+            subject: None,
+        }
+    }
+}
+impl Compaction {
+    /// What record `i` of a batch is about.
+    fn subject_of<'a>(&self, batch: &'a Batch, i: usize) -> Option<Cow<'a, [u8]>> {
+        let key = batch.key(i)?;
+        match self.subject {
+            None => Some(Cow::Borrowed(key)),
+            Some(subject) => subject(key, batch.value(i)).map(Cow::Owned),
         }
     }
 }

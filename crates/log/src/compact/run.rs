@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
                     Stopped::Damaged
                 }
             })?;
-            if let Some(full_at) = note_keys(latest, &batch, from) {
+            if let Some(full_at) = note_keys(latest, &self.compaction, &batch, from) {
                 return Ok(Some(full_at));
             }
         }
@@ -243,15 +243,16 @@ impl<'a> Run<'a> {
         old: &Arc<Segment>,
         to: u64,
     ) -> Result<(), Stopped> {
-        let grace = self.compaction.tombstone_grace_ns;
+        let compaction = self.compaction;
+        let grace = compaction.tombstone_grace_ns;
         let (now_ns, may_go) = (self.now_ns, self.left.is_none());
         let mut tombstone_due = self.tombstone_due;
         let keep = |batch: &Batch, i: usize| {
-            let Some(key) = batch.key(i) else {
+            let Some(subject) = compaction.subject_of(batch, i) else {
                 return true;
             };
             let offset = batch.offset(i);
-            if latest.of(key).is_some_and(|latest| latest > offset) {
+            if latest.of(&subject).is_some_and(|latest| latest > offset) {
                 return false;
             }
             if batch.value(i).is_some() {
@@ -308,10 +309,15 @@ impl<'a> Run<'a> {
 }
 
 /// Notes the keys of a batch; the offset of the first one without room.
-fn note_keys(latest: &mut LatestOffsets, batch: &Batch, from: u64) -> Option<u64> {
+fn note_keys(
+    latest: &mut LatestOffsets,
+    compaction: &Compaction,
+    batch: &Batch,
+    from: u64,
+) -> Option<u64> {
     (batch.seek(from)..batch.len()).find_map(|i| {
-        let key = batch.key(i)?;
+        let subject = compaction.subject_of(batch, i)?;
         let offset = batch.offset(i);
-        (!latest.note(key, offset)).then_some(offset)
+        (!latest.note(&subject, offset)).then_some(offset)
     })
 }

@@ -24,9 +24,40 @@ pub struct Cursor {
     pub generation: u64,
 }
 
-/// `<cursor id>,<stream>,<partition>`.
+/// The key that positions are stored under: `<cursor id>,<stream>,<partition>`. Where an id has a comma, backslashes and
+/// commas of both are written with a backslash before them: two places never have one key.
 pub fn key(cursor_id: &str, stream: &str, partition: i32) -> String {
+    if cursor_id.contains(',') || stream.contains(',') {
+        format!("{},{},{partition}", escaped(cursor_id), escaped(stream))
+    } else {
+        raw_key(cursor_id, stream, partition)
+    }
+}
+
+/// The same without backslashes: says which partition the key lies on. Positions were stored under it before keys were
+/// escaped, and the ids in their values say whose they are.
+pub fn raw_key(cursor_id: &str, stream: &str, partition: i32) -> String {
     format!("{cursor_id},{stream},{partition}")
+}
+
+fn escaped(id: &str) -> String {
+    id.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+/// A record of `__cursors` as a position: its key, escaped, and what it says. `None`: the value is no cursor, or not the one
+/// that the record's key names.
+pub fn read(key: &[u8], value: &[u8]) -> Option<(String, Cursor)> {
+    let cursor = Cursor::decode(value).ok()?;
+    let own = self::key(&cursor.cursor_id, &cursor.stream, cursor.partition);
+    let raw = raw_key(&cursor.cursor_id, &cursor.stream, cursor.partition);
+    let named = !cursor.cursor_id.is_empty() && !cursor.stream.is_empty();
+    (named && (key == own.as_bytes() || key == raw.as_bytes())).then_some((own, cursor))
+}
+
+/// What a record of `__cursors` is about, for compaction: junk under the key of a position does not supersede it.
+pub fn subject(key: &[u8], value: Option<&[u8]>) -> Option<Vec<u8>> {
+    let (key, _) = read(key, value?)?;
+    Some(key.into_bytes())
 }
 
 /// The partition of `__cursors` that a key lies on; `partitions` ≥ 1.
@@ -65,11 +96,49 @@ mod tests {
         for (text, hash) in known {
             assert_eq!(crc32(text.as_bytes()), hash, "{text}");
         }
-        assert_eq!(partition_of(key("c", "foo", 0).as_bytes(), 10), 4);
+        assert_eq!(partition_of(raw_key("c", "foo", 0).as_bytes(), 10), 4);
         assert_eq!(
-            partition_of(key("__group:g", "orders", 3).as_bytes(), 10),
+            partition_of(raw_key("__group:g", "orders", 3).as_bytes(), 10),
             6
         );
+    }
+
+    #[test]
+    fn no_two_places_have_one_key() {
+        let ids = ["x", "x,a", "a,b", "b", "x\\", "x\\,a", ",", "\\", "a,", "0"];
+        let mut keys = std::collections::HashMap::new();
+        for cursor in ids {
+            for stream in ids {
+                for partition in [0, 1] {
+                    let place = (cursor, stream, partition);
+                    let other = keys.insert(key(cursor, stream, partition), place);
+                    assert_eq!(other, None, "{place:?}");
+                }
+            }
+        }
+        assert_eq!(key("c", "orders", 3), "c,orders,3", "as it always was");
+        assert_eq!(key("x,a", "b", 0), "x\\,a,b,0");
+    }
+
+    #[test]
+    fn a_record_is_a_position_when_its_key_is_that_of_its_value() {
+        let cursor = Cursor {
+            stream: "b".into(),
+            cursor_id: "x,a".into(),
+            offset: 7,
+            ..Cursor::default()
+        };
+        let value = cursor.encode_to_vec();
+        let wanted = Some(("x\\,a,b,0".to_owned(), cursor));
+        assert_eq!(read(b"x\\,a,b,0", &value), wanted);
+        assert_eq!(read(b"x,a,b,0", &value), wanted, "as keys were before");
+        assert_eq!(read(b"y,b,0", &value), None);
+        assert_eq!(read(b"x,a,b,0", b"\xff"), None);
+        assert_eq!(
+            subject(b"x,a,b,0", Some(&value)),
+            Some(b"x\\,a,b,0".to_vec())
+        );
+        assert_eq!(subject(b"x,a,b,0", None), None);
     }
 
     #[test]

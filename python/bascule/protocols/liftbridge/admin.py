@@ -1,11 +1,14 @@
 """All handlers of the protocol, for the router."""
 
+from collections.abc import Collection
+
 from bascule.control import Controller
 from bascule.control.groups import Groups
-from bascule.metadata import StreamSettings
+from bascule.metadata import Stream, StreamSettings
 from bascule.protocols.liftbridge.authorization import guarded
 from bascule.protocols.liftbridge.details import DetailMethods
 from bascule.protocols.liftbridge.editing import EditingMethods
+from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.groups import GroupMethods
 from bascule.protocols.liftbridge.metadata import MetadataMethods
 from bascule.protocols.liftbridge.removal import RemovalMethods
@@ -15,18 +18,27 @@ from bascule.security import Access
 
 
 class LiftbridgeAdmin:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say; `access` is asked before each."""
+    """The handlers. `defaults` holds what a stream gets whose creator did not say; `access` is asked before each,
+    `gate` before something begins to exist.
+    """
 
     def __init__(
-        self, controller: Controller, groups: Groups, defaults: StreamSettings, access: Access | None = None
+        self,
+        controller: Controller,
+        groups: Groups,
+        defaults: StreamSettings,
+        access: Access | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._access = access or Access()
+        self._controller = controller
+        gate = gate or Gate()
         self._parts = (
-            StreamMethods(controller, defaults),
+            StreamMethods(controller, defaults, gate),
             MetadataMethods(controller),
-            GroupMethods(groups),
+            GroupMethods(groups, controller, gate),
             RemovalMethods(controller),
-            EditingMethods(controller, defaults),
+            EditingMethods(controller, defaults, gate),
             DetailMethods(controller),
         )
 
@@ -35,4 +47,10 @@ class LiftbridgeAdmin:
         handlers: dict[str, Handler] = {}
         for part in self._parts:
             handlers.update(part.handlers())
-        return {f"liftbridge/{name}": guarded(name, handler, self._access) for name, handler in handlers.items()}
+        return {
+            f"liftbridge/{name}": guarded(name, handler, self._access, self._streams)
+            for name, handler in handlers.items()
+        }
+
+    def _streams(self) -> Collection[Stream]:
+        return self._controller.state.streams.values()

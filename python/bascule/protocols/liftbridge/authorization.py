@@ -4,15 +4,17 @@ Asked before the handler sees the request. What the handler is going to refuse a
 without a line here is denied whenever there is a policy.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, cast
 
 from bascule._json import load_json
 from bascule._liftbridge_pb import message
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import AccessError
+from bascule.metadata import Stream
 from bascule.protocols.liftbridge.creation import is_subject
 from bascule.protocols.liftbridge.messages import parse
+from bascule.protocols.liftbridge.neighbours import Neighbour, neighbours
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
 
@@ -25,16 +27,49 @@ EVERYTHING: Final = "*"
 """What FetchMetadata is allowed on: the list of all streams. A name, no wildcard."""
 
 
-def guarded(name: str, handler: Handler, access: Access) -> Handler:
-    """The same handler for those clients only who may."""
+def guarded(
+    name: str, handler: Handler, access: Access, streams: Callable[[], Collection[Stream]] = tuple[Stream]
+) -> Handler:
+    """The same handler for those clients only who may. `streams`: those that exist."""
 
     async def guard(request: AdminRequest) -> bytes:
         if access.is_on:
             for action, resource in _rights(name, request.body):
-                access.check(request.client, action, resource)
+                access.check(request.client, action, resource, request.peer)
+            if name in _CREATING:
+                _check_neighbours(access, request, streams())
         return await handler(request)
 
     return guard
+
+
+def _check_neighbours(access: Access, request: AdminRequest, streams: Collection[Stream]) -> None:
+    """A new stream shares messages with those that listen where it does: to read and write them takes the rights to.
+
+    Raises:
+        AccessError: `permission_denied`.
+    """
+    asked = parse(message("CreateStreamRequest"), request.body)
+    if not _is_creation(asked):
+        return
+    by_subject = asked.HasField("partitionBySubject") and asked.partitionBySubject.value
+    found = neighbours(streams, asked.name, asked.subject, asked.partitions or 1, by_subject=by_subject)
+    for neighbour in found:
+        for actions in (("Subscribe",), ("Publish", "PublishToSubject")):
+            may = any(access.allows(request.client, action, neighbour.resource) for action in actions)
+            if not may and not _is_excused(access, request.client, asked, neighbour):
+                access.check(request.client, actions[0], neighbour.resource, request.peer)
+
+
+def _is_excused(access: Access, client: str | None, asked: Any, neighbour: Neighbour) -> bool:
+    """Whether a policy gives the rights on the subject itself, by name, and none on the stream is denied: it means what
+    is published there, whoever stores it.
+    """
+    if client is None or neighbour.by_number or asked.subject == asked.name:
+        return False
+    named = all(access.names(client, action, asked.subject) for action in ("Subscribe", "PublishToSubject"))
+    both = ("Subscribe", "Publish", "PublishToSubject")
+    return named and not any(access.denies(client, action, neighbour.resource) for action in both)
 
 
 def _rights(name: str, body: bytes) -> Iterable[Right]:
@@ -65,11 +100,15 @@ def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
 def _create_stream(body: bytes) -> Iterable[Right]:
     """The stream, and a subject that is not its name: who reads and writes the stream reads and writes the subject."""
     asked = parse(message("CreateStreamRequest"), body)
-    if not asked.name or not is_subject(asked.subject) or asked.name in OWN_STREAMS:
+    if not _is_creation(asked):
         return ()
     if asked.subject == asked.name:
         return [("CreateStream", asked.name)]
     return [("CreateStream", asked.name), ("Subscribe", asked.subject), ("PublishToSubject", asked.subject)]
+
+
+def _is_creation(asked: Any) -> bool:
+    return bool(asked.name and is_subject(asked.subject) and asked.name not in OWN_STREAMS)
 
 
 def _join_group(body: bytes) -> Iterable[Right]:
@@ -114,3 +153,5 @@ RIGHTS: Final[dict[str, Callable[[bytes], Iterable[Right]]]] = {
     "ResumePartition": lambda _: (),
 }
 """Rights by method, from the body of a request."""
+
+_CREATING: Final = frozenset({"CreateStream", "CheckCreateStream"})

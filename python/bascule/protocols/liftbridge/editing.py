@@ -11,6 +11,7 @@ from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.plain import to_plain
 from bascule.protocols.liftbridge.creation import stream_request
+from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, read_object, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -21,11 +22,12 @@ _CreateStreamResponse = message("CreateStreamResponse")
 
 
 class EditingMethods:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say."""
+    """The handlers. `defaults` holds what a stream gets whose creator did not say; `gate` says what may be created."""
 
-    def __init__(self, controller: Controller, defaults: StreamSettings) -> None:
+    def __init__(self, controller: Controller, defaults: StreamSettings, gate: Gate) -> None:
         self._controller = controller
         self._defaults = defaults
+        self._gate = gate
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method."""
@@ -72,6 +74,7 @@ class EditingMethods:
         """A CreateStreamRequest to an empty CreateStreamResponse, or the refusal that CreateStream would give."""
         wish = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
         try:
+            self._gate.check_stream(self._controller.state, wish)
             self._controller.check_create_stream(wish)
         except RefusedError as refusal:
             raise refused(refusal) from refusal

@@ -1,13 +1,14 @@
 """The four calls of consumer groups (specification §3.15)."""
 
 from bascule._liftbridge_pb import message
-from bascule.control import RefusalCode
+from bascule.control import Controller, RefusalCode
 from bascule.control.controller import RefusedError
 from bascule.control.groups import Groups, NotServedError, NotWatchedError
 from bascule.control.handover import Place, Sign
 from bascule.engine import id_flaw
 from bascule.errors import BrokerError
 from bascule.metadata import MAX_MEMBER_STREAMS
+from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -29,8 +30,10 @@ _ReportResponse = message("ReportConsumerGroupCoordinatorResponse")
 class GroupMethods:
     """The handlers."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, controller: Controller, gate: Gate) -> None:
         self._groups = groups
+        self._controller = controller
+        self._gate = gate
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method."""
@@ -53,9 +56,10 @@ class GroupMethods:
             text = f"{len(set(streams))} streams are more than a member may read, {MAX_MEMBER_STREAMS}"
             raise StatusError(Status.INVALID_ARGUMENT, text)
         try:
-            joined = await self._groups.join(
-                asked.groupId, asked.consumerId, streams, request.timeout_s, hands_over=asked.handsOver
-            )
+            with self._gate.group(self._controller.state, asked.groupId):
+                joined = await self._groups.join(
+                    asked.groupId, asked.consumerId, streams, request.timeout_s, hands_over=asked.handsOver
+                )
         except RefusedError as refusal:
             status = refused(refusal)
             if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:

@@ -22,6 +22,7 @@ _REFUSED = {
     RefusalCode.PAUSED: Status.FAILED_PRECONDITION,
     RefusalCode.NOT_OPEN: Status.UNAVAILABLE,
     RefusalCode.INVALID: Status.INVALID_ARGUMENT,
+    RefusalCode.NO_ROOM: Status.RESOURCE_EXHAUSTED,
 }
 _TEXT = {
     RefusalCode.STREAM_EXISTS: "stream already exists",

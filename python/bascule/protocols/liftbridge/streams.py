@@ -12,6 +12,7 @@ from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError, CapacityError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.protocols.liftbridge.creation import stream_request
+from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
@@ -28,11 +29,12 @@ _SetStreamReadonlyResponse = message("SetStreamReadonlyResponse")
 
 
 class StreamMethods:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say."""
+    """The handlers. `defaults` holds what a stream gets whose creator did not say; `gate` says what may be created."""
 
-    def __init__(self, controller: Controller, defaults: StreamSettings) -> None:
+    def __init__(self, controller: Controller, defaults: StreamSettings, gate: Gate) -> None:
         self._controller = controller
         self._defaults = defaults
+        self._gate = gate
 
     def handlers(self) -> dict[str, Handler]:
         """Handler by method."""
@@ -48,7 +50,8 @@ class StreamMethods:
         """CreateStream."""
         wish = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
         try:
-            await self._controller.create_stream(wish, request.timeout_s)
+            with self._gate.stream(self._controller.state, wish):
+                await self._controller.create_stream(wish, request.timeout_s)
         except RefusedError as refusal:
             raise refused(refusal) from refusal
         except BrokerError as failure:

@@ -2,47 +2,85 @@
 use crate::partition::{Partition, opened};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
-use bascule_wire::liftbridge::cursors::Cursor;
-use bytes::Bytes;
-use prost::Message as _;
+use bascule_wire::liftbridge::cursors::{Cursor, crc32, read};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Up to so many records are read on the caller's thread when they are in the page cache.
 const FEW: u64 = 1024;
+/// Keys share so many locks.
+const LOCKS: usize = 64;
 
 /// Where a reader stands, and in which history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub offset: i64,
     pub incarnation: u64,
-    generation: u64,
+    /// Epoch of the group that stored it; 0 = none.
+    pub generation: u64,
 }
 
 /// The indexes of all partitions of `__cursors` led here, by incarnation; made when first needed.
-#[derive(Debug, Default)]
-pub(crate) struct CursorIndexes(parking_lot::Mutex<HashMap<u64, Arc<Mutex<Index>>>>);
+#[derive(Debug)]
+pub(crate) struct CursorIndexes {
+    by_incarnation: parking_lot::Mutex<HashMap<u64, Arc<Mutex<Index>>>>,
+    /// Positions in all of them.
+    known: Arc<AtomicUsize>,
+    locks: Vec<Arc<Mutex<()>>>,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub position: Option<Position>,
+    /// Records met by this call that are no position.
+    pub strange: u64,
+}
+
+impl Default for CursorIndexes {
+    fn default() -> Self {
+        Self {
+            by_incarnation: parking_lot::Mutex::default(),
+            known: Arc::default(),
+            locks: (0..LOCKS).map(|_| Arc::default()).collect(),
+        }
+    }
+}
 
 impl CursorIndexes {
+    /// Positions that are stored, as far as their partitions were asked since the start.
+    pub(super) fn known(&self) -> usize {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Held by whoever decides about a key by its position and stores another.
+    pub(super) async fn lock(&self, key: &str) -> OwnedMutexGuard<()> {
+        let place = crc32(key.as_bytes()) as usize % LOCKS;
+        match self.locks.get(place) {
+            Some(lock) => lock.clone().lock_owned().await,
+            None => Arc::<Mutex<()>>::default().lock_owned().await,
+        }
+    }
+
     fn of(&self, incarnation: u64) -> Arc<Mutex<Index>> {
-        self.0.lock().entry(incarnation).or_default().clone()
+        let mut indexes = self.by_incarnation.lock();
+        let new = || Arc::new(Mutex::new(Index::counted_in(&self.known)));
+        indexes.entry(incarnation).or_insert_with(new).clone()
     }
 
     /// The position stored under `key`, as of now.
     ///
     /// # Errors
     /// One sentence, when the log cannot be read.
-    pub(super) async fn find(
-        &self,
-        partition: &Partition,
-        key: &str,
-    ) -> Result<Option<Position>, String> {
+    pub(super) async fn find(&self, partition: &Partition, key: &str) -> Result<Found, String> {
         let index = self.of(partition.identity().incarnation);
         let mut index = index.lock_owned().await;
         let (reader, committed) = (partition.reader(), partition.reader().high_watermark());
+        let before = index.strange;
         let read = if committed.saturating_sub(index.next) <= FEW {
             index.catch_up(&reader, committed, ReadMode::NoWait)
         } else {
@@ -55,22 +93,41 @@ impl CursorIndexes {
             });
             let (index, read) = waited.await.map_err(|error| error.to_string())?;
             read.map_err(|error| error.to_string())?;
-            return Ok(index.positions.get(key.as_bytes()).copied());
+            return Ok(index.found(key, before));
         }
         read.map_err(|error| error.to_string())?;
-        Ok(index.positions.get(key.as_bytes()).copied())
+        Ok(index.found(key, before))
     }
 }
 
 /// The map of one partition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Index {
-    positions: HashMap<Box<[u8]>, Position>,
+    positions: HashMap<Box<str>, Position>,
     /// Everything below is in the map.
     next: u64,
+    /// Records that are no position.
+    strange: u64,
+    known: Arc<AtomicUsize>,
 }
 
 impl Index {
+    fn counted_in(known: &Arc<AtomicUsize>) -> Self {
+        Self {
+            positions: HashMap::new(),
+            next: 0,
+            strange: 0,
+            known: known.clone(),
+        }
+    }
+
+    fn found(&self, key: &str, strange_before: u64) -> Found {
+        Found {
+            position: self.positions.get(key).copied(),
+            strange: self.strange - strange_before,
+        }
+    }
+
     /// Reads on, up to `committed` (exclusive). After an error the map holds what came before it.
     fn catch_up(
         &mut self,
@@ -94,25 +151,29 @@ impl Index {
 
     fn take(&mut self, batch: &Batch, committed: u64) {
         for record in batch.seek(self.next)..batch.seek(committed) {
-            if let (Some(key), Some(value)) = (batch.key(record), batch.value(record)) {
-                self.store(key, value);
+            let key = batch.key(record).unwrap_or_default();
+            let value = batch.value(record).unwrap_or_default();
+            match read(key, value) {
+                Some((key, cursor)) => self.store(key, &cursor),
+                // Forged, from when others than the broker could write here.
+                None => self.strange += 1,
             }
             self.next = batch.offset(record) + 1;
         }
     }
 
-    /// Keeps what a record says, unless it comes from an older generation of the same history. Values that are no cursor
-    /// (anybody may publish on the stream's subject) say nothing.
-    fn store(&mut self, key: &[u8], value: &[u8]) {
-        let Ok(cursor) = Cursor::decode(Bytes::copy_from_slice(value)) else {
-            return;
-        };
+    /// Keeps what a record says, unless it comes from an older generation of the same history.
+    fn store(&mut self, key: String, cursor: &Cursor) {
         let position = Position {
             offset: cursor.offset,
             incarnation: cursor.incarnation,
             generation: cursor.generation,
         };
-        let fenced = self.positions.get(key).is_some_and(|known| {
+        let known = self.positions.get(key.as_str());
+        if known.is_none() {
+            self.known.fetch_add(1, Ordering::Relaxed);
+        }
+        let fenced = known.is_some_and(|known| {
             known.incarnation == position.incarnation && known.generation > position.generation
         });
         if !fenced {
@@ -125,28 +186,25 @@ impl Index {
 mod tests {
     use super::*;
 
-    fn value(offset: i64, incarnation: u64, generation: u64) -> Vec<u8> {
-        let cursor = Cursor {
-            offset,
-            incarnation,
-            generation,
-            ..Cursor::default()
-        };
-        cursor.encode_to_vec()
-    }
-
     #[test]
     fn the_last_position_counts_unless_its_generation_is_older() {
-        let mut index = Index::default();
-        let mut stored = |bytes: &[u8]| {
-            index.store(b"k", bytes);
-            let known = &index.positions[&b"k"[..]];
-            (known.offset, known.incarnation)
+        let known = Arc::default();
+        let mut index = Index::counted_in(&known);
+        let mut stored = |offset: i64, incarnation: u64, generation: u64| {
+            let cursor = Cursor {
+                offset,
+                incarnation,
+                generation,
+                ..Cursor::default()
+            };
+            index.store("k".to_owned(), &cursor);
+            let found = index.positions["k"];
+            (found.offset, found.incarnation)
         };
-        assert_eq!(stored(&value(5, 7, 2)), (5, 7));
-        assert_eq!(stored(&value(3, 7, 2)), (3, 7));
-        assert_eq!(stored(&value(9, 7, 1)), (3, 7), "fenced");
-        assert_eq!(stored(&value(1, 8, 0)), (1, 8), "another history");
-        assert_eq!(stored(b"\xff"), (1, 8), "no cursor");
+        assert_eq!(stored(5, 7, 2), (5, 7));
+        assert_eq!(stored(3, 7, 2), (3, 7));
+        assert_eq!(stored(9, 7, 1), (3, 7), "fenced");
+        assert_eq!(stored(1, 8, 0), (1, 8), "another history");
+        assert_eq!(known.load(Ordering::Relaxed), 1);
     }
 }

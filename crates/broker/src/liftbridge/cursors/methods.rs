@@ -1,25 +1,28 @@
 //! The two methods: checks in the order of the specification, then the log.
+use super::index::Position;
 use crate::access::Action;
 use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
 use crate::liftbridge::resume::resume;
+use crate::liftbridge::subscribe::not_assigned;
 use crate::names;
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
 use crate::shared::{Shared, SharedRef};
-use crate::view::DEFAULT_NAMESPACE;
-use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of};
+use crate::view::{CURSORS as STREAM, DEFAULT_NAMESPACE};
+use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{
     FetchCursorRequest, FetchCursorResponse, SetCursorRequest, SetCursorResponse,
 };
 use prost::Message;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
-const STREAM: &str = "__cursors";
+/// How ids of the positions of groups begin.
+const GROUP: &str = "__group:";
 /// How long a call may take whose caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The position belongs to records that a purge, or the end of the stream, took away.
@@ -30,7 +33,8 @@ const MAX_NAME_BYTES: usize = 1024;
 /// Stores a position; returns when it is committed.
 ///
 /// # Errors
-/// The statuses of §3.11; `DEADLINE_EXCEEDED`, after which it may or may not be stored.
+/// The statuses of §3.11; `FAILED_PRECONDITION` for a member whose group has given the partition to another since;
+/// `RESOURCE_EXHAUSTED` when `limits.cursors` are stored; `DEADLINE_EXCEEDED`, after which it may or may not be stored.
 pub(in crate::liftbridge) async fn set_cursor(
     shared: &SharedRef,
     call: &Call,
@@ -40,29 +44,40 @@ pub(in crate::liftbridge) async fn set_cursor(
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
     permit(shared, &call, Action::SetCursor, &request.stream)?;
-    permit(shared, &call, Action::Publish, STREAM)?;
-    let key = key(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &key)).await??;
-    if let Err(flaw) = names::check_id(&request.cursor_id) {
-        let found = call.within(shared.cursors.find(&partition, &key)).await?;
-        // One that is there stays within reach.
-        if found.map_err(Status::internal)?.is_none() {
-            return Err(Status::invalid_argument(format!("cursorId {flaw}")));
-        }
+    let claimed = claimed_generation(shared, &call, &request)?;
+    let place = Place::of(&request.cursor_id, &request.stream, request.partition);
+    let partition = call.within(led(shared, &call, &place)).await??;
+    // What is decided by the position of now, and what is stored then, belong together.
+    let lock = if is_of_a_group(&request.cursor_id) {
+        Some(call.within(shared.cursors.lock(&place.key)).await?)
+    } else {
+        None
+    };
+    let found = call.within(find(shared, &partition, &place)).await??;
+    if found.is_none() {
+        begin(shared, &request.cursor_id)?;
     }
     let present = incarnation(shared, &request.stream, request.partition);
     if request.incarnation != 0 && request.incarnation != present {
         return Err(Status::not_found(ANOTHER_HISTORY));
     }
+    let stored = found
+        .filter(|position| position.incarnation == present)
+        .map_or(0, |position| position.generation);
+    if claimed.is_some_and(|claimed| claimed < stored) {
+        return Err(not_assigned());
+    }
     let value = Cursor {
         incarnation: present,
-        generation: 0,
+        // Who is no member moves the position of all of them, and opens it to none that was fenced off.
+        generation: claimed.unwrap_or(stored),
         stream: request.stream,
         partition: request.partition,
         cursor_id: request.cursor_id,
         offset: request.offset,
     };
-    call.within(append(&partition, key, &value)).await??;
+    call.within(append(&partition, place.key, &value, lock))
+        .await??;
     Ok(reply::message(
         &SetCursorResponse::default().encode_to_vec(),
     ))
@@ -81,12 +96,9 @@ pub(in crate::liftbridge) async fn fetch_cursor(
     let call = limited(call);
     check(&request.stream, &request.cursor_id)?;
     permit(shared, &call, Action::FetchCursor, &request.stream)?;
-    let key = key(&request.cursor_id, &request.stream, request.partition);
-    let partition = call.within(led(shared, &call, &key)).await??;
-    let found = call
-        .within(shared.cursors.find(&partition, &key))
-        .await?
-        .map_err(Status::internal)?;
+    let place = Place::of(&request.cursor_id, &request.stream, request.partition);
+    let partition = call.within(led(shared, &call, &place)).await??;
+    let found = call.within(find(shared, &partition, &place)).await??;
     let present = incarnation(shared, &request.stream, request.partition);
     let offset = found
         .filter(|position| position.incarnation == present)
@@ -142,8 +154,81 @@ fn permit(shared: &Shared, call: &Call, action: Action, stream: &str) -> Result<
     allowed.map_err(|denied| denied.status())
 }
 
+/// Where a position is stored.
+struct Place {
+    key: String,
+    /// Says which partition it lies on.
+    raw_key: String,
+}
+
+impl Place {
+    fn of(cursor_id: &str, stream: &str, partition: i32) -> Self {
+        Self {
+            key: key(cursor_id, stream, partition),
+            raw_key: raw_key(cursor_id, stream, partition),
+        }
+    }
+}
+
+fn is_of_a_group(cursor_id: &str) -> bool {
+    cursor_id.starts_with(GROUP)
+}
+
+/// The generation of the member that stores the position; `None` = it is stored by no member of a group.
+fn claimed_generation(
+    shared: &Shared,
+    call: &Call,
+    request: &SetCursorRequest,
+) -> Result<Option<u64>, Status> {
+    let Some(member) = &request.consumer else {
+        return Ok(None);
+    };
+    let (group, cursor) = (&member.group_id, &request.cursor_id);
+    if cursor.strip_prefix(GROUP) != Some(group) {
+        return Err(Status::invalid_argument(format!(
+            "cursorId {cursor:?} is not that of group {group:?}, {:?}: leave out the consumer, or name its group",
+            format!("{GROUP}{group}")
+        )));
+    }
+    // As in Subscribe: a generation shuts out those before it, so it takes the right that every member has.
+    permit(shared, call, Action::FetchConsumerGroupAssignments, group)?;
+    let epoch = member.group_epoch;
+    Ok(Some(shared.view.load().group_epoch(group, epoch)))
+}
+
+/// Whether a position may begin that is not stored yet.
+fn begin(shared: &Shared, cursor_id: &str) -> Result<(), Status> {
+    names::check_id(cursor_id)
+        .map_err(|flaw| Status::invalid_argument(format!("cursorId {flaw}")))?;
+    let most = shared.limits.cursors;
+    if shared.cursors.known() >= most {
+        return Err(Status::resource_exhausted(format!(
+            "limits.cursors ({most}) positions are stored: use the ids that are there, or raise it"
+        )));
+    }
+    Ok(())
+}
+
+async fn find(
+    shared: &Shared,
+    partition: &Partition,
+    place: &Place,
+) -> Result<Option<Position>, Status> {
+    let found = shared.cursors.find(partition, &place.key).await;
+    let found = found.map_err(Status::internal)?;
+    if found.strange > 0 {
+        let text = format!(
+            "{} records of {STREAM} are no positions of the broker's and were ignored",
+            found.strange
+        );
+        let fields = serde_json::json!({"partition": partition.identity().number});
+        shared.events.log(30, "cursors", text, fields);
+    }
+    Ok(found.position)
+}
+
 /// The open partition of `__cursors` that a key lies on, led here; resumed when it is paused.
-async fn led(shared: &SharedRef, call: &Call, key: &str) -> Result<Partition, Status> {
+async fn led(shared: &SharedRef, call: &Call, place: &Place) -> Result<Partition, Status> {
     let mut resumed = false;
     loop {
         let number = {
@@ -153,7 +238,7 @@ async fn led(shared: &SharedRef, call: &Call, key: &str) -> Result<Partition, St
                 .filter(|stream| !stream.partitions.is_empty())
                 .ok_or_else(|| Status::internal("Cursors stream does not exist"))?;
             let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
-            let number = partition_of(key.as_bytes(), count) as i32;
+            let number = partition_of(place.raw_key.as_bytes(), count) as i32;
             let partition = stream.partition(number).ok_or_else(|| {
                 Status::internal(format!("Cursors partition {number} does not exist"))
             })?;
@@ -185,7 +270,13 @@ fn incarnation(shared: &Shared, stream: &str, number: i32) -> u64 {
         .map_or(0, |partition| partition.incarnation)
 }
 
-async fn append(partition: &Partition, key: String, value: &Cursor) -> Result<(), Status> {
+/// Stores a position. `lock` is held until it is stored, also when the call gives up.
+async fn append(
+    partition: &Partition,
+    key: String,
+    value: &Cursor,
+    lock: Option<OwnedMutexGuard<()>>,
+) -> Result<(), Status> {
     let value = value.encode_to_vec();
     let record = IncomingRecord {
         received_bytes: u32::try_from(key.len() + value.len()).unwrap_or(u32::MAX),
@@ -203,6 +294,7 @@ async fn append(partition: &Partition, key: String, value: &Cursor) -> Result<()
         done: Box::new(move |result| {
             // Nobody listens when the call gave up: it is stored all the same.
             let _ = done.send(result);
+            drop(lock);
         }),
     };
     partition.append(append).await;

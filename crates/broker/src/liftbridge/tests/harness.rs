@@ -190,14 +190,19 @@ fn spec(stream: &str, first: u64, number: u64, options: &Value) -> PartitionSpec
     } else {
         format!("{base}.{number}")
     };
-    serde_json::from_value(json!({
+    let mut spec = json!({
         "namespace": "default", "stream": stream, "number": number, "incarnation": first + number, "subject": own,
         "base_subject": base, "durability": "memory", "codec": "none", "max_record_bytes": 1 << 20,
         "batch_records": 1024, "batch_bytes": 1 << 20, "retention_age_ms": 0, "retention_bytes": 0,
         "retention_messages": 0, "cleaner_interval_ms": 0, "segment_bytes": 1 << 24, "segment_age_ms": 0,
         "concurrency_control": options["concurrency_control"] == true,
-    }))
-    .unwrap()
+    });
+    for key in ["compact", "cleaner_interval_ms", "segment_bytes"] {
+        if let Some(value) = options.get(key) {
+            spec[key] = value.clone();
+        }
+    }
+    serde_json::from_value(spec).unwrap()
 }
 
 /// Calls as a generated client makes them.

@@ -1,4 +1,5 @@
 //! Cursors and consumer groups.
+use super::Consumer;
 
 /// A position to be stored.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -18,6 +19,9 @@ pub struct SetCursorRequest {
     /// Ours: the creation of the partition that the offset belongs to; 0 = the present one.
     #[prost(uint64, tag = "100")]
     pub incarnation: u64,
+    /// Ours: the member of a group that stores it, fenced by its epoch; `None` = somebody else.
+    #[prost(message, optional, tag = "101")]
+    pub consumer: Option<Consumer>,
 }
 
 /// Done.

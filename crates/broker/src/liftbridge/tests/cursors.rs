@@ -1,0 +1,192 @@
+//! Stored positions: what lies on `__cursors` from before only the broker wrote there, and what fences members.
+use super::harness::{Harness, PATIENCE, Plain};
+use crate::partition::{Append, IncomingRecord, Partition, Payload};
+use bascule_log::ReadMode;
+use bascule_record::Batches;
+use bascule_wire::liftbridge::cursors::Cursor;
+use bascule_wire::liftbridge::messages::{
+    Consumer, FetchCursorRequest, FetchCursorResponse, SetCursorRequest, SetCursorResponse,
+};
+use prost::Message as _;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tonic::{Code, Status};
+
+fn cursor(id: &str, stream: &str, offset: i64) -> Cursor {
+    Cursor {
+        stream: stream.into(),
+        cursor_id: id.into(),
+        offset,
+        ..Cursor::default()
+    }
+}
+
+/// Stores a record as nobody but the broker can, any more.
+async fn plant(partition: &Partition, key: &str, value: Vec<u8>) {
+    let record = IncomingRecord {
+        received_bytes: (key.len() + value.len()) as u32,
+        key: key.to_owned().into(),
+        value: Some(value.into()),
+        expected_offset: -1,
+        ..IncomingRecord::default()
+    };
+    let (done, stored) = tokio::sync::oneshot::channel();
+    let append = Append {
+        payload: Payload::Records(vec![record]),
+        producer: None,
+        copy_to_nats: false,
+        done: Box::new(move |outcome| {
+            let _ = done.send(outcome);
+        }),
+    };
+    partition.append(append).await;
+    stored.await.unwrap().unwrap();
+}
+
+fn records(partition: &Partition) -> usize {
+    let reader = partition.reader();
+    let mut cursor = reader.cursor(0);
+    let mut count = 0;
+    while let Some(bytes) = cursor
+        .next(reader.high_watermark(), 1 << 20, ReadMode::Blocking)
+        .unwrap()
+    {
+        count += Batches::new(bytes)
+            .map(|bytes| bascule_record::Batch::read(&bytes.unwrap()).unwrap().len())
+            .sum::<usize>();
+    }
+    count
+}
+
+async fn fetch(client: &mut Plain, id: &str, stream: &str) -> i64 {
+    let request = FetchCursorRequest {
+        stream: stream.into(),
+        partition: 0,
+        cursor_id: id.into(),
+    };
+    let answer: FetchCursorResponse = client
+        .unary("proto.API/FetchCursor", request, Some(PATIENCE))
+        .await
+        .unwrap();
+    answer.offset
+}
+
+async fn set(
+    client: &mut Plain,
+    id: &str,
+    offset: i64,
+    member: Option<(&str, u64)>,
+) -> Result<(), Status> {
+    let request = SetCursorRequest {
+        stream: "s".into(),
+        cursor_id: id.into(),
+        offset,
+        consumer: member.map(|(group, epoch)| Consumer {
+            group_id: group.into(),
+            group_epoch: epoch,
+            consumer_id: "me".into(),
+        }),
+        ..SetCursorRequest::default()
+    };
+    let answer: Result<SetCursorResponse, Status> = client
+        .unary("proto.API/SetCursor", request, Some(PATIENCE))
+        .await;
+    answer.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn junk_and_keys_of_before_hide_no_position_after_compaction() {
+    let harness = Harness::new();
+    harness.create(
+        "__cursors",
+        1,
+        &json!({"compact": true, "cleaner_interval_ms": 20, "segment_bytes": 256}),
+    );
+    let view = harness.engine.shared().view.load();
+    let stream = view.stream("default", "__cursors").unwrap();
+    let partition = stream.partitions[0].handle.clone().unwrap();
+    plant(&partition, "c,s,0", cursor("c", "s", 7).encode_to_vec()).await;
+    // Two places that had one key.
+    let one_key = "x,a,b,0";
+    plant(&partition, one_key, cursor("x,a", "b", 1).encode_to_vec()).await;
+    plant(&partition, one_key, cursor("x", "a,b", 2).encode_to_vec()).await;
+    for junk in [&b"\xff"[..], b"", &cursor("d", "s", 99).encode_to_vec()] {
+        plant(&partition, "c,s,0", junk.to_vec()).await;
+        plant(&partition, one_key, junk.to_vec()).await;
+    }
+    let planted = 9;
+    let filler = 60;
+    for offset in 0..filler {
+        plant(
+            &partition,
+            "f,s,0",
+            cursor("f", "s", offset).encode_to_vec(),
+        )
+        .await;
+    }
+    let limit = Instant::now() + PATIENCE;
+    while records(&partition) > planted + filler as usize / 2 {
+        assert!(Instant::now() < limit, "not compacted");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut client = harness.connect().await;
+    assert_eq!(fetch(&mut client, "c", "s").await, 7);
+    assert_eq!(fetch(&mut client, "x,a", "b").await, 1);
+    assert_eq!(fetch(&mut client, "x", "a,b").await, 2);
+    assert_eq!(
+        fetch(&mut client, "d", "s").await,
+        -1,
+        "not under its own key"
+    );
+    let mut told = harness.engine.shared().events.poll(1000);
+    told.retain(|event| event.kind == "log" && event.name == "cursors");
+    assert!(
+        told.iter()
+            .any(|event| event.text.contains("are no positions of the broker's")),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_of_an_earlier_epoch_moves_no_position_of_a_later_one() {
+    let harness = Harness::new();
+    harness.create("s", 1, &json!({}));
+    harness.create("__cursors", 1, &json!({}));
+    let mut client = harness.connect().await;
+    let id = "__group:g";
+    set(&mut client, id, 10, Some(("g", 7))).await.unwrap();
+    set(&mut client, id, 20, Some(("g", 9))).await.unwrap();
+    let expelled = set(&mut client, id, 11, Some(("g", 7))).await.unwrap_err();
+    assert_eq!(expelled.code(), Code::FailedPrecondition);
+    assert_eq!(
+        expelled.message(),
+        "Consumer is not currently assigned this partition"
+    );
+    assert_eq!(fetch(&mut client, id, "s").await, 20);
+    // Who is no member moves it, also back, and lets nobody in again.
+    set(&mut client, id, 5, None).await.unwrap();
+    assert_eq!(fetch(&mut client, id, "s").await, 5);
+    set(&mut client, id, 12, Some(("g", 7))).await.unwrap_err();
+    set(&mut client, id, 6, Some(("g", 9))).await.unwrap();
+    assert_eq!(fetch(&mut client, id, "s").await, 6);
+    let other = set(&mut client, id, 6, Some(("h", 9))).await.unwrap_err();
+    assert_eq!(other.code(), Code::InvalidArgument, "{other}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn positions_have_a_bound_that_its_refusal_names_and_known_ones_move_on() {
+    let harness = Harness::with_limits(&json!({"cursors": 2}));
+    harness.create("s", 1, &json!({}));
+    harness.create("__cursors", 1, &json!({}));
+    let mut client = harness.connect().await;
+    set(&mut client, "a", 1, None).await.unwrap();
+    set(&mut client, "b", 1, None).await.unwrap();
+    let refused = set(&mut client, "c", 1, None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(
+        refused.message().starts_with("limits.cursors (2) "),
+        "{refused}"
+    );
+    set(&mut client, "a", 2, None).await.unwrap();
+    assert_eq!(fetch(&mut client, "a", "s").await, 2);
+}

@@ -1,0 +1,120 @@
+"""What may begin to exist: names that are not the broker's, and no more streams, partitions and groups than allowed.
+
+What was decided and is not in the state yet counts too, so that calls at the same time do not get past a bound.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bascule.control import Refusal, RefusalCode, StreamRequest
+from bascule.control.controller import RefusedError
+from bascule.control.specs import OWN_STREAMS
+from bascule.metadata import State, Stream, StreamKey
+from bascule.protocols.status import Status, StatusError
+
+__all__ = ["Bounds", "Gate", "reserved_streams"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many of each there may be; the broker's own streams do not count."""
+
+    streams: int = 10_000
+    partitions: int = 20_000
+    groups: int = 10_000
+
+
+class Gate:
+    """Asked before a stream or a group is created. Belongs to the event loop's thread."""
+
+    def __init__(self, namespace: str = "", bounds: Bounds | None = None) -> None:
+        """`namespace`: prefix of the broker's own subjects; empty = none."""
+        self._namespace = namespace
+        self._bounds = bounds or Bounds()
+        self._streams: dict[StreamKey, int] = {}
+        self._groups: set[str] = set()
+
+    def check_stream(self, state: State, wish: StreamRequest) -> None:
+        """Refuse a stream that may not begin to exist; changes nothing.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT: its name or a subject of it is the broker's.
+            RefusedError: `no_room`.
+        """
+        for what, text in (("name", wish.name), ("subject", wish.subject)):
+            if self._is_reserved(text, 1 if what == "name" else wish.partitions):
+                message = f"Stream is reserved: its {what} {text[:80]!r} is under {self._namespace}., the broker's own"
+                raise StatusError(Status.INVALID_ARGUMENT, f"{message}: choose another")
+        key = StreamKey(wish.namespace, wish.name)
+        if key not in state.streams:
+            self._check_room(state, key, wish.partitions)
+
+    @contextmanager
+    def stream(self, state: State, wish: StreamRequest) -> Generator[None]:
+        """The same, and hold the room of the stream while it is created."""
+        self.check_stream(state, wish)
+        key = StreamKey(wish.namespace, wish.name)
+        is_first = key not in self._streams
+        if is_first:
+            self._streams[key] = wish.partitions
+        try:
+            yield
+        finally:
+            if is_first:
+                del self._streams[key]
+
+    @contextmanager
+    def group(self, state: State, group: str) -> Generator[None]:
+        """Refuse a group that would be one too many; hold its room while a member joins.
+
+        Raises:
+            RefusedError: `no_room`.
+        """
+        most = self._bounds.groups
+        coming = self._groups - {group}
+        is_new, near = group not in state.groups, len(state.groups) + len(coming) >= most
+        if is_new and near and len(state.groups.keys() | coming) >= most:
+            message = f"limits.groups ({most}) consumer groups exist: let members of some leave, or raise it"
+            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+        is_first = is_new and group not in self._groups
+        if is_first:
+            self._groups.add(group)
+        try:
+            yield
+        finally:
+            if is_first:
+                self._groups.discard(group)
+
+    def _check_room(self, state: State, key: StreamKey, partitions: int) -> None:
+        known = [stream for stream in state.streams.values() if stream.name not in OWN_STREAMS]
+        coming = [count for other, count in self._streams.items() if other != key and other not in state.streams]
+        streams = len(known) + len(coming)
+        if streams >= self._bounds.streams:
+            message = f"limits.streams ({self._bounds.streams}) streams exist: delete some, or raise it"
+            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+        taken = sum(len(stream.partitions) for stream in known) + sum(coming)
+        if taken + partitions > self._bounds.partitions:
+            message = (
+                f"{taken} partitions exist and {partitions} more would pass limits.partitions "
+                f"({self._bounds.partitions}): ask for fewer, delete streams, or raise it"
+            )
+            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+
+    def _is_reserved(self, text: str, partitions: int) -> bool:
+        return is_reserved(self._namespace, text, partitions)
+
+
+def is_reserved(namespace: str, text: str, partitions: int) -> bool:
+    """Whether a name, or a subject with so many partitions behind it, is under the broker's own prefix."""
+    return bool(namespace) and (text.startswith(f"{namespace}.") or (text == namespace and partitions > 1))
+
+
+def reserved_streams(state: State, namespace: str) -> list[Stream]:
+    """Streams that are under the broker's own prefix, from before it was reserved, in order of identity."""
+    streams = (stream for _, stream in sorted(state.streams.items()) if stream.name not in OWN_STREAMS)
+    return [
+        stream
+        for stream in streams
+        if is_reserved(namespace, stream.name, 1) or is_reserved(namespace, stream.subject, len(stream.partitions))
+    ]
