@@ -8,6 +8,6 @@ COMMANDS = [
     ["group", "list"], ["group", "show"], ["group", "members"], ["group", "reset"], ["group", "delete"], ["bench"],
     ["log", "verify"], ["log", "inspect"],
     ["log", "repair"], ["context", "add"], ["context", "list"],
-    ["context", "show"], ["context", "use"], ["context", "remove"], ["config", "show"], ["config", "check"], ["config", "import"],
-    ["completion"], ["version"],
+    ["context", "show"], ["context", "use"], ["context", "remove"], ["config", "show"], ["config", "check"],
+    ["config", "import"], ["completion"], ["version"],
 ]  # fmt: skip
