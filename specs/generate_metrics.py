@@ -48,6 +48,7 @@ def rust(table: dict[str, dict[str, Any]]) -> str:
             "kind": f"Kind::{row['kind'].capitalize()}",
             "unit": json.dumps(_unit(family)),
             "in_nanos": str(row["unit"] == "nanoseconds").lower(),
+            "labels": json.dumps(",".join(f'{key}="{value}"' for key, value in row.get("values", {}).items())),
             "by_partition": str("partition" in row.get("labels", ())).lower(),
             "help": json.dumps(row["meaning"], ensure_ascii=False),
         }
@@ -58,7 +59,8 @@ def rust(table: dict[str, dict[str, Any]]) -> str:
 def page(table: dict[str, dict[str, Any]]) -> str:
     """The text of the page."""
     lines = [HEAD]
-    for row in table.values():
+    rows = {row["metric"]: row for row in table.values()}
+    for row in rows.values():
         labels = ", ".join(f"`{label}`" for label in row.get("labels", ()))
         lines.append(f"| `{row['metric']}` | {row['kind']} | {labels} | {row['meaning']} |")
     return "\n".join([*lines, ""])

@@ -79,6 +79,13 @@ class Engine:
     def require_nats(self) -> None:
         """From now on the check `nats` fails while NATS is not connected; before it was a warning."""
 
+    def report(self, values: bytes) -> None:
+        """Take what the control plane counts, for `/metrics`: JSON object of names to numbers (seam.md).
+
+        Raises:
+            NativeError: `invalid_argument`: a name that is not one of them.
+        """
+
     def checks(self) -> bytes:
         """JSON: list of `name`, `outcome` (`ok`, `warning`, `failed`), `reason`: what `/readyz?verbose` shows. Blocks for as
         long as the data directory's file system does not answer.

@@ -308,6 +308,11 @@ class Engine:
 
     # -- seeing
 
+    def report(self, values: Mapping[str, int]) -> None:
+        """Hand over what the control plane counts, by the names of `specs/metrics.toml`."""
+        with native_errors():
+            self._native.report(json.dumps(values).encode())
+
     def checks(self) -> list[dict[str, str]]:
         """What the broker needs: `name`, `outcome` (`ok`, `warning`, `failed`), `reason`. Blocks."""
         return json.loads(self._native.checks())

@@ -3,17 +3,21 @@
 import json
 import logging
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from bascule._text import visible
 
-__all__ = ["configure", "emit", "style_of"]
+__all__ = ["configure", "emit", "style_of", "written"]
 
 Wording = Callable[[str], str]
 """What becomes of a sentence."""
 
+_LOCK: Final = threading.Lock()
+_written: Final = Counter[int]()
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -87,4 +91,14 @@ def emit(level: int, target: str, message: str, **fields: object) -> None:
         message: a short sentence.
         fields: values, named as in the metrics: namespace, stream, partition, epoch, code, request_id, duration_ms …
     """
-    logging.getLogger(f"bascule.{target}").log(level, "%s", message, extra={"fields": fields})
+    logger = logging.getLogger(f"bascule.{target}")
+    if logger.isEnabledFor(level):
+        with _LOCK:
+            _written[level] += 1
+    logger.log(level, "%s", message, extra={"fields": fields})
+
+
+def written() -> dict[str, int]:
+    """How many lines this process has written, by level."""
+    with _LOCK:
+        return {name: _written[level] for name, level in _LEVELS.items()}

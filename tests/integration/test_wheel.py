@@ -20,6 +20,9 @@ PROFILES: Final = {"debug": "dev"}
 
 LIMIT_S: Final = 150.0
 
+pytestmark = pytest.mark.alone
+"""Cargo's own tests hold the directory of objects while they compile."""
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

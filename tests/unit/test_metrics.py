@@ -12,7 +12,7 @@ TABLE = tomllib.loads((ROOT / "specs/metrics.toml").read_text())
 @pytest.mark.parametrize("name", TABLE)
 def test_every_metric_is_complete(name: str) -> None:
     row = TABLE[name]
-    assert set(row) - {"labels"} == {"metric", "kind", "unit", "meaning"}
+    assert set(row) - {"labels", "values"} == {"metric", "kind", "unit", "meaning"}
     assert row["kind"] in {"counter", "gauge", "histogram", "info"}
     assert row["metric"].startswith(("bascule_", "process_"))
     assert row["metric"].endswith("_total") == (row["kind"] == "counter")
@@ -23,5 +23,5 @@ def test_every_metric_is_complete(name: str) -> None:
 
 
 def test_no_two_rows_are_exported_by_one_name() -> None:
-    names = [row["metric"] for row in TABLE.values()]
-    assert len(names) == len(set(names)) >= 60
+    series = [(row["metric"], *row.get("values", {}).items()) for row in TABLE.values()]
+    assert len(series) == len(set(series)) >= 60

@@ -129,6 +129,7 @@ impl Source {
             self.disk_space(),
             partitions(&view),
             self.nats(),
+            self.control_plane(),
             clock(),
             replicas(&view),
         ]
@@ -186,6 +187,14 @@ impl Source {
                 }
             }
         }
+    }
+
+    fn control_plane(&self) -> Check {
+        if self.shared.event_loop.is_blocked() {
+            let text = "its event loop does not run: admin calls wait, data is served";
+            return warning("control plane", text.to_owned());
+        }
+        ok("control plane", "its event loop runs".to_owned())
     }
 
     fn nats(&self) -> Check {

@@ -6,6 +6,7 @@ use crate::encryption::Masters;
 use crate::events::Events;
 use crate::groups::GroupVersions;
 use crate::liftbridge::{CursorIndexes, Members};
+use crate::metrics::Reported;
 use crate::nats::NatsLink;
 use crate::partition::IdBudget;
 use crate::space::Space;
@@ -133,6 +134,8 @@ pub struct Shared {
     pub inflight: Arc<Semaphore>,
     /// Whether the control plane runs.
     pub event_loop: EventLoop,
+    /// What the control plane counts.
+    pub reported: Reported,
     /// For members of consumer groups that wait for a change.
     pub groups: GroupVersions,
     /// Which member of each consumer group reads what.
@@ -185,6 +188,7 @@ impl Shared {
                 limits.inflight_bytes.min(Semaphore::MAX_PERMITS),
             )),
             event_loop: EventLoop::default(),
+            reported: Reported::default(),
             groups: GroupVersions::default(),
             members: Members::default(),
             cursors: CursorIndexes::default(),

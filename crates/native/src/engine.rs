@@ -15,6 +15,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::de::DeserializeOwned;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,6 +107,11 @@ impl Engine {
     fn require_nats(&self) -> PyResult<()> {
         self.broker()?.require_nats();
         Ok(())
+    }
+
+    fn report(&self, values: &[u8]) -> PyResult<()> {
+        let values: HashMap<String, u64> = document("reported values", values)?;
+        self.broker()?.report(&values).map_err(raised)
     }
 
     fn checks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {

@@ -10,6 +10,7 @@ broker's state differ from the others'. `failed` is set then, and everything tha
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class MetadataLog:
         self._closed = False
         self._last_id = 0
         self.snapshot_index: int = 0
+        self.applied = self.apply_ns = 0
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called with every change, in order, also while replaying."""
@@ -238,6 +240,7 @@ class MetadataLog:
         if index != before.index + 1:
             self._stop(index, CommandError(f"it follows entry {before.index}"))
             return
+        began_ns = time.perf_counter_ns()
         try:
             command = decode_command(entry)
             after, result = apply(before, index, command)
@@ -247,6 +250,8 @@ class MetadataLog:
         self.state = after
         for listener in self._listeners:
             listener(Change(command, before, after, result))
+        self.applied += 1
+        self.apply_ns += time.perf_counter_ns() - began_ns
         future = self._waiting.get(proposal_id)
         if future is not None and not future.done():
             future.set_result(result)

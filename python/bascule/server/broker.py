@@ -276,9 +276,13 @@ class Broker:
             self._watch.attach(*descriptors)
 
         async def beat() -> None:
+            clock, lag_s = asyncio.get_running_loop().time, 0.0
             while True:
                 engine.beat()
+                engine.report(reports.figures(self._log, lag_s))
+                due_s = clock() + BEAT_S
                 await asyncio.sleep(BEAT_S)
+                lag_s = max(0.0, clock() - due_s)
 
         self._supervisor.start(BEAT, beat)
 

@@ -1,10 +1,10 @@
-"""What the data plane reports about itself, as lines of the log."""
+"""What the data plane reports about itself, as lines of the log, and what the control plane reports to it."""
 
 import json
 from typing import Any, cast
 
-from bascule.control import Event
-from bascule.logs import emit
+from bascule.control import Event, MetadataLog
+from bascule.logs import emit, written
 
 _PARTITION_LEVELS = {
     "compacted": 20,
@@ -18,6 +18,17 @@ _PARTITION_LEVELS = {
 }
 _NATS_LEVELS = {"connected": 20, "disconnected": 30, "slow_consumer": 30, "error": 30}
 _TAKEN = frozenset({"level", "target", "message"})
+
+
+def figures(log: MetadataLog | None, lag_s: float) -> dict[str, int]:
+    """What the control plane counts, by the names of `specs/metrics.toml`; `lag_s`: of the event loop."""
+    lines = written()
+    return {
+        "event_loop_lag_nanos": round(lag_s * 1e9),
+        "commands_applied": 0 if log is None else log.applied,
+        "commands_apply_nanos": 0 if log is None else log.apply_ns,
+        **{f"log_messages_{level}": lines[level] for level in ("info", "warning", "error")},
+    }
 
 
 def on_log(event: Event) -> None:

@@ -1,7 +1,6 @@
 """The HTTP listener of a running broker: probes and metrics, with Python busy, and where it does not listen."""
 
 import json
-import signal
 import subprocess
 import sys
 import tomllib
@@ -77,7 +76,23 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
         values = {sample.name.removeprefix(name): sample.value for sample in found[name].samples}
         assert values["_count"] >= 1
         assert 0 < values["_sum"] < LIMIT_S
+    levels = [sample.labels["level"] for sample in found["bascule_log_messages"].samples]
+    assert levels == ["info", "warning", "error"]
     assert 0 < found["process_cpu_seconds"].samples[0].value < 3600
+
+
+def test_what_the_control_plane_counts_arrives_within_seconds(running: TestBroker) -> None:
+    with running.connect() as client:
+        client.create_stream("counted")
+
+    def counted(name: str) -> float:
+        return families(running.http_address)[name].samples[0].value
+
+    # At least: this broker, its address, and the stream.
+    wait_for(lambda: counted("bascule_commands_applied") >= 2, LIMIT_S, "reported")
+    assert counted("bascule_commands_apply_seconds") > 0
+    assert counted("bascule_log_messages") >= 1
+    assert counted("bascule_event_loop_blocked") == 0
 
 
 def test_the_content_type_is_that_of_openmetrics(running: TestBroker) -> None:
@@ -100,7 +115,7 @@ def test_probes_list_their_checks(running: TestBroker) -> None:
     assert get(running.http_address, "/readyz") == (200, "readyz ok\n")
     status, text = get(running.http_address, "/readyz?verbose")
     assert status == 200
-    for name in ("metadata log", "data directory", "disk space", "nats", "clock", "isr"):
+    for name in ("metadata log", "data directory", "disk space", "nats", "control plane", "clock", "isr"):
         assert f"[+] {name}: " in text
 
 
@@ -128,9 +143,11 @@ def test_probes_and_metrics_are_answered_while_python_is_busy(tmp_path: Path) ->
             address = ready.read_text()
             for path in ("/livez", "/startupz", "/readyz", "/metrics"):
                 assert get(address, path)[0] == 200
-            # The interpreter is still busy: it does not get to its handler of signals.
-            process.send_signal(signal.SIGTERM)
-            assert get(address, "/livez") == (200, "livez ok\n")
+            # The data plane notices by itself that the interpreter is busy.
+            busy = "[!] control plane: its event loop does not run"
+            wait_for(lambda: busy in get(address, "/readyz")[1], LIMIT_S, "reported as busy")
+            assert get(address, "/readyz")[0] == 200
+            assert families(address)["bascule_event_loop_blocked"].samples[0].value == 1
             assert process.poll() is None
         finally:
             process.kill()

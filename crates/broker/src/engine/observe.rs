@@ -3,6 +3,7 @@ use super::{Engine, EngineError};
 use crate::condition::Check;
 use crate::http::{self, HttpSettings};
 use crate::metrics;
+use std::collections::HashMap;
 
 impl Engine {
     /// Binds and answers probes and metrics over HTTP; port 0 = any free one. Returns the bound port.
@@ -30,6 +31,15 @@ impl Engine {
     /// From now on the broker is ready only while NATS is connected.
     pub fn require_nats(&self) {
         self.shared.condition.set_needs_nats();
+    }
+
+    /// Takes what the control plane counts, by name; see `specs/metrics.toml`.
+    ///
+    /// # Errors
+    /// `invalid_argument`: a name that is not one of them.
+    pub fn report(&self, values: &HashMap<String, u64>) -> Result<(), EngineError> {
+        let taken = self.shared.reported.set(values);
+        taken.map_err(|text| EngineError::new("invalid_argument", text))
     }
 
     /// The checks behind `/readyz`. Blocks for as long as the data directory's file system does not answer.

@@ -11,16 +11,17 @@ pub(crate) fn collect(source: &Source) -> Vec<(&'static str, u64)> {
     values.extend(syncs(source));
     values.extend(view(&source.shared.view.load()));
     values.extend(condition(source));
+    values.extend(source.shared.reported.values());
     values.extend(process());
     values
 }
 
-fn admission(source: &Source) -> [(&'static str, u64); 10] {
+fn admission(source: &Source) -> Vec<(&'static str, u64)> {
     let shared = &source.shared;
     let (admission, events) = (&shared.admission, &shared.events);
     let free = shared.inflight.available_permits();
     let inflight = shared.limits.inflight_bytes.saturating_sub(free);
-    [
+    vec![
         ("events_dropped", events.dropped()),
         ("events_waiting", events.waiting() as u64),
         ("inflight_bytes", inflight as u64),
@@ -30,6 +31,10 @@ fn admission(source: &Source) -> [(&'static str, u64); 10] {
         ("calls_denied", shared.access.denied()),
         ("admin_requests_open", events.requests_open() as u64),
         ("admin_requests_refused", events.requests_refused()),
+        (
+            "event_loop_blocked",
+            u64::from(shared.event_loop.is_blocked()),
+        ),
         ("nats_connected", u64::from(shared.nats.is_connected())),
     ]
 }

@@ -5,10 +5,12 @@
 //! Reading takes no lock that a publish takes for longer than a load.
 mod collect;
 mod process;
+mod reported;
 mod table;
 mod text;
 
 pub(crate) use collect::collect;
+pub(crate) use reported::Reported;
 pub(crate) use text::text;
 
 /// How a metric behaves.
@@ -36,6 +38,8 @@ struct Metric {
     unit: &'static str,
     /// The number counts nanoseconds, the exported one seconds.
     in_nanos: bool,
+    /// Labels and values of the one series that this row is, without braces.
+    labels: &'static str,
     /// One series for each partition.
     by_partition: bool,
     help: &'static str,

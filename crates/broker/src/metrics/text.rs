@@ -16,6 +16,7 @@ pub(crate) fn text(source: &Source, partitions: bool) -> String {
     let values: HashMap<_, _> = collect(source).into_iter().collect();
     let rows = if partitions { rows(source) } else { Vec::new() };
     let mut out = String::with_capacity(16 << 10);
+    let mut family = "";
     for metric in METRICS {
         if metric.kind == Kind::Histogram {
             if let Some(durations) = durations(source, metric.name) {
@@ -36,9 +37,17 @@ pub(crate) fn text(source: &Source, partitions: bool) -> String {
                 }
             }
         } else if let Some(value) = values.get(metric.name) {
-            head(&mut out, metric);
-            sample(&mut out, metric, "", *value);
+            // Rows of one family are one metric with several series.
+            if metric.family != family {
+                head(&mut out, metric);
+            }
+            let labels = match metric.labels {
+                "" => String::new(),
+                labels => format!("{{{labels}}}"),
+            };
+            sample(&mut out, metric, &labels, *value);
         }
+        family = metric.family;
     }
     out.push_str("# EOF\n");
     out
