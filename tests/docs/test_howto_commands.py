@@ -86,14 +86,15 @@ def test_remove_records(
     running: TestBroker, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BASCULE_URL", running.url)
-    plan, trim, purge = lines("remove.md")
+    plan, trim, purge, at_once = lines("remove.md")
     with bascule.connect(running.url) as client:
         run(plan, here, capsys)
         assert client.describe_stream("orders").partitions[0].log_start == 0
         run(trim, here, capsys)
         assert client.describe_stream("orders").partitions[0].log_start == 1000
-        run(purge, here, capsys)
-        assert client.publish("orders", b"anew").offset == 0
+        for command in (purge, at_once):
+            run(command, here, capsys)
+            assert client.publish("orders", b"first again", partition=0).offset == 0
 
 
 def test_check_and_mend_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
