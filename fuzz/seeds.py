@@ -145,8 +145,15 @@ def wire() -> None:
             frames += b"\x00" + struct.pack(">I", len(data)) + data
     write("grpc_frames", "some", b"\x07" + frames)
     write("nats_headers", "copy", b"NATS/1.0\r\nBascule-Origin: c1/7/0/3\r\nNats-Msg-Id: id-1\r\n\r\n")
-    odd = b"NATS/1.0 503 No\r\nA: caf\xe9\r\nA:b\nc\r\n: x\r\nno colon\r\n\xff: \r\n\r\nrest"
+    odd = b"NATS/1.0 503 No\r\nA: ol\xe9\r\nA:b\nc\r\n: x\r\nno colon\r\n\xff: \r\n\r\nrest"
     write("nats_headers", "odd", odd)
+    block = b"NATS/1.0\r\nA: b\r\n\r\n"
+    message = b"HMSG a.b 12 _INBOX.x %d %d\r\n%sabc\r\n" % (len(block), len(block) + 3, block)
+    info = b'INFO {"server_id":"x","max_payload":1048576,"headers":true}\r\n'
+    write("nats_operations", "session", info + b"PONG\r\n" + message + b"MSG a 1 0\r\n\r\nPING\r\n+OK\r\n")
+    refusal = b"-ERR 'Permissions Violation for Subscription to \"a\"'\r\n"
+    write("nats_operations", "error", refusal + b"MSG a 1 r 2\r\nab\r\n")
+    write("nats_operations", "cut", b"MSG \xff\x00 1 99\r\nabc")
     for i, text in enumerate(("a.*.b\na.x.b", "a.>\na.b.c", "*\na", ">\na.b", "a.b\na.b")):
         write("subjects", str(i), text.encode())
 

@@ -139,6 +139,9 @@ class Engine:
     def nats_state(self) -> bytes:
         """State of the connections to NATS as JSON, with the reason while they are not up (seam.md, "State of NATS")."""
 
+    def nats_partitions(self, incarnations: Sequence[int]) -> bytes:
+        """How partitions listen on NATS and what was not stored for them, as JSON in the order asked (seam.md)."""
+
     def close(self, drain_ms: int) -> None:
         """Stop accepting, let calls end by themselves, close every partition cleanly, end what is left after `drain_ms`, stop
         the runtime, unlock the directory. Blocks; idempotent.

@@ -187,6 +187,10 @@ class Engine:
         """Whether the connections to NATS are up."""
         return self._native.nats_connected()
 
+    def nats_partitions(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        """How partitions listen on NATS: `incarnation`, `subscription`, `text`, `not_stored` (seam.md)."""
+        return json.loads(self._native.nats_partitions(incarnations))
+
     def nats_state(self) -> dict[str, Any]:
         """State of the connections to NATS: `state`, `reason`, `text`, `since_ms`, `connections` (seam.md)."""
         return cast("dict[str, Any]", json.loads(self._native.nats_state()))

@@ -27,6 +27,50 @@ pub fn nats_headers(block: &Bytes, most: usize) -> Option<NatsHeaders> {
     })
 }
 
+/// The operations that a NATS server sends in `bytes`, up to the first that is not complete: for each where it ends, and of
+/// a message subject, reply, header block and payload. `None` when something is not the protocol.
+pub fn nats_operations(bytes: &[u8]) -> Option<Vec<NatsOperation<'_>>> {
+    use nats::client::protocol::{Operation, Step, next};
+    let mut operations = Vec::new();
+    let mut at = 0;
+    loop {
+        match next(bytes, at) {
+            Ok(Step::Incomplete(needed)) => {
+                assert!(needed > bytes.len() - at, "the operation is there");
+                return Some(operations);
+            }
+            Ok(Step::Complete(operation, end)) => {
+                let part = |span: std::ops::Range<usize>| bytes.get(span).unwrap_or(OUTSIDE);
+                let parts = match operation {
+                    Operation::Message(frame) => {
+                        let parts = [frame.subject, frame.reply, frame.headers, frame.payload];
+                        Some(parts.map(part))
+                    }
+                    Operation::Error(text) | Operation::Info(text) => {
+                        Some([part(text), b"", b"", b""])
+                    }
+                    Operation::Ping | Operation::Pong | Operation::Ok => None,
+                };
+                operations.push(NatsOperation { at, end, parts });
+                at = end;
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What a part would be that lies outside of what was read.
+const OUTSIDE: &[u8] = b"\x00outside\x00";
+
+/// One operation of a NATS server.
+#[derive(Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NatsOperation<'a> {
+    pub at: usize,
+    pub end: usize,
+    pub parts: Option<[&'a [u8]; 4]>,
+}
+
 /// What a NATS header block says.
 #[derive(Debug)]
 #[allow(missing_docs)]

@@ -112,18 +112,60 @@ async fn the_bare_value_is_copied_where_the_stream_wants_it() {
         return;
     };
     let broker = TestBroker::connected("b1", &server).await;
+    let away = TestBroker::connected("b2", &server).await;
     let own = broker.partition(&Stream::new("own", "foo", 1)).await;
     let beside = broker.partition(&Stream::new("beside", "foo", 2)).await;
-    let client = server.client().await;
-    let mut plain = listen(&client, "foo").await;
-
-    copy(&broker, &own, NatsCopy::Value, 0, &["a"]);
+    let header = |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
+    let odd = IncomingRecord {
+        headers: vec![
+            header("h", "1"),
+            header("h", "2"),
+            header("Nats-Msg-Id", "forged"),
+            header("nats-Expected-Stream", "forged"),
+            header("Bascule-Origin", "cluster/131072/0/0"),
+            header("no token", "x"),
+            header("", "x"),
+            header("lines", "a\r\nInjected: x"),
+            (Bytes::from_static(b"\xff"), Bytes::from("x")),
+            (Bytes::from("bytes"), Bytes::from_static(b"\xff\x00")),
+        ],
+        ..record("a")
+    };
+    let nats = &broker.shared.nats;
+    nats.try_copy(&own.0, NatsCopy::Value, 0, &[odd]);
     copy(&broker, &own, NatsCopy::None, 1, &["b"]);
-    assert_eq!(&next(&mut plain).await.payload[..], b"a");
-    nothing(&mut plain).await;
     let records = beside.holds(1).await;
     assert_eq!(values(&records), ["a"]);
-    assert!(records[0].key.is_empty() && records[0].headers.is_empty());
+    assert!(records[0].key.is_empty() && records[0].id == 0);
+    let expected = [
+        ("h".into(), b"1".to_vec()),
+        ("h".into(), b"2".to_vec()),
+        ("bytes".into(), b"\xff\x00".to_vec()),
+        ("Bascule-Key".into(), b"aw==".to_vec()),
+    ];
+    assert_eq!(records[0].headers, expected, "fed without NATS");
+    // What a listener elsewhere stores of it is the same.
+    let remote = away.partition(&Stream::new("remote", "foo", 4)).await;
+    let odd = IncomingRecord {
+        headers: vec![header("h", "1"), header("Nats-Msg-Id", "forged")],
+        ..record("a")
+    };
+    let client = server.client().await;
+    let mut plain = listen(&client, "foo").await;
+    nats.try_copy(&own.0, NatsCopy::Value, 2, &[odd]);
+    assert_eq!(&next(&mut plain).await.payload[..], b"a");
+    nothing(&mut plain).await;
+    let records = remote.holds(1).await;
+    assert_eq!(
+        records[0].headers,
+        [expected[0].clone(), expected[3].clone()]
+    );
+    assert_eq!((values(&records), records[0].id), (vec!["a".to_owned()], 0));
+    let statistics = &broker.shared.statistics;
+    until("left out headers are counted", || {
+        statistics.nats_copy_headers_left_out.get() == 8
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -40,6 +40,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_recover", log::recover),
     ("metadata_snapshot", seam::metadata_snapshot),
     ("nats_headers", nats::headers),
+    ("nats_operations", nats::operations),
     ("seam_documents", seam::documents),
     ("subjects", nats::subjects),
 ];

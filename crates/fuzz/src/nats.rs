@@ -70,6 +70,37 @@ pub(crate) fn headers(data: &[u8]) {
     assert_eq!(again, Some((read.headers, 0)));
 }
 
+/// What a NATS server sends: operations follow each other, their parts lie inside and do not overlap, and what was read is
+/// read the same with more behind it.
+pub(crate) fn operations(data: &[u8]) {
+    let Some(operations) = bascule_broker::fuzz::nats_operations(data) else {
+        return;
+    };
+    let mut end = 0;
+    for operation in &operations {
+        assert_eq!(operation.at, end);
+        assert!(operation.end > end && operation.end <= data.len());
+        end = operation.end;
+        let bytes: usize = operation
+            .parts
+            .iter()
+            .flatten()
+            .map(|part| part.len())
+            .sum();
+        assert!(bytes < operation.end - operation.at);
+        if let Some([subject, reply, ..]) = operation.parts
+            && data[operation.at..].starts_with(b"MSG ")
+        {
+            assert!(!subject.is_empty());
+            assert!(!subject.contains(&b' ') && !reply.contains(&b' '));
+        }
+    }
+    let longer = [&data[..end], b"PING\r\n"].concat();
+    let again = bascule_broker::fuzz::nats_operations(&longer);
+    let again = again.map(|again| again.len());
+    assert_eq!(again, Some(operations.len() + 1));
+}
+
 /// Subjects and filters; matching agrees with a slow and plain one.
 pub(crate) fn subjects(data: &[u8]) {
     let text = String::from_utf8_lossy(data);

@@ -171,6 +171,16 @@ impl Engine {
         Ok(PyBytes::new(py, text.as_bytes()))
     }
 
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn nats_partitions<'py>(
+        &self,
+        py: Python<'py>,
+        incarnations: Vec<u64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let partitions = self.broker()?.shared().nats.partitions(&incarnations);
+        Ok(PyBytes::new(py, partitions.to_string().as_bytes()))
+    }
+
     fn close(&self, py: Python<'_>, drain_ms: u64) -> PyResult<()> {
         self.detached(py, |broker| {
             broker.close(Duration::from_millis(drain_ms));

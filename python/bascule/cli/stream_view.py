@@ -1,5 +1,7 @@
 """The answer of `stream show`."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -31,6 +33,10 @@ class PartitionRow:
     bytes: int | None
     subscribers: int | None
     nats_dropped: int | None
+    nats: str | None
+    """How it listens on NATS: `subscribed`, `waiting`, `none`, or `denied` with what the server said."""
+    nats_not_stored: dict[str, int]
+    """Messages from NATS since the broker's start that are not stored, by reason; those that are 0 are left out."""
     last_record: str | None
     paused: bool
     readonly: bool
@@ -50,6 +56,8 @@ class PartitionRow:
             bytes=partition.size_bytes,
             subscribers=partition.subscribers,
             nats_dropped=partition.nats_dropped,
+            nats=_subscription(partition),
+            nats_not_stored={reason: count for reason, count in (partition.nats_not_stored or {}).items() if count},
             last_record=_text(partition.received_at),
             paused=partition.paused,
             readonly=partition.readonly,
@@ -170,6 +178,10 @@ def summary(view: StreamView) -> dict[str, Any]:
         ),
     }
     unusual: dict[str, Any] = {
+        "nats_denied": [
+            f"{row.number}: {row.nats}" for row in view.partitions if (row.nats or "").startswith("denied")
+        ],
+        "nats_not_stored": _sum(row.nats_not_stored for row in view.partitions),
         "resume_all": view.resume_all,
         "nats_dropped": view.nats_dropped,
         "nats_dropped_by_broker": view.nats_dropped_by_broker,
@@ -188,6 +200,18 @@ def summary(view: StreamView) -> dict[str, Any]:
     if view.damaged:
         shown["damaged"] = list(view.damaged)
     return shown
+
+
+def _subscription(partition: PartitionDetails) -> str | None:
+    refusal = partition.nats_refusal
+    return f"{partition.nats_subscription}: {refusal}" if refusal else partition.nats_subscription
+
+
+def _sum(counts: Iterable[Mapping[str, int]]) -> str:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return ", ".join(f"{reason} {number}" for reason, number in total.items())
 
 
 def _state(partition: PartitionDetails) -> str:

@@ -70,6 +70,13 @@ class PartitionDetails:
     """Readers that wait for new records."""
     nats_dropped: int | None
     """Messages from NATS that came too fast to be stored, or were refused, since the partition was opened."""
+    nats_subscription: str | None
+    """How it listens on NATS: `subscribed`, `waiting` for a connection, `denied` or `none`."""
+    nats_refusal: str | None
+    """What NATS said when it is `denied`."""
+    nats_not_stored: Mapping[str, int] | None
+    """Messages from NATS since the broker's start that are not stored: `overload`, `paused`, `readonly`, `full`,
+    `too_large`, `invalid`, `other`."""
     failure: str
     """Why it could not be opened and is tried again; empty = it could."""
     scrubbed_at: datetime | None

@@ -344,6 +344,10 @@ class Controller:
         """By incarnation, of those that are open here: `scrubbed_ns` (0 = never), `sealed_segments` and `damaged`."""
         return {item["incarnation"]: item for item in self._plane.damage(incarnations)} if incarnations else {}
 
+    def nats_partitions(self, incarnations: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """By incarnation, how it listens on NATS: `subscription`, `text`, and `not_stored` by reason."""
+        return {item["incarnation"]: item for item in self._plane.nats_partitions(incarnations)}
+
     def failure(self, incarnation: int) -> str:
         """Why a partition could not be opened here and is tried again: code and sentence; empty when it is not so."""
         failure = self._reconciler.failure([incarnation])

@@ -98,6 +98,10 @@ class DataPlane(Protocol):
         """What the broker needs: `name`, `outcome`, `reason`. Blocks."""
         ...
 
+    def nats_partitions(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        """How partitions listen on NATS: `incarnation`, `subscription`, `text` and `not_stored`."""
+        ...
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges by name (`specs/metrics.toml`)."""
         ...

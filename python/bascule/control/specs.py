@@ -113,6 +113,7 @@ def stream_spec(stream: Stream) -> dict[str, Any]:
         "subject": stream.subject,
         "created_ns": stream.created_ns,
         "partition_by_subject": stream.settings.partition_by_subject,
+        "counts_while_paused": not stream.queue_group and stream.settings.nats_acks == "off",
         "concurrency_control": stream.settings.concurrency_control,
         "resume_all": stream.resume_all,
         "partitions": [

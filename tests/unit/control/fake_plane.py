@@ -49,6 +49,7 @@ class FakePlane:
         self.refusing = ""
         self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
         self.damaged: dict[int, list[dict[str, Any]]] = {}
+        self.denied: dict[int, str] = {}
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -195,6 +196,17 @@ class FakePlane:
 
     def checks(self) -> list[dict[str, str]]:
         return [{"name": "nats", "outcome": "warning", "reason": "ingest waits for NATS"}]
+
+    def nats_partitions(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:
+        return [
+            {
+                "incarnation": item,
+                "subscription": "denied" if item in self.denied else "subscribed",
+                "text": self.denied.get(item, ""),
+                "not_stored": {"overload": 0, "paused": 2, "readonly": 1},
+            }
+            for item in incarnations
+        ]
 
     def statistics(self) -> dict[str, int]:
         return {"nats_gaps": 3}

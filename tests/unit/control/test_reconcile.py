@@ -133,7 +133,7 @@ def test_the_view_has_exactly_the_keys_of_the_seam() -> None:
     spec = stream_spec(state.streams[StreamKey("default", "s")])
     assert set(spec) == {
         "namespace", "name", "id", "subject", "created_ns", "partition_by_subject", "concurrency_control", "resume_all",
-        "partitions",
+        "counts_while_paused", "partitions",
     }  # fmt: skip
     assert set(spec["partitions"][0]) == {
         "number",

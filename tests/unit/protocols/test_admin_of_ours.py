@@ -75,6 +75,7 @@ async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s", group="q", partitions=2, retentionMaxAge={"value": 9})
     first, second = incarnation_of(2, 0), incarnation_of(2, 1)
     rig.plane.positions[first] = (3, 5, 7, 100, 11, 12, 1, 9)
+    rig.plane.denied[first] = "Permissions Violation"
     damage = {"start": 3, "end": 4, "fault": "checksum", "path": "/f", "position": 64}
     rig.plane.damaged[first] = [damage]
     await good(rig, "PauseStream", name="s", partitions=[1], resumeAll=True)
@@ -85,6 +86,8 @@ async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     assert (one["log_start"], one["high_watermark"], one["log_end"], one["size_bytes"]) == (3, 5, 7, 100)
     assert (one["subscribers"], one["damaged"], one["scrubbed_ns"], one["failure"]) == (1, [damage], 5, "")
     assert (one["nats_dropped"], two["nats_dropped"]) == (9, None)
+    assert (one["nats_subscription"], one["nats_refusal"]) == ("denied", "Permissions Violation")
+    assert (two["nats_subscription"], two["nats_not_stored"]["paused"]) == ("subscribed", 2)
     assert (two["incarnation"], two["paused"], two["log_end"], two["damaged"]) == (second, True, None, [])
     assert two["paused_ns"] > 0
     assert await ask(rig, "ResumeStream", name="s", partitions=[], dry_run=False) == {"resumed": [1]}

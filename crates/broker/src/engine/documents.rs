@@ -1,8 +1,10 @@
 //! The documents of `specs/formats/seam.md`.
 use crate::encryption::EncryptionSettings;
+use crate::nats::Place;
 use crate::partition::Partition;
 use crate::shared::Limits;
 use crate::view::{PartitionView, StreamView};
+use bascule_wire::subject::partition_subject;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -47,7 +49,7 @@ pub struct GroupSpec {
 /// One stream of it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)]
+#[allow(missing_docs, clippy::struct_excessive_bools)] // the flags of a stream, as the document has them
 pub struct StreamSpec {
     pub namespace: String,
     pub name: String,
@@ -56,6 +58,9 @@ pub struct StreamSpec {
     pub created_ns: i64,
     #[serde(default)]
     pub partition_by_subject: bool,
+    /// Whether what arrives for a partition that is paused is counted.
+    #[serde(default)]
+    pub counts_while_paused: bool,
     #[serde(default)]
     pub concurrency_control: bool,
     #[serde(default)]
@@ -81,6 +86,28 @@ pub struct PlaceSpec {
 }
 
 impl StreamSpec {
+    /// Where the partitions of `broker` that are paused would listen.
+    pub(super) fn paused_places(&self, broker: &str) -> Vec<Place> {
+        let places = self.partitions.iter();
+        let counts = self.counts_while_paused;
+        let paused = places.filter(|place| counts && place.paused && place.leader == broker);
+        let (count, by_subject) = (self.partitions.len(), self.partition_by_subject);
+        paused
+            .map(|place| Place {
+                incarnation: place.incarnation,
+                name: format!("{}/{}", self.name, place.number),
+                subject: if by_subject || self.subject.is_empty() {
+                    self.subject.clone()
+                } else {
+                    partition_subject(&self.subject, place.number).into_owned()
+                },
+                counts,
+                number: place.number,
+                subject_partitions: if by_subject { count as u32 } else { 0 },
+            })
+            .collect()
+    }
+
     /// The stream as requests see it; partitions that are open here get their handle.
     pub(super) fn view(self, open: &HashMap<u64, Partition>) -> StreamView {
         let partitions = self.partitions.into_iter().map(|place| PartitionView {

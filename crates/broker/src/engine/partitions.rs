@@ -2,6 +2,7 @@
 use super::documents::GroupSpec;
 use super::error::open_code;
 use super::{Engine, EngineError, ViewChanges, directory};
+use crate::nats::Place;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
 use crate::view::View;
 use bascule_log::DeletedLogs;
@@ -124,6 +125,9 @@ impl Engine {
         if reason != EndReason::Deleted {
             return Ok(());
         }
+        for incarnation in incarnations {
+            self.shared.nats.forget(*incarnation);
+        }
         // Those that were open have deleted their files themselves, as far as they could: what is left of them is marked
         // here or told. A sync that failed meanwhile leaves open what the disk holds.
         for incarnation in incarnations {
@@ -176,7 +180,10 @@ impl Engine {
 
     pub(super) async fn close_all(&self, partitions: &[Partition], reason: EndReason) {
         for partition in partitions {
-            self.shared.nats.unlead(partition.identity().incarnation);
+            match reason {
+                EndReason::Paused => self.shared.nats.pause(Place::from(partition), true),
+                _ => self.shared.nats.unlead(partition.identity().incarnation),
+            }
         }
         futures_util::future::join_all(partitions.iter().map(|partition| partition.close(reason)))
             .await;
@@ -201,6 +208,9 @@ impl Engine {
             }
         }
         for stream in changes.streams {
+            for place in stream.paused_places(&self.shared.broker_id) {
+                self.shared.nats.pause(place, false);
+            }
             let stream = stream.view(&state.partitions);
             view.namespaces
                 .entry(stream.namespace.clone())

@@ -2,9 +2,9 @@
 //!
 //! A committer only queues; one task encodes and publishes, in the order of commits, so acks of a partition go out in
 //! offset order. Whatever cannot go out is counted: the publisher sees a timeout and may publish again.
+use super::client::Publish;
 use super::session::Session;
 use crate::partition::{Committed, Partition, RejectReason, Rejected};
-use async_nats::{Client, Subject};
 use bascule_record::planted;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate};
@@ -151,11 +151,17 @@ async fn send(session: &Session, templates: &mut Templates, job: &AckJob) {
         envelope::put(&mut encoded, MessageType::Ack, &message, false);
         ends.push((inbox, encoded.len()));
     }
-    let encoded = Bytes::from(encoded);
     let mut start = 0;
     for (inbox, end) in ends {
         let sent = match session.streams.client() {
-            Some(client) => publish(client, inbox, encoded.slice(start..end)).await,
+            Some(client) => {
+                let message = Publish {
+                    subject: inbox,
+                    payload: encoded.get(start..end).unwrap_or_default(),
+                    ..Publish::default()
+                };
+                client.publish(message).await.is_ok()
+            }
             None => false,
         };
         if sent {
@@ -167,16 +173,11 @@ async fn send(session: &Session, templates: &mut Templates, job: &AckJob) {
     }
 }
 
-async fn publish(client: &Client, inbox: Subject, ack: Bytes) -> bool {
-    client.publish(inbox, ack).await.is_ok()
-}
-
 /// The inbox as a subject when an ack may go there.
-fn allowed_inbox(session: &Session, inbox: &Bytes) -> Option<Subject> {
-    let subject = Subject::from_utf8(inbox.clone()).ok()?;
+fn allowed_inbox<'a>(session: &Session, inbox: &'a Bytes) -> Option<&'a str> {
+    let subject = std::str::from_utf8(inbox).ok()?;
     let namespace = &session.shared.namespace;
-    let allowed =
-        is_publish_subject(&subject) && session.settings.is_ack_inbox(namespace, &subject);
+    let allowed = is_publish_subject(subject) && session.settings.is_ack_inbox(namespace, subject);
     (allowed || planted::is(28)).then_some(subject)
 }
 

@@ -1,6 +1,7 @@
 //! The copies of one partition on their way out.
+use super::client::{Client, Publish};
 use super::copies::probe_name;
-use super::copy_format::{EncodedCopy, as_received, put_copy};
+use super::copy_format::{CopyWriter, as_received};
 use super::copy_job::CopyJob;
 use super::feed::{Feed, Group};
 use super::interest::{Answer, Interest, Step};
@@ -8,20 +9,15 @@ use super::router::Router;
 use super::session::Session;
 use super::settings::NatsCopy;
 use crate::partition::{IncomingRecord, Partition};
-use async_nats::{Client, Subject};
 use bascule_wire::subject::{SubjectFilter, is_publish_subject};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Copies are encoded in buffers of about this size.
 const ENCODE_BYTES: usize = 128 << 10;
-/// After so many bytes the copier waits until the connection has written them: the library bounds its queue by number only,
-/// and large records would make it hold hundreds of MiB.
-const HANDED_BYTES: usize = 4 << 20;
 /// Records that are looked at at once, and handed to a local listener at once.
 const CHUNK_RECORDS: usize = 1024;
 
@@ -29,10 +25,9 @@ const CHUNK_RECORDS: usize = 1024;
 pub(super) struct Channel {
     pub(super) partition: Partition,
     /// The partition's own subject; `None` = it has wildcards.
-    subject: Option<Subject>,
+    subject: Option<Arc<str>>,
     filter: Option<SubjectFilter>,
-    /// `cluster/incarnation/partition/`
-    origin: String,
+    writer: CopyWriter,
     interest: Interest,
     /// Behind a probe that is under way.
     covered: VecDeque<Copies>,
@@ -44,13 +39,11 @@ pub(super) struct Channel {
     pub(super) listeners: Option<Vec<Arc<Feed>>>,
 }
 
-/// Counts bytes that go to the connection, and waits now and then until it has written them.
-async fn pace(session: &Session, client: &Client, bytes: usize) {
-    if session.handed.fetch_add(bytes, Ordering::Relaxed) + bytes >= HANDED_BYTES {
-        session.handed.store(0, Ordering::Relaxed);
-        // A connection that is closed says so to the next publish.
-        let _ = client.flush().await;
-    }
+/// A copy in a buffer.
+struct EncodedCopy {
+    subject: Arc<str>,
+    headers: Range<usize>,
+    payload: Range<usize>,
 }
 
 /// What is left to publish of a job: records from `start` on.
@@ -66,14 +59,14 @@ impl Copies {
 }
 
 impl Channel {
-    pub(super) fn new(partition: &Partition, cluster: &str) -> Self {
+    pub(super) fn new(partition: &Partition, session: &Session) -> Self {
         let identity = partition.identity();
         let is_concrete = is_publish_subject(&identity.subject);
         Self {
             partition: partition.clone(),
-            subject: is_concrete.then(|| Subject::from(identity.subject.as_str())),
+            subject: is_concrete.then(|| Arc::from(identity.subject.as_str())),
             filter: SubjectFilter::parse(&identity.subject).ok(),
-            origin: format!("{cluster}/{}/{}/", identity.incarnation, identity.number),
+            writer: CopyWriter::new(identity, session),
             interest: Interest::new(),
             covered: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -214,7 +207,7 @@ impl Channel {
 
     /// Publishes some records of a job; with a token as a probe.
     async fn publish(
-        &self,
+        &mut self,
         session: &Session,
         client: &Client,
         job: &CopyJob,
@@ -223,10 +216,10 @@ impl Channel {
     ) {
         let statistics = &session.shared.statistics;
         let incarnation = self.partition.identity().incarnation;
-        let probe = token.zip(session.inbox.get());
-        let reply = probe.map(|(token, inbox)| {
-            Subject::from(format!("{inbox}.{}", probe_name(incarnation, token)))
-        });
+        let probe = token.map(|token| probe_name(incarnation, token));
+        let reply = probe.map(|name| format!("{}.{name}", session.inbox));
+        let reply = reply.as_deref().unwrap_or_default();
+        let mut buffer = Vec::new();
         for chunk in chunks(range) {
             let records = job.records(chunk.clone()).await;
             let mut dropped = (chunk.len() - records.len()) as u64;
@@ -234,10 +227,15 @@ impl Channel {
             let mut rest = &records[..];
             while !rest.is_empty() {
                 let first = job.base_offset + (chunk.start + records.len() - rest.len()) as u64;
-                for copy in self.encode(job.mode, first, &mut rest) {
-                    pace(session, client, copy.payload.len()).await;
+                for copy in self.encode(job.mode, first, &mut rest, &mut buffer) {
+                    let message = Publish {
+                        subject: &copy.subject,
+                        reply,
+                        headers: buffer.get(copy.headers).unwrap_or_default(),
+                        payload: buffer.get(copy.payload).unwrap_or_default(),
+                    };
                     // One that is too large for NATS, or that finds the connection closed, is dropped.
-                    match copy.send(client, reply.as_ref()).await {
+                    match client.publish(message).await {
                         Ok(()) => sent += 1,
                         Err(_) => dropped += 1,
                     }
@@ -246,57 +244,54 @@ impl Channel {
             statistics.nats_copies_sent.add(sent);
             statistics.nats_copies_dropped.add(dropped);
         }
+        let left_out = self.writer.take_left_out();
+        if left_out > 0 {
+            statistics.nats_copy_headers_left_out.add(left_out);
+        }
     }
 
-    /// Encodes records, which it takes off the start of `records`, until a buffer is full. `first`: offset of the first.
+    /// Encodes records, which it takes off the start of `records`, until the buffer is full. `first`: offset of the first.
     fn encode(
-        &self,
+        &mut self,
         mode: NatsCopy,
         first: u64,
         records: &mut &[IncomingRecord],
+        buffer: &mut Vec<u8>,
     ) -> Vec<EncodedCopy> {
-        let stream = &self.partition.identity().stream;
-        let mut buffer = Vec::new();
-        let mut ends = Vec::with_capacity(records.len());
+        buffer.clear();
+        let mut copies = Vec::with_capacity(records.len());
         let mut offset = first;
         while buffer.len() < ENCODE_BYTES
             && let Some((record, rest)) = records.split_first()
         {
             if let Some(subject) = self.subject_of(record) {
-                put_copy(&mut buffer, mode, stream, &subject, record);
-                ends.push((subject, offset, buffer.len()));
+                let headers_at = buffer.len();
+                let payload_at = self.writer.put(buffer, mode, &subject, offset, record);
+                copies.push(EncodedCopy {
+                    subject,
+                    headers: headers_at..payload_at,
+                    payload: payload_at..buffer.len(),
+                });
             }
             offset += 1;
             *records = rest;
         }
-        let buffer = Bytes::from(buffer);
-        let mut start = 0;
-        let slice = |(subject, offset, end)| {
-            let payload = buffer.slice(start..end);
-            start = end;
-            let origin = format!("{}{offset}", self.origin);
-            EncodedCopy {
-                subject,
-                origin,
-                payload,
-            }
-        };
-        ends.into_iter().map(slice).collect()
+        copies
     }
 
     /// Subject of a record's copy: the one it names when the partition listens there, otherwise the partition's own.
-    fn subject_of(&self, record: &IncomingRecord) -> Option<Subject> {
+    fn subject_of(&self, record: &IncomingRecord) -> Option<Arc<str>> {
         if record.subject.is_empty() {
             return self.subject.clone();
         }
-        let named = Subject::from_utf8(record.subject.clone()).ok()?;
-        let is_ours = is_publish_subject(&named)
+        let named = std::str::from_utf8(&record.subject).ok()?;
+        let is_ours = is_publish_subject(named)
             && self
                 .filter
                 .as_ref()
-                .is_some_and(|filter| filter.matches(&named));
+                .is_some_and(|filter| filter.matches(named));
         if is_ours {
-            Some(named)
+            Some(Arc::from(named))
         } else {
             self.subject.clone()
         }
@@ -316,7 +311,7 @@ fn chunks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 fn push_to(
     session: &Arc<Session>,
     listeners: &[Arc<Feed>],
-    subject: &Subject,
+    subject: &str,
     job: &CopyJob,
     records: &[IncomingRecord],
 ) {

@@ -1,31 +1,17 @@
-//! One connection to NATS: made for ever, watched, told about.
+//! One connection to NATS: a client on a thread of its own, watched and reported.
+use super::client::{Buffers, Client, Failure, Observer, Options};
 use super::report::{Kind, Reporter};
-use super::settings::{NatsSettings, shown};
-use super::state::{Reason, States};
+use super::settings::NatsSettings;
+use super::state::States;
 use super::thread::NatsThread;
-use async_nats::{
-    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, connection::State,
-};
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-/// Wait between two attempts to connect, for ever.
-const RETRY: Duration = Duration::from_millis(250);
-/// How long [`Connection::sync`] waits for the round trip.
+/// How long [`Client::round_trip`] may take after a subscription.
 pub(super) const SYNC_LIMIT: Duration = Duration::from_secs(5);
-/// A server that does not answer is given up after two to three of these.
-const PING: Duration = Duration::from_secs(10);
-/// Messages that the library holds per subscription before it drops: more than it can read in one turn, even of the
-/// smallest, and it has no second turn before they are taken ([`super::thread`]). Takes memory only when it is used.
-const SUBSCRIPTION_CAPACITY: usize = 1 << 20;
-/// Messages that wait to be written.
-const OUTGOING_CAPACITY: usize = 4096;
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,193 +31,92 @@ impl Role {
     }
 }
 
-/// One of the session's connections; there is a client once it was connected for the first time.
+/// One of the session's connections.
 pub(super) struct Connection {
-    pub(super) role: Role,
+    role: Role,
     thread: NatsThread,
-    client: OnceLock<Client>,
+    client: Client,
+    pub(super) buffers: Arc<Buffers>,
 }
 
 impl Connection {
-    /// Starts its thread.
+    /// Starts its thread. Slices of messages may keep about `held_bytes` of what was read before they are copied.
     ///
     /// # Errors
     /// Those of [`NatsThread::start`].
-    pub(super) fn new(role: Role) -> io::Result<Self> {
+    pub(super) fn new(role: Role, watch: &Arc<Watch>, held_bytes: usize) -> io::Result<Self> {
+        let buffers = Buffers::new(held_bytes);
+        let watch = watch.clone();
         Ok(Self {
             role,
             thread: NatsThread::start(&format!("nats-{}", role.name()))?,
-            client: OnceLock::new(),
+            client: Client::new(Arc::new(Watched { role, watch }), buffers.clone()),
+            buffers,
         })
     }
 
-    /// Runs a task on the connection's thread.
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        self.thread.handle().spawn(task).abort_handle()
+    /// Connects, for ever.
+    pub(super) fn start(&self, settings: &NatsSettings, watch: &Arc<Watch>) {
+        let base = settings
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("bascule.{}", watch.reporter.shared.broker_id));
+        let name = format!("{base}.{}", self.role.name());
+        match Options::new(settings, name, self.role != Role::Ingest) {
+            Ok(options) => drop(self.thread.handle().spawn(self.client.clone().run(options))),
+            Err(failure) => watch.on_failure(self.role, "", &failure, false),
+        }
     }
 
     /// Ends the connection and everything on its thread.
     pub(super) fn end(&self) {
         self.thread.stop();
+        self.client.forget();
+    }
+
+    /// The client; subscriptions may be made at any time, publishes only while it is connected.
+    pub(super) fn any_client(&self) -> &Client {
+        &self.client
     }
 
     /// The client when the connection is up now.
     pub(super) fn client(&self) -> Option<&Client> {
-        self.client
-            .get()
-            .filter(|client| client.connection_state() == State::Connected)
-    }
-
-    /// Connects, trying for ever. To be called on the connection's thread.
-    pub(super) async fn establish(&self, settings: &NatsSettings, watch: &Arc<Watch>) -> Client {
-        loop {
-            match connect(self.role, settings, watch).await {
-                Ok(client) => return self.client.get_or_init(|| client).clone(),
-                Err((reason, error)) => {
-                    let servers = settings.shown_servers();
-                    let text = format!("cannot connect to NATS at {servers}: {error}");
-                    watch.states.failed(self.role, reason, text.clone());
-                    watch
-                        .reporter
-                        .error(self.role.name(), format!("{text}; trying again"));
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// Waits until the server has handled everything sent before, by a round trip on this connection: `subject` is
-    /// answered by our other connection, or by the server when nobody listens. False when no answer came within [`SYNC_LIMIT`].
-    pub(super) async fn sync(&self, subject: String) -> bool {
-        let Some(client) = self.client() else {
-            return true;
-        };
-        // What the answer is does not matter: any comes after the subscriptions sent before.
-        tokio::time::timeout(SYNC_LIMIT, client.request(subject, Bytes::new()))
-            .await
-            .is_ok()
+        Some(&self.client).filter(|client| client.is_connected())
     }
 
     /// Writes out what was published, at most for `limit`.
     pub(super) async fn flush(&self, limit: Duration) {
-        if let Some(client) = self.client() {
-            // Closing goes on whether or not it could be written.
-            let _flushed = tokio::time::timeout(limit, client.flush()).await;
-        }
+        // Closing continues whether or not it could be written.
+        let _flushed = tokio::time::timeout(limit, self.client.flush()).await;
     }
 }
 
-async fn connect(
+/// One connection as its client sees it.
+struct Watched {
     role: Role,
-    settings: &NatsSettings,
-    watch: &Arc<Watch>,
-) -> Result<Client, (Reason, String)> {
-    let servers: Vec<ServerAddr> = settings
-        .servers
-        .iter()
-        .map(|url| {
-            url.parse()
-                .map_err(|error| format!("{:?} is not a valid URL: {error}", shown(url)))
-        })
-        .collect::<Result<_, _>>()
-        .map_err(unusable)?;
-    if servers.is_empty() {
-        return Err(unusable("no server is configured".to_owned()));
-    }
-    options(role, settings, watch)
-        .map_err(unusable)?
-        .connect(servers)
-        .await
-        .map_err(|error| (code(&error), reason(&error)))
+    watch: Arc<Watch>,
 }
 
-fn unusable(text: String) -> (Reason, String) {
-    (Reason::Settings, text)
-}
+impl Observer for Watched {
+    fn on_connected(&self, _server: &str) {
+        self.watch.states.connected(self.role);
+        self.watch.change(self.role, true);
+    }
 
-fn code(error: &ConnectError) -> Reason {
-    match error.kind() {
-        ConnectErrorKind::ServerParse => Reason::Settings,
-        ConnectErrorKind::Dns => Reason::AddressUnknown,
-        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-            Reason::LoginRefused
-        }
-        ConnectErrorKind::TimedOut => Reason::TimedOut,
-        ConnectErrorKind::Tls => Reason::TlsFailed,
-        _ => Reason::Unreachable,
+    fn on_failure(&self, server: &str, failure: &Failure, was_connected: bool) {
+        self.watch
+            .on_failure(self.role, server, failure, was_connected);
     }
-}
 
-/// What the library says, and what its cause says where that is more.
-fn reason(error: &ConnectError) -> String {
-    let text = error.to_string();
-    match std::error::Error::source(error).map(ToString::to_string) {
-        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
-        _ => text,
+    fn on_error(&self, text: &str) {
+        let reporter = &self.watch.reporter;
+        reporter.error(self.role.name(), format!("NATS reports: {text}"));
     }
-}
 
-fn options(
-    role: Role,
-    settings: &NatsSettings,
-    watch: &Arc<Watch>,
-) -> Result<ConnectOptions, String> {
-    let base = settings
-        .name
-        .clone()
-        .unwrap_or_else(|| format!("bascule.{}", watch.reporter.shared.broker_id));
-    let events = watch.clone();
-    let mut options = ConnectOptions::new()
-        .name(format!("{base}.{}", role.name()))
-        .subscription_capacity(SUBSCRIPTION_CAPACITY)
-        .client_capacity(OUTGOING_CAPACITY)
-        .read_buffer_capacity(u16::MAX)
-        .ping_interval(PING)
-        .max_reconnects(None)
-        // The first attempt after a loss is made at once, as the attempt number starts at 1.
-        .reconnect_delay_callback(|attempt| if attempt <= 1 { Duration::ZERO } else { RETRY })
-        .event_callback(move |event| {
-            events.on_event(role, &event);
-            std::future::ready(())
-        });
-    if role == Role::Ingest {
-        options = options.no_echo();
+    fn on_lame_duck(&self, server: &str) {
+        let text = format!("the NATS server at {server} is about to stop");
+        self.watch.reporter.error(self.role.name(), text);
     }
-    options = authenticated(options, settings)?;
-    if let Some(tls) = &settings.tls {
-        options = options.require_tls(tls.required);
-        if tls.first {
-            options = options.tls_first();
-        }
-        if let Some(ca) = &tls.ca {
-            options = options.add_root_certificates(ca.clone());
-        }
-        if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-            options = options.add_client_certificate(cert.clone(), key.clone());
-        }
-    }
-    Ok(options)
-}
-
-/// With the one way to say who we are that is configured.
-fn authenticated(
-    options: ConnectOptions,
-    settings: &NatsSettings,
-) -> Result<ConnectOptions, String> {
-    if let Some(credentials) = &settings.credentials {
-        return options
-            .credentials(credentials)
-            .map_err(|error| format!("the credentials are not usable: {error}"));
-    }
-    if let Some(user) = &settings.user {
-        let password = settings.password.clone().unwrap_or_default();
-        return Ok(options.user_and_password(user.clone(), password));
-    }
-    Ok(match (&settings.token, &settings.nkey) {
-        (Some(token), _) => options.token(token.clone()),
-        (None, Some(seed)) => options.nkey(seed.clone()),
-        (None, None) => options,
-    })
 }
 
 /// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
@@ -239,8 +124,6 @@ pub(super) struct Watch {
     pub(super) reporter: Arc<Reporter>,
     pub(super) states: States,
     state: Mutex<Up>,
-    ingest_connected: Notify,
-    streams_connected: Notify,
 }
 
 #[derive(Default)]
@@ -257,46 +140,27 @@ impl Watch {
             reporter,
             states: States::new(),
             state: Mutex::default(),
-            ingest_connected: Notify::new(),
-            streams_connected: Notify::new(),
         }
     }
 
-    /// Notified after each connect of one of the two.
-    pub(super) fn connected(&self, role: Role) -> &Notify {
-        match role {
-            Role::Ingest => &self.ingest_connected,
-            Role::Streams => &self.streams_connected,
+    fn on_failure(&self, role: Role, server: &str, failure: &Failure, was_connected: bool) {
+        let Failure { reason, text } = failure;
+        if text.to_ascii_lowercase().contains("slow consumer") {
+            self.reporter.shared.statistics.nats_slow_consumer.add(1);
         }
-    }
-
-    fn on_event(&self, role: Role, event: &Event) {
-        match event {
-            Event::Connected => {
-                self.states.connected(role);
-                self.change(role, true);
-                self.connected(role).notify_one();
-            }
-            Event::Disconnected | Event::Closed => {
-                let text = "the connection to NATS was lost".to_owned();
-                self.states.failed(role, Reason::Lost, text);
-                self.change(role, false);
-            }
-            Event::SlowConsumer(_) => {
-                // The library's own queue was full: one message is lost. It may tell of fewer than there were.
-                self.reporter.shared.statistics.nats_slow_consumer.add(1);
-                self.reporter.dropped(1, None);
-            }
-            Event::ServerError(error) => self
-                .reporter
-                .error(role.name(), format!("NATS says: {error}")),
-            Event::ClientError(error) => self
-                .reporter
-                .error(role.name(), format!("NATS connection: {error}")),
-            Event::LameDuckMode => self
-                .reporter
-                .error(role.name(), "the NATS server is about to stop".to_owned()),
-            Event::Draining => {}
+        let place = if server.is_empty() {
+            String::new()
+        } else {
+            format!(" at {server}")
+        };
+        if was_connected {
+            let text = format!("lost the connection to NATS{place}: {text}");
+            self.states.failed(role, *reason, text);
+            self.change(role, false);
+        } else {
+            let text = format!("cannot connect to NATS{place}: {text}");
+            self.states.failed(role, *reason, text.clone());
+            self.reporter.error(role.name(), text);
         }
     }
 
@@ -317,21 +181,20 @@ impl Watch {
             _ => None,
         };
         drop(state);
-        let detail = json!({ "connection": role.name() });
+        let mut detail = json!({ "connection": role.name() });
         if after && !before {
             self.reporter.recovered();
-            self.tell_connected(gap, detail);
+            self.report_connected(gap, detail);
         } else if before && !after {
-            self.reporter.event(
-                Kind::Disconnected,
-                "lost the connection to NATS; trying again".to_owned(),
-                &detail,
-            );
+            let state = self.states.summary();
+            detail["reason"] = json!(state.reason);
+            let text = format!("{}; trying again", state.text);
+            self.reporter.event(Kind::Disconnected, text, &detail);
         }
     }
 
-    /// Tells that both are up, and counts the gap when they were before.
-    fn tell_connected(&self, gap: Option<Duration>, mut detail: serde_json::Value) {
+    /// Reports that both are up, and counts the gap when they were before.
+    fn report_connected(&self, gap: Option<Duration>, mut detail: serde_json::Value) {
         let mut text = "connected to NATS".to_owned();
         if let Some(gap) = gap {
             let millis = u64::try_from(gap.as_millis()).unwrap_or(u64::MAX);

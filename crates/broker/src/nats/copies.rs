@@ -7,10 +7,12 @@ use super::channel::{Channel, Copies};
 use super::copy_job::CopyJob;
 use super::interest::Step;
 use super::router::Router;
+use super::seal::random_name;
 use super::session::Session;
 use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -28,7 +30,7 @@ pub(super) async fn run(
     session: Arc<Session>,
     router: Arc<Router>,
     mut jobs: mpsc::UnboundedReceiver<CopyJob>,
-    mut nobody: mpsc::UnboundedReceiver<Bytes>,
+    mut nobody: mpsc::Receiver<Bytes>,
 ) {
     let mut closing = session.closing();
     let mut copier = Copier {
@@ -85,11 +87,10 @@ impl Copier {
         let mut touched = Vec::new();
         for job in wave.drain(..) {
             let incarnation = job.partition.identity().incarnation;
-            let cluster = &self.session.shared.cluster_id;
             let channel = self
                 .channels
                 .entry(incarnation)
-                .or_insert_with(|| Channel::new(&job.partition, cluster));
+                .or_insert_with(|| Channel::new(&job.partition, &self.session));
             channel.feed_local(&self.session, &self.router, &job).await;
             channel.waiting.push_back(Copies { job, start: 0 });
             if touched.last() != Some(&incarnation) {
@@ -181,6 +182,22 @@ impl Copier {
             }
         }
     }
+}
+
+/// Begins the reply subjects of probes.
+const PROBES: &str = "_INBOX.bascule.";
+
+/// A prefix for the reply subjects of one session's probes.
+///
+/// # Errors
+/// When the system gives no random bytes.
+pub(super) fn probe_inbox() -> io::Result<String> {
+    Ok(format!("{PROBES}{}", random_name()?))
+}
+
+/// Whether a reply subject is that of a probe of any broker.
+pub(super) fn is_probe(reply: &[u8]) -> bool {
+    reply.starts_with(PROBES.as_bytes())
 }
 
 /// Last part of a probe's reply subject.

@@ -5,18 +5,23 @@
 //! backlog, everything goes through it.
 use super::acks::{AckJob, PendingAck};
 use super::budget::Taken;
-use super::connection::Role;
+use super::detach;
+use super::losses::{Loss, Losses};
 use super::publish_acks::PublishAcks;
-use super::report::partition_name;
+use super::report::{Unstored, partition_name};
 use super::session::Session;
-use crate::partition::{Append, AppendError, Done, EndReason, IncomingRecord, Partition, Payload};
+use crate::partition::{
+    Append, AppendError, Committed, Done, EndReason, IncomingRecord, Partition, Payload,
+    RejectReason,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// What a waiting record occupies beside its payload, about.
+/// What a waiting record occupies beside its bytes, about, and each of its headers.
 const RECORD_OVERHEAD: usize = 256;
+const HEADER_OVERHEAD: usize = size_of::<(bytes::Bytes, bytes::Bytes)>();
 
 /// Records that go into one append, 1 to 1,024 of them.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +29,7 @@ pub(super) struct Group {
     pub(super) records: Vec<IncomingRecord>,
     /// Ascending by index into `records`.
     pub(super) acks: Vec<PendingAck>,
-    /// Payload bytes of the records as received.
+    /// Bytes of the records as received, headers included.
     pub(super) bytes: usize,
 }
 
@@ -50,7 +55,8 @@ impl Group {
 
     /// What it occupies while it waits, about.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.bytes + RECORD_OVERHEAD * self.records.len()
+        let headers: usize = self.records.iter().map(|record| record.headers.len()).sum();
+        self.bytes + RECORD_OVERHEAD * self.records.len() + HEADER_OVERHEAD * headers
     }
 }
 
@@ -61,6 +67,7 @@ pub(super) struct Feed {
     /// Appends in the backlog, with the one that is just being handed over.
     waiting: Arc<AtomicUsize>,
     backlog: mpsc::UnboundedSender<Waiting>,
+    losses: Arc<Losses>,
 }
 
 struct Waiting {
@@ -71,7 +78,7 @@ struct Waiting {
 
 impl Feed {
     /// Starts feeding on the current runtime.
-    pub(super) fn start(partition: Partition) -> Arc<Self> {
+    pub(super) fn start(partition: Partition, losses: Arc<Losses>) -> Arc<Self> {
         let (backlog, waiting_appends) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         tokio::spawn(hand_over(
@@ -84,11 +91,17 @@ impl Feed {
             started: Instant::now(),
             waiting,
             backlog,
+            losses,
         })
     }
 
     pub(super) fn incarnation(&self) -> u64 {
         self.partition.identity().incarnation
+    }
+
+    /// `stream/number`.
+    pub(super) fn name(&self) -> String {
+        partition_name(&self.partition)
     }
 
     /// Whether it takes messages of every subject that its route has.
@@ -109,27 +122,28 @@ impl Feed {
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
     pub(super) fn push(&self, session: &Arc<Session>, mut group: Group) {
         if !self.takes_all() {
-            group.keep(|record| self.partition.takes(&record.subject));
+            let own = self.partition.identity().subject.as_bytes();
+            group.keep(|record| {
+                let subject: &[u8] = &record.subject;
+                let subject = if subject.is_empty() { own } else { subject };
+                self.partition.takes(subject)
+            });
             if group.records.is_empty() {
                 return;
             }
+        }
+        if session.is_pressed() {
+            detach::detach(&mut group);
         }
         let waiting_bytes = group.waiting_bytes();
         let Group { records, acks, .. } = group;
         let count = records.len() as u64;
         let publish_acks = PublishAcks::of(&self.partition, &records);
-        let done = answer(
-            session.clone(),
-            self.partition.clone(),
-            acks,
-            publish_acks,
-            count,
-        );
         let mut append = Append {
             payload: Payload::Records(records),
             producer: None,
             copy_to_nats: false,
-            done,
+            done: self.answer(session.clone(), acks, publish_acks, count),
         };
         if self.waiting.load(Ordering::Acquire) == 0 {
             match self.partition.try_append(append) {
@@ -138,8 +152,7 @@ impl Feed {
             }
         }
         let Some(taken) = session.pending.try_take(waiting_bytes) else {
-            refuse_busy(append);
-            return;
+            return refuse_busy(append);
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let waiting = Waiting {
@@ -151,11 +164,80 @@ impl Feed {
             refuse_busy(error.0.append);
         }
     }
+
+    /// Counts and reports messages that are not stored.
+    pub(super) fn lost(&self, session: &Session, loss: Loss, messages: u64) {
+        lost(session, &self.partition, &self.losses, loss, messages);
+    }
+
+    /// What happens when the append is committed or refused.
+    fn answer(
+        &self,
+        session: Arc<Session>,
+        acks: Vec<PendingAck>,
+        publish_acks: PublishAcks,
+        count: u64,
+    ) -> Done {
+        let (partition, losses) = (self.partition.clone(), self.losses.clone());
+        Box::new(move |outcome| {
+            publish_acks.answer(&session, &outcome);
+            match outcome {
+                Ok(committed) => {
+                    count_rejected(&session, &partition, &losses, &committed);
+                    if !acks.is_empty() {
+                        AckJob::new(partition, &committed, acks).queue(&session);
+                    }
+                }
+                // A publisher that wanted Liftbridge's ack gets none and tries again.
+                Err(error) => lost(&session, &partition, &losses, loss_of(&error), count),
+            }
+        })
+    }
 }
 
 /// Answers, counts and reports an append that has no place to wait.
 fn refuse_busy(append: Append) {
     (append.done)(Err(AppendError::Busy));
+}
+
+fn loss_of(error: &AppendError) -> Loss {
+    match error {
+        AppendError::Busy => Loss::Overload,
+        AppendError::Readonly => Loss::Readonly,
+        AppendError::Full => Loss::Full,
+        AppendError::NotLeader | AppendError::Closed => Loss::Paused,
+        _ => Loss::Other,
+    }
+}
+
+/// Single records that were refused. Who expects an offset is answered with an ack, and counted nowhere else.
+fn count_rejected(
+    session: &Session,
+    partition: &Partition,
+    losses: &Losses,
+    committed: &Committed,
+) {
+    for rejected in &committed.rejected {
+        match rejected.reason {
+            RejectReason::TooLarge => lost(session, partition, losses, Loss::TooLarge, 1),
+            RejectReason::Encryption => lost(session, partition, losses, Loss::Other, 1),
+            // Duplicates are stored already; refused ones are counted with their acks.
+            _ => {}
+        }
+    }
+}
+
+/// Counts and reports messages for a partition that are not stored.
+fn lost(session: &Session, partition: &Partition, losses: &Losses, loss: Loss, messages: u64) {
+    session.shared.statistics.nats_dropped.add(messages);
+    partition.count_nats_dropped(messages);
+    losses.add(loss, messages);
+    let name = partition_name(partition);
+    let (why, name) = match loss {
+        Loss::Overload => (Unstored::Overload, name),
+        other => (Unstored::Partition, format!("{name} {}", other.sentence())),
+    };
+    session.reporter.unstored(why, messages, name);
 }
 
 async fn hand_over(
@@ -167,36 +249,4 @@ async fn hand_over(
         partition.append(append).await;
         waiting.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// What happens when the append is committed or refused.
-fn answer(
-    session: Arc<Session>,
-    partition: Partition,
-    acks: Vec<PendingAck>,
-    publish_acks: PublishAcks,
-    count: u64,
-) -> Done {
-    Box::new(move |outcome| {
-        publish_acks.answer(&session, &outcome);
-        match outcome {
-            Ok(committed) => {
-                if !acks.is_empty() {
-                    AckJob::new(partition, &committed, acks).queue(&session);
-                }
-            }
-            Err(AppendError::Busy) => session.reporter.dropped(count, Some(&partition)),
-            // A publisher that wanted Liftbridge's ack gets none and tries again.
-            Err(error) => {
-                session.shared.statistics.nats_dropped.add(count);
-                partition.count_nats_dropped(count);
-                // Of others the partition itself reports why.
-                if let AppendError::TooFewReplicas { .. } = error {
-                    let name = partition_name(&partition);
-                    let text = format!("messages from NATS for {name} are not stored: {error}");
-                    session.reporter.error(Role::Ingest.name(), text);
-                }
-            }
-        }
-    })
 }

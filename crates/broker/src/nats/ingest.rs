@@ -1,66 +1,77 @@
-//! From a subscription to groups of records: drained at once, recognised, handed to everyone who listens.
+//! From a subscription to groups of records: recognised, handed to everyone who listens.
 use super::acks::PendingAck;
+use super::client::{Inbox, Message};
+use super::connection::Role;
+use super::copies::is_probe;
 use super::feed::Group;
-use super::origin;
+use super::losses::Loss;
+use super::report::Unstored;
 use super::router::Route;
 use super::session::Session;
+use super::{headers, origin};
 use crate::partition::IncomingRecord;
-use async_nats::header::HeaderValue;
-use async_nats::{HeaderMap, Message, Subscriber};
 use bascule_wire::envelope::{self, Recognised};
+use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use std::sync::Arc;
-use std::task::Poll;
 
-/// A group closes at so many messages …
-const GROUP_MESSAGES: usize = 1024;
-/// … or so many bytes.
-const GROUP_BYTES: usize = 1 << 20;
-/// Groups in a row before other tasks get their turn: all that one turn of the connection can have brought, since what
-/// is left over would be added to by its next turn ([`super::thread`]).
-const GROUPS_AT_ONCE: usize = 1024;
+/// Bytes of a name that an event shows.
+const SHOWN: usize = 128;
 
-/// Feeds the route's partitions until the subscription ends or the task is aborted.
-pub(super) async fn drain(session: Arc<Session>, route: Arc<Route>, mut subscriber: Subscriber) {
-    let mut messages = Vec::new();
-    let mut groups: usize = 0;
-    // Unconstrained, or the runtime's budget would cut groups at 128 messages.
-    while tokio::task::unconstrained(collect(&mut subscriber, &mut messages)).await {
-        deliver(&session, &route, &mut messages);
-        groups += 1;
-        if groups.is_multiple_of(GROUPS_AT_ONCE) {
-            tokio::task::yield_now().await;
+/// Feeds the partitions of a route from its subscription.
+pub(super) struct RouteInbox {
+    session: Arc<Session>,
+    route: Arc<Route>,
+}
+
+impl RouteInbox {
+    pub(super) fn new(session: &Arc<Session>, route: &Arc<Route>) -> Self {
+        Self {
+            session: session.clone(),
+            route: route.clone(),
         }
     }
 }
 
-/// Waits for messages and takes those that are there, up to a group. False at the end of the subscription.
-async fn collect(subscriber: &mut Subscriber, messages: &mut Vec<Message>) -> bool {
-    let mut bytes = 0;
-    std::future::poll_fn(|context| {
-        while messages.len() < GROUP_MESSAGES && bytes < GROUP_BYTES {
-            match subscriber.poll_next_unpin(context) {
-                Poll::Ready(Some(message)) => {
-                    bytes += message.payload.len();
-                    messages.push(message);
-                }
-                Poll::Ready(None) => return Poll::Ready(!messages.is_empty()),
-                Poll::Pending if messages.is_empty() => return Poll::Pending,
-                Poll::Pending => break,
-            }
-        }
-        Poll::Ready(true)
-    })
-    .await
+impl Inbox for RouteInbox {
+    fn take(&self, messages: &mut Vec<Message>) {
+        deliver(&self.session, &self.route, messages);
+    }
+
+    fn on_denied(&self, text: &str) {
+        self.route.set_denied(Some(text.to_owned()));
+        let names = self.route.names().join(", ");
+        let subject = self.route.subject();
+        let text = format!(
+            "NATS does not permit the broker to subscribe to {subject:?}, so {names} gets nothing from NATS: allow it to the broker's user ({text})"
+        );
+        let reporter = &self.session.reporter;
+        reporter.error(Role::Ingest.name(), text);
+    }
+
+    fn on_granted(&self) {
+        self.route.set_denied(None);
+    }
 }
 
 fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
-    let received = Received::read(session, messages);
+    let received = Received::read(session, route, messages);
+    for absent in route.absent().iter() {
+        let subjects = received.group.records.iter();
+        absent.miss(session, subjects.map(|record| &record.subject[..]));
+    }
     let feeds = route.feeds();
     let Some((last, others)) = feeds.split_last() else {
         return;
     };
+    if received.refused > 0 {
+        feeds
+            .iter()
+            .for_each(|feed| feed.lost(session, Loss::Invalid, received.refused));
+    }
+    if received.group.records.is_empty() {
+        return;
+    }
     session.hold_back(received.group.waiting_bytes() * feeds.len());
     for feed in others {
         let group = received.group_for(feed.incarnation(), session);
@@ -75,80 +86,146 @@ fn deliver(session: &Arc<Session>, route: &Route, messages: &mut Vec<Message>) {
 }
 
 /// Messages as records, before it is known for whom.
-struct Received {
+struct Received<'a> {
+    session: &'a Session,
+    /// The route's subject when all messages have it.
+    subject: Option<&'a str>,
     group: Group,
     /// Index and incarnation of those that are copies from a partition of this cluster.
     copies: Vec<(u32, u64)>,
-    /// Those that begin as an envelope and are none.
+    enveloped: u64,
+    /// Those that begin as an envelope and are not a valid one.
     malformed: u64,
+    /// Lines of header blocks that cannot be stored.
+    unusable: u64,
+    /// Messages that cannot be stored.
+    refused: u64,
 }
 
-impl Received {
-    fn read(session: &Session, messages: &mut Vec<Message>) -> Self {
+impl<'a> Received<'a> {
+    fn read(session: &'a Session, route: &'a Route, messages: &mut Vec<Message>) -> Self {
         let statistics = &session.shared.statistics;
+        statistics.nats_messages.add(messages.len() as u64);
         let mut received = Self {
+            session,
+            subject: route.concrete_subject(),
             group: Group {
                 records: Vec::with_capacity(messages.len()),
                 ..Group::default()
             },
             copies: Vec::new(),
+            enveloped: 0,
             malformed: 0,
+            unusable: 0,
+            refused: 0,
         };
-        let mut enveloped = 0;
-        statistics.nats_messages.add(messages.len() as u64);
         for message in messages.drain(..) {
-            enveloped += u64::from(received.take(message, &session.shared.cluster_id));
+            received.take(message);
         }
-        if enveloped > 0 {
-            statistics.nats_enveloped.add(enveloped);
-        }
-        if received.malformed > 0 {
-            statistics.nats_malformed.add(received.malformed);
+        for (counter, count) in [
+            (&statistics.nats_enveloped, received.enveloped),
+            (&statistics.nats_malformed, received.malformed),
+            (&statistics.nats_headers_unusable, received.unusable),
+            (&statistics.nats_refused, received.refused),
+        ] {
+            if count > 0 {
+                counter.add(count);
+            }
         }
         received
     }
 
-    /// Adds one message; true when it was enveloped.
-    fn take(&mut self, message: Message, cluster: &str) -> bool {
+    /// Adds one message, or refuses it.
+    fn take(&mut self, message: Message) {
+        match self.record(&message) {
+            Ok(record) => self.recognise(record, message),
+            Err(why) => {
+                self.refused += 1;
+                let shown = message.subject.get(..SHOWN).unwrap_or(&message.subject);
+                let name = format!("on \"{}\", {why}", shown.escape_ascii());
+                let reporter = &self.session.reporter;
+                reporter.unstored(Unstored::Refused, 1, name);
+            }
+        }
+    }
+
+    /// Everything of a record but key and value, or why it cannot be one.
+    fn record(&mut self, message: &Message) -> Result<IncomingRecord, String> {
         let Message {
             subject,
             reply,
+            headers,
             payload,
-            headers,
-            ..
         } = message;
-        let index = self.group.records.len() as u32;
-        let headers = pairs(headers);
-        let header_bytes: usize = headers
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
-        let received_bytes = payload.len() + header_bytes;
-        self.group.bytes += received_bytes;
+        let is_own = self
+            .subject
+            .is_some_and(|own| own.as_bytes() == &subject[..]);
+        if !is_own && std::str::from_utf8(subject).is_err() {
+            return Err("whose subject is not valid UTF-8".to_owned());
+        }
+        if std::str::from_utf8(reply).is_err() {
+            return Err("whose reply subject is not valid UTF-8".to_owned());
+        }
+        let received = headers.len() + payload.len();
         let mut record = IncomingRecord {
-            // Both are owned buffers of exactly this size: moved, not copied.
-            subject: Bytes::from(subject.into_string()),
-            reply: reply
-                .map(|reply| Bytes::from(reply.into_string()))
-                .unwrap_or_default(),
-            received_bytes: u32::try_from(received_bytes).unwrap_or(u32::MAX),
-            headers,
+            // Empty: the partition's own.
+            subject: if is_own {
+                Bytes::new()
+            } else {
+                subject.clone()
+            },
+            reply: reply.clone(),
+            received_bytes: u32::try_from(received).unwrap_or(u32::MAX),
             ..IncomingRecord::default()
         };
-        self.take_headers(&mut record, index, cluster);
-        let recognised = envelope::recognise(&payload);
-        let is_enveloped = matches!(recognised, Recognised::Publish(_));
-        match recognised {
+        if !headers.is_empty() {
+            let block = headers::parse(headers, MAX_HEADERS)
+                .ok_or_else(|| format!("which has more than {MAX_HEADERS} headers"))?;
+            self.unusable += u64::from(block.unusable);
+            record.headers = block.headers;
+            self.take_headers(&mut record, payload);
+        }
+        Ok(record)
+    }
+
+    /// What the NATS headers of a record mean to the broker.
+    fn take_headers(&mut self, record: &mut IncomingRecord, payload: &[u8]) {
+        record.id = origin::message_id(&record.headers);
+        let Some(copied) = origin::origin(&record.headers) else {
+            return;
+        };
+        // Whoever writes the header can say anything in it: only what carries our seal is left out as our own.
+        let is_ours = copied.cluster == self.session.shared.cluster_id
+            && self.session.seal.is_valid(&record.headers, payload);
+        if is_ours {
+            let index = self.group.records.len() as u32;
+            self.copies.push((index, copied.incarnation));
+        }
+        if is_probe(&record.reply) {
+            // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
+            record.reply = Bytes::new();
+        }
+        // The marks of a copy are not content.
+        record.headers.retain(|(name, _)| !origin::is_mark(name));
+    }
+
+    fn recognise(&mut self, mut record: IncomingRecord, message: Message) {
+        let Message {
+            subject, payload, ..
+        } = message;
+        self.group.bytes += record.received_bytes as usize;
+        match envelope::recognise(&payload) {
             Recognised::Plain => {
                 self.malformed += u64::from(payload.starts_with(&envelope::MAGIC));
                 record.value = Some(payload);
                 record.is_plain_nats = true;
             }
             Recognised::Publish(mut publish) => {
+                self.enveloped += 1;
                 if !publish.ack_inbox.is_empty() {
                     self.group.acks.push(PendingAck {
-                        index,
-                        subject: record.subject.clone(),
+                        index: self.group.records.len() as u32,
+                        subject,
                         inbox: publish.ack_inbox,
                         correlation_id: publish.correlation_id,
                         policy: publish.ack_policy,
@@ -156,34 +233,13 @@ impl Received {
                 }
                 record.key = publish.key;
                 record.value = Some(publish.value);
-                // Those of the envelope first, those of NATS behind them.
+                // Those of the envelope first, those of NATS after them.
                 publish.headers.append(&mut record.headers);
                 record.headers = publish.headers;
                 record.expected_offset = publish.expected_offset;
             }
         }
         self.group.records.push(record);
-        is_enveloped
-    }
-
-    /// What the NATS headers of a record mean to the broker.
-    fn take_headers(&mut self, record: &mut IncomingRecord, index: u32, cluster: &str) {
-        if record.headers.is_empty() {
-            return;
-        }
-        record.id = origin::message_id(&record.headers);
-        let Some(copied) = origin::origin(&record.headers) else {
-            return;
-        };
-        if copied.cluster == cluster {
-            self.copies.push((index, copied.incarnation));
-        }
-        // A copy asks for no reply: what it carries is its publisher's question whether anyone listens.
-        record.reply = Bytes::new();
-        // The mark of a copy is not content.
-        record
-            .headers
-            .retain(|(name, _)| &name[..] != origin::ORIGIN_HEADER.as_bytes());
     }
 
     fn group_for(&self, incarnation: u64, session: &Session) -> Group {
@@ -208,19 +264,6 @@ impl Received {
         let mut copies = self.copies.iter();
         copies.any(|(_, from)| origin::is_same_stream(*from, incarnation))
     }
-}
-
-/// Names and values of a message's headers.
-fn pairs(headers: Option<HeaderMap>) -> Vec<(Bytes, Bytes)> {
-    let headers = headers.unwrap_or_default();
-    let all = headers.iter().flat_map(|(name, values)| {
-        let pair = move |value: &HeaderValue| {
-            let (name, value): (&[u8], &[u8]) = (name.as_ref(), value.as_ref());
-            (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))
-        };
-        values.iter().map(pair)
-    });
-    all.collect()
 }
 
 impl Group {

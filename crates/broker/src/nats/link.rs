@@ -1,4 +1,7 @@
 //! The facade that everyone else holds.
+use super::absent::Place;
+use super::client::{Client, Inbox, Message, Publish, SendError};
+use super::connection::Role;
 use super::copy_job;
 use super::report::Reporter;
 use super::router::Router;
@@ -8,17 +11,16 @@ use super::state::NatsState;
 use crate::partition::{IncomingRecord, Partition};
 use crate::shared::SharedRef;
 use arc_swap::ArcSwapOption;
-use async_nats::{Client, PublishErrorKind, Subject};
 use bascule_wire::subject;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 const DISCONNECTED: &str = "nats: server is disconnected";
 const CLOSED: &str = "nats: connection closed";
-/// A payload beyond this is waited for until it is written: the library bounds its queue by number only.
-const LARGE_BYTES: usize = 16 << 10;
 const BAD_SUBJECT: &str = "nats: invalid subject";
 const TOO_LARGE: &str = "nats: maximum payload exceeded";
 
@@ -49,7 +51,11 @@ impl NatsLink {
         }
         self.0.router.forget_subscriptions();
         match Session::start(shared, settings, &self.0.router) {
-            Ok(session) => self.0.session.store(Some(session)),
+            Ok(session) => {
+                self.0.session.store(Some(session.clone()));
+                // Those that began to listen meanwhile.
+                self.0.router.subscribe_all(&session);
+            }
             Err(error) => Reporter::new(shared.clone(), Handle::current())
                 .error("both", format!("cannot start connections to NATS: {error}")),
         }
@@ -87,6 +93,40 @@ impl NatsLink {
     /// Stops feeding a partition.
     pub fn unlead(&self, incarnation: u64) {
         self.0.router.unlead(incarnation);
+    }
+
+    /// Counts what arrives for a partition that is paused, in place of feeding it. One that is fed stays so, unless
+    /// `is_led_here`, when it is just about to be closed.
+    pub fn pause(&self, place: Place, is_led_here: bool) {
+        let session = self.0.session.load_full();
+        self.0.router.pause(session.as_ref(), place, is_led_here);
+    }
+
+    /// Forgets a partition that was deleted, with what was counted for it.
+    pub fn forget(&self, incarnation: u64) {
+        self.0.router.forget(incarnation);
+    }
+
+    /// How partitions listen and what was not stored for them (`specs/formats/seam.md`).
+    pub fn partitions(&self, incarnations: &[u64]) -> Value {
+        let session = self.0.session.load();
+        let is_up = |role: Role| {
+            let session = session.as_ref();
+            session.is_some_and(|session| session.connection(role).client().is_some())
+        };
+        let router = &self.0.router;
+        let partition = |incarnation: &u64| {
+            let role = router.role(*incarnation).unwrap_or(Role::Ingest);
+            let (subscription, text) = router.subscription(*incarnation, is_up(role));
+            let losses = router.losses(*incarnation).unwrap_or_default();
+            json!({
+                "incarnation": incarnation,
+                "subscription": subscription,
+                "text": text,
+                "not_stored": losses.to_json(),
+            })
+        };
+        incarnations.iter().map(partition).collect()
     }
 
     /// Queues copies of committed direct publishes (records of one append, offsets from `base_offset`); best effort, never
@@ -162,16 +202,12 @@ impl NatsLink {
         if !subject::is_publish_subject(inbox) {
             return Err(BAD_SUBJECT.to_owned());
         }
-        let mut answers = client
-            .subscribe(inbox.to_owned())
-            .await
-            .map_err(|_| CLOSED.to_owned())?;
+        let (first, answer) = oneshot::channel();
+        let first = Arc::new(First(Mutex::new(Some(first))));
+        // Ends with this future.
+        let _subscription = client.subscribe(inbox, "", first);
         send(&client, subject, None, payload).await?;
-        answers
-            .next()
-            .await
-            .map(|answer| answer.payload)
-            .ok_or_else(|| CLOSED.to_owned())
+        answer.await.map_err(|_| CLOSED.to_owned())
     }
 
     fn client(&self) -> Result<Client, String> {
@@ -182,6 +218,18 @@ impl NatsLink {
             .client()
             .cloned()
             .ok_or_else(|| DISCONNECTED.to_owned())
+    }
+}
+
+/// Takes the payload of the first message, and nothing of others.
+struct First(Mutex<Option<oneshot::Sender<Bytes>>>);
+
+impl Inbox for First {
+    fn take(&self, messages: &mut Vec<Message>) {
+        if let (Some(message), Some(waiting)) = (messages.first(), self.0.lock().take()) {
+            // Who waited too long is gone.
+            let _ = waiting.send(Bytes::copy_from_slice(&message.payload));
+        }
     }
 }
 
@@ -196,23 +244,17 @@ async fn send(
     {
         return Err(BAD_SUBJECT.to_owned());
     }
-    let subject = Subject::from(subject);
-    let is_large = payload.len() > LARGE_BYTES;
-    let sent = match reply {
-        Some(reply) => {
-            client
-                .publish_with_reply(subject, reply.to_owned(), payload)
-                .await
-        }
-        None => client.publish(subject, payload).await,
+    let message = Publish {
+        subject,
+        reply: reply.unwrap_or_default(),
+        headers: &[],
+        payload: &payload,
     };
-    sent.map_err(|error| match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded => TOO_LARGE.to_owned(),
-        PublishErrorKind::InvalidSubject => BAD_SUBJECT.to_owned(),
-        PublishErrorKind::Send => CLOSED.to_owned(),
-    })?;
-    if is_large {
-        client.flush().await.map_err(|_| CLOSED.to_owned())?;
-    }
-    Ok(())
+    client.publish(message).await.map_err(|error| {
+        match error {
+            SendError::Disconnected => DISCONNECTED,
+            SendError::TooLarge => TOO_LARGE,
+        }
+        .to_owned()
+    })
 }

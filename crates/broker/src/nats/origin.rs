@@ -3,7 +3,14 @@ use bytes::Bytes;
 
 /// Header of copies: `cluster/incarnation/partition/offset`, the last three decimal.
 pub(super) const ORIGIN_HEADER: &str = "Bascule-Origin";
+/// Header of copies that may come back to the stream they are from: what [`super::seal`] makes of the copy.
+pub(super) const SEAL_HEADER: &str = "Bascule-Seal";
 const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
+
+/// Whether a header is one by which a broker marks a copy.
+pub(super) fn is_mark(name: &[u8]) -> bool {
+    name == ORIGIN_HEADER.as_bytes() || name == SEAL_HEADER.as_bytes()
+}
 
 /// Names and values of a message's headers, in order.
 type Headers = [(Bytes, Bytes)];

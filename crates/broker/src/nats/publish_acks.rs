@@ -2,9 +2,9 @@
 //! (`docs/decisions/jetstream-acks.md`).
 //!
 //! As with Liftbridge's acks, a committer only queues, and what cannot go out is counted: the publisher sees a timeout.
+use super::client::Publish;
 use super::session::Session;
 use crate::partition::{AppendError, Committed, IncomingRecord, Partition, RejectReason, Rejected};
-use async_nats::Subject;
 use bascule_wire::jetstream::{AckTemplate, Refusal};
 use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
@@ -195,14 +195,20 @@ async fn send(session: &Session, job: &PublishAckJob) {
     let statistics = &session.shared.statistics;
     let mut encoded = Vec::new();
     let ends = job.encode(&mut encoded);
-    let encoded = Bytes::from(encoded);
     let mut start = 0;
     for (reply, end) in ends {
-        let ack = encoded.slice(start..end);
+        let payload = encoded.get(start..end).unwrap_or_default();
         start = end;
-        let subject = allowed(session, reply);
+        let subject = allowed(session, &reply);
         let sent = match (subject, session.streams.client()) {
-            (Some(subject), Some(client)) => client.publish(subject, ack).await.is_ok(),
+            (Some(subject), Some(client)) => {
+                let ack = Publish {
+                    subject,
+                    payload,
+                    ..Publish::default()
+                };
+                client.publish(ack).await.is_ok()
+            }
             _ => false,
         };
         if sent {
@@ -214,8 +220,8 @@ async fn send(session: &Session, job: &PublishAckJob) {
 }
 
 /// The reply subject when an ack may go there.
-fn allowed(session: &Session, reply: Bytes) -> Option<Subject> {
-    let subject = Subject::from_utf8(reply).ok()?;
-    let allowed = is_publish_subject(&subject) && session.settings.is_jetstream_reply(&subject);
+fn allowed<'a>(session: &Session, reply: &'a Bytes) -> Option<&'a str> {
+    let subject = std::str::from_utf8(reply).ok()?;
+    let allowed = is_publish_subject(subject) && session.settings.is_jetstream_reply(subject);
     allowed.then_some(subject)
 }

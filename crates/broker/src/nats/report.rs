@@ -5,13 +5,12 @@ use crate::shared::SharedRef;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How long drops are gathered before the next event tells of them.
-const GATHER: Duration = Duration::from_secs(1);
-/// Partitions that one event of drops names at most.
+/// Names that one event of messages that are not stored has at most.
 const NAMED: usize = 16;
 /// Texts of errors that are remembered so that they are not told again.
 const TOLD: usize = 64;
@@ -36,20 +35,60 @@ impl Kind {
     }
 }
 
+/// Why messages that arrived are not stored, as far as events tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unstored {
+    /// They came faster than they could be appended.
+    Overload,
+    /// The partition does not take them now, or not this one.
+    Partition,
+    /// The message cannot be stored anywhere.
+    Refused,
+}
+
+impl Unstored {
+    const ALL: [Self; 3] = [Self::Overload, Self::Partition, Self::Refused];
+
+    /// How long they are gathered before the next event reports them. A stream that is paused or full stays so.
+    fn period(self) -> Duration {
+        match self {
+            Self::Overload | Self::Refused => Duration::from_secs(1),
+            Self::Partition => Duration::from_mins(1),
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Overload => Kind::SlowConsumer,
+            Self::Partition | Self::Refused => Kind::Error,
+        }
+    }
+
+    fn text(self, messages: u64, names: &str) -> String {
+        match self {
+            Self::Overload => format!(
+                "{messages} messages from NATS were not stored: they came faster than they could be appended ({names})"
+            ),
+            Self::Partition => format!("{messages} messages from NATS were not stored: {names}"),
+            Self::Refused => format!("{messages} messages from NATS were refused: {names}"),
+        }
+    }
+}
+
 /// Pushes the events of one session. `number` of an event is how many of its kind there were so far.
 pub(super) struct Reporter {
     pub(super) shared: SharedRef,
     runtime: Handle,
     counts: [AtomicU64; 4],
-    drops: Mutex<Drops>,
+    unstored: Mutex<[Gathered; Unstored::ALL.len()]>,
     told: Mutex<HashSet<String>>,
 }
 
 #[derive(Default)]
-struct Drops {
+struct Gathered {
     unreported: u64,
-    /// Of them, by partition; those of more than [`NAMED`] partitions are not told apart.
-    partitions: BTreeMap<String, u64>,
+    /// Of them, by name; those of more than [`NAMED`] names are counted alone.
+    names: BTreeMap<String, u64>,
     gathering: bool,
 }
 
@@ -66,7 +105,7 @@ impl Reporter {
             shared,
             runtime,
             counts,
-            drops: Mutex::default(),
+            unstored: Mutex::default(),
             told: Mutex::default(),
         }
     }
@@ -104,57 +143,52 @@ impl Reporter {
         self.told.lock().clear();
     }
 
-    /// Counts `messages` that were received and not stored since we are too slow, of a partition when it is known. The first is told at once, those that
-    /// follow within a second in one event at its end. Callable on any thread.
-    pub(super) fn dropped(
-        self: &std::sync::Arc<Self>,
-        messages: u64,
-        partition: Option<&Partition>,
-    ) {
-        self.shared.statistics.nats_dropped.add(messages);
-        let mut drops = self.drops.lock();
-        drops.unreported += messages;
-        if let Some(partition) = partition {
-            partition.count_nats_dropped(messages);
-            let name = partition_name(partition);
-            if drops.partitions.len() < NAMED || drops.partitions.contains_key(&name) {
-                *drops.partitions.entry(name).or_default() += messages;
-            }
+    /// Reports `messages` that were received and are not stored; `name`: of the partition, or what is wrong with the message.
+    /// The first is reported at once, those that follow within [`Unstored::period`] in one event at its end. Callable on
+    /// any thread.
+    pub(super) fn unstored(self: &Arc<Self>, why: Unstored, messages: u64, name: String) {
+        let mut all = self.unstored.lock();
+        let Some(gathered) = all.get_mut(why as usize) else {
+            return;
+        };
+        gathered.unreported += messages;
+        if gathered.names.len() < NAMED || gathered.names.contains_key(&name) {
+            *gathered.names.entry(name).or_default() += messages;
         }
-        if !drops.gathering {
-            drops.gathering = true;
-            self.tell_drops(&mut drops);
+        if !gathered.gathering {
+            gathered.gathering = true;
+            self.report_unstored(why, gathered);
             let reporter = self.clone();
             self.runtime
-                .spawn(async move { reporter.gather_drops().await });
+                .spawn(async move { reporter.gather(why).await });
         }
     }
 
-    async fn gather_drops(&self) {
+    async fn gather(&self, why: Unstored) {
         loop {
-            tokio::time::sleep(GATHER).await;
-            let mut drops = self.drops.lock();
-            if drops.unreported == 0 {
-                drops.gathering = false;
+            tokio::time::sleep(why.period()).await;
+            let mut all = self.unstored.lock();
+            let Some(gathered) = all.get_mut(why as usize) else {
+                return;
+            };
+            if gathered.unreported == 0 {
+                gathered.gathering = false;
                 return;
             }
-            self.tell_drops(&mut drops);
+            self.report_unstored(why, gathered);
         }
     }
 
-    fn tell_drops(&self, drops: &mut Drops) {
-        let messages = std::mem::take(&mut drops.unreported);
-        let partitions = std::mem::take(&mut drops.partitions);
-        let names: Vec<_> = partitions.keys().map(String::as_str).collect();
-        let text = format!(
-            "{messages} messages from NATS were not stored: they came faster than they could be appended ({})",
-            if names.is_empty() {
-                "of which stream is not known".to_owned()
-            } else {
-                names.join(", ")
-            }
-        );
-        let detail = json!({ "dropped": messages, "partitions": partitions });
-        self.event(Kind::SlowConsumer, text, &detail);
+    fn report_unstored(&self, why: Unstored, gathered: &mut Gathered) {
+        let messages = std::mem::take(&mut gathered.unreported);
+        let names = std::mem::take(&mut gathered.names);
+        let shown: Vec<_> = names.keys().map(String::as_str).collect();
+        let text = why.text(messages, &shown.join(", "));
+        let detail = match why {
+            Unstored::Overload => json!({ "dropped": messages, "partitions": names }),
+            Unstored::Partition => json!({ "not_stored": messages, "partitions": names }),
+            Unstored::Refused => json!({ "refused": messages, "messages": names }),
+        };
+        self.event(why.kind(), text, &detail);
     }
 }

@@ -2,25 +2,22 @@
 //! group has a subscription of its own, or two streams of one group on this broker would each get what they should share.
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
-//! share one. Locks: `subscribing` (held across awaits), then `routes`, then a route's `task`.
+//! share one. Locks: `routes`, then a route's `task`.
+use super::absent::{Absent, Place};
+use super::client::Subscription;
 use super::connection::{Role, SYNC_LIMIT};
 use super::feed::Feed;
-use super::ingest;
+use super::ingest::RouteInbox;
+use super::losses::Losses;
 use super::origin::{is_same_stream, stream_of};
 use super::session::Session;
 use crate::partition::Partition;
 use arc_swap::ArcSwap;
-use async_nats::Client;
 use bascule_wire::subject::{SubjectFilter, has_wildcard};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tokio::task::AbortHandle;
-
-/// How long a subscription may wait for room in the outgoing queue of a connection that has just been lost.
-const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A subject and a queue group (empty = none).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,20 +33,70 @@ pub(super) struct Route {
     key: RouteKey,
     filter: SubjectFilter,
     feeds: ArcSwap<Vec<Arc<Feed>>>,
+    absent: ArcSwap<Vec<Arc<Absent>>>,
     task: Mutex<Task>,
+    /// What the server said when it did not permit the subscription.
+    denied: Mutex<Option<String>>,
 }
 
 enum Task {
     /// Not subscribed yet.
     None,
-    Running(AbortHandle),
+    Running {
+        _subscription: Subscription,
+    },
     /// Nobody listens any more; a subscription under way must not start.
     Ended,
 }
 
 impl Route {
+    fn new(key: RouteKey, filter: SubjectFilter) -> Self {
+        Self {
+            key,
+            filter,
+            feeds: ArcSwap::default(),
+            absent: ArcSwap::default(),
+            task: Mutex::new(Task::None),
+            denied: Mutex::default(),
+        }
+    }
+
     pub(super) fn feeds(&self) -> arc_swap::Guard<Arc<Vec<Arc<Feed>>>> {
         self.feeds.load()
+    }
+
+    /// Partitions that would be fed if they were not paused.
+    pub(super) fn absent(&self) -> arc_swap::Guard<Arc<Vec<Arc<Absent>>>> {
+        self.absent.load()
+    }
+
+    /// The one subject of all messages; `None` with wildcards.
+    pub(super) fn concrete_subject(&self) -> Option<&str> {
+        (!has_wildcard(&self.key.subject)).then_some(self.key.subject.as_str())
+    }
+
+    /// Remembers whether the server permits the subscription.
+    pub(super) fn set_denied(&self, text: Option<String>) {
+        *self.denied.lock() = text;
+    }
+
+    /// The subject subscribed to.
+    pub(super) fn subject(&self) -> &str {
+        &self.key.subject
+    }
+
+    /// Names of the partitions that it feeds.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.feeds.load().iter().map(|feed| feed.name()).collect()
+    }
+
+    fn is_used(&self) -> bool {
+        !self.feeds.load().is_empty() || !self.absent.load().is_empty()
+    }
+
+    fn listens(&self, incarnation: u64) -> bool {
+        let feeds = self.feeds.load();
+        feeds.iter().any(|feed| feed.incarnation() == incarnation)
     }
 
     fn role(&self) -> Role {
@@ -59,10 +106,6 @@ impl Route {
             Role::Streams
         }
     }
-
-    fn is_wanting(&self) -> bool {
-        matches!(*self.task.lock(), Task::None)
-    }
 }
 
 /// All routes of the broker; they outlive sessions.
@@ -70,7 +113,6 @@ impl Route {
 pub(super) struct Router {
     routes: Mutex<Routes>,
     version: AtomicU64,
-    subscribing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -79,6 +121,48 @@ struct Routes {
     by_incarnation: HashMap<u64, RouteKey>,
     /// Those without a group whose subject has wildcards.
     wildcards: Vec<Arc<Route>>,
+    /// Of every partition that ever listened and was not deleted.
+    losses: HashMap<u64, Arc<Losses>>,
+}
+
+impl Routes {
+    fn route(&mut self, key: &RouteKey, filter: SubjectFilter) -> Arc<Route> {
+        if let Some(route) = self.by_key.get(key) {
+            return route.clone();
+        }
+        let route = Arc::new(Route::new(key.clone(), filter));
+        self.by_key.insert(key.clone(), route.clone());
+        if key.group.is_empty() && has_wildcard(&key.subject) {
+            self.wildcards.push(route.clone());
+        }
+        route
+    }
+
+    /// Takes a partition off its route, whether it is fed or paused; ends a route that nobody needs.
+    fn leave(&mut self, incarnation: u64) {
+        let Some(key) = self.by_incarnation.remove(&incarnation) else {
+            return;
+        };
+        let Some(route) = self.by_key.get(&key).cloned() else {
+            return;
+        };
+        let feeds = route.feeds.load();
+        let feeds = feeds
+            .iter()
+            .filter(|feed| feed.incarnation() != incarnation);
+        route.feeds.store(Arc::new(feeds.cloned().collect()));
+        let absent = route.absent.load();
+        let absent = absent
+            .iter()
+            .filter(|absent| absent.incarnation != incarnation);
+        route.absent.store(Arc::new(absent.cloned().collect()));
+        if !route.is_used() {
+            self.by_key.remove(&key);
+            self.wildcards.retain(|other| other.key != key);
+            // Dropping the subscription unsubscribes.
+            *route.task.lock() = Task::Ended;
+        }
+    }
 }
 
 impl Router {
@@ -112,7 +196,7 @@ impl Router {
         }
         if let Some(session) = session {
             let text = format!(
-                "{}/{} cannot listen: {:?} is no NATS subscription",
+                "{}/{} cannot listen: {:?} is not a valid NATS subscription",
                 identity.stream, identity.number, identity.subject
             );
             session.reporter.error(Role::Ingest.name(), text);
@@ -122,51 +206,91 @@ impl Router {
 
     /// See [`super::NatsLink::unlead`].
     pub(super) fn unlead(&self, incarnation: u64) {
-        let mut routes = self.routes.lock();
-        let Some(key) = routes.by_incarnation.remove(&incarnation) else {
-            return;
-        };
-        let Some(route) = routes.by_key.get(&key).cloned() else {
-            return;
-        };
-        let left: Vec<_> = route
-            .feeds
-            .load()
-            .iter()
-            .filter(|feed| feed.incarnation() != incarnation)
-            .cloned()
-            .collect();
-        if left.is_empty() {
-            routes.by_key.remove(&key);
-            routes.wildcards.retain(|other| other.key != key);
-            // The subscription is dropped with its task, and that unsubscribes.
-            if let Task::Running(task) = std::mem::replace(&mut *route.task.lock(), Task::Ended) {
-                task.abort();
-            }
-        }
-        route.feeds.store(Arc::new(left));
+        self.routes.lock().leave(incarnation);
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Subscribes to everything of one connection that is not subscribed yet.
-    pub(super) async fn subscribe_all(&self, session: &Arc<Session>, role: Role) {
-        let wanted: Vec<_> = self
-            .routes
-            .lock()
-            .by_key
-            .values()
-            .filter(|route| route.role() == role && route.is_wanting())
-            .cloned()
-            .collect();
-        self.subscribe(session, role, &wanted).await;
+    /// See [`super::NatsLink::pause`].
+    pub(super) fn pause(&self, session: Option<&Arc<Session>>, place: Place, is_led_here: bool) {
+        let filter = SubjectFilter::parse(&place.subject);
+        let mut routes = self.routes.lock();
+        let key = routes.by_incarnation.get(&place.incarnation);
+        let is_listening = key
+            .and_then(|key| routes.by_key.get(key))
+            .is_some_and(|route| route.listens(place.incarnation));
+        if is_listening && !is_led_here {
+            // It was resumed meanwhile.
+            return;
+        }
+        routes.leave(place.incarnation);
+        self.version.fetch_add(1, Ordering::Release);
+        let (Ok(filter), true) = (filter, place.counts) else {
+            return;
+        };
+        let key = RouteKey {
+            subject: place.subject.clone(),
+            group: String::new(),
+            stream: 0,
+        };
+        let losses = routes.losses.entry(place.incarnation).or_default().clone();
+        let route = routes.route(&key, filter);
+        routes.by_incarnation.insert(place.incarnation, key);
+        let mut absent = Vec::clone(&route.absent.load());
+        absent.push(Arc::new(Absent::new(place, losses)));
+        route.absent.store(Arc::new(absent));
+        drop(routes);
+        if let Some(session) = session {
+            start(session, &route);
+        }
+    }
+
+    /// See [`super::NatsLink::forget`].
+    pub(super) fn forget(&self, incarnation: u64) {
+        let mut routes = self.routes.lock();
+        routes.leave(incarnation);
+        routes.losses.remove(&incarnation);
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// How a partition is subscribed, `none`, `waiting`, `subscribed` or `denied`, with what the server said.
+    pub(super) fn subscription(&self, incarnation: u64, is_up: bool) -> (&'static str, String) {
+        let routes = self.routes.lock();
+        let key = routes.by_incarnation.get(&incarnation);
+        let Some(route) = key.and_then(|key| routes.by_key.get(key)) else {
+            return ("none", String::new());
+        };
+        match &*route.denied.lock() {
+            _ if !is_up => ("waiting", String::new()),
+            Some(text) => ("denied", text.clone()),
+            None => ("subscribed", String::new()),
+        }
+    }
+
+    /// The connection that a partition listens by.
+    pub(super) fn role(&self, incarnation: u64) -> Option<Role> {
+        let routes = self.routes.lock();
+        let key = routes.by_incarnation.get(&incarnation)?;
+        routes.by_key.get(key).map(|route| route.role())
+    }
+
+    /// Messages for a partition that are not stored, by the reason.
+    pub(super) fn losses(&self, incarnation: u64) -> Option<Arc<Losses>> {
+        self.routes.lock().losses.get(&incarnation).cloned()
+    }
+
+    /// Subscribes to everything, for a session that begins.
+    pub(super) fn subscribe_all(&self, session: &Arc<Session>) {
+        let routes: Vec<_> = self.routes.lock().by_key.values().cloned().collect();
+        for route in routes {
+            start(session, &route);
+        }
     }
 
     /// Ends all subscriptions; the next session starts them again.
     pub(super) fn forget_subscriptions(&self) {
         for route in self.routes.lock().by_key.values() {
-            if let Task::Running(task) = std::mem::replace(&mut *route.task.lock(), Task::None) {
-                task.abort();
-            }
+            *route.task.lock() = Task::None;
+            route.set_denied(None);
         }
     }
 
@@ -174,7 +298,7 @@ impl Router {
     pub(super) fn clear(&self) {
         let incarnations: Vec<_> = self.routes.lock().by_incarnation.keys().copied().collect();
         for incarnation in incarnations {
-            self.unlead(incarnation);
+            self.forget(incarnation);
         }
     }
 
@@ -202,36 +326,31 @@ impl Router {
 
     fn add(&self, partition: &Partition, filter: SubjectFilter) -> Arc<Route> {
         let identity = partition.identity();
+        let incarnation = identity.incarnation;
         let key = RouteKey {
             subject: identity.subject.clone(),
             group: identity.queue_group.clone(),
             stream: match identity.queue_group.as_str() {
                 "" => 0,
-                _ => stream_of(identity.incarnation),
+                _ => stream_of(incarnation),
             },
         };
         let mut routes = self.routes.lock();
-        let route = routes.by_key.get(&key).cloned().unwrap_or_else(|| {
-            let route = Arc::new(Route {
-                key: key.clone(),
-                filter,
-                feeds: ArcSwap::default(),
-                task: Mutex::new(Task::None),
-            });
-            routes.by_key.insert(key.clone(), route.clone());
-            if key.group.is_empty() && has_wildcard(&key.subject) {
-                routes.wildcards.push(route.clone());
-            }
-            route
-        });
-        let listens = |feed: &Arc<Feed>| feed.incarnation() == identity.incarnation;
+        let losses = routes.losses.entry(incarnation).or_default().clone();
+        let route = routes.route(&key, filter);
+        let absent = route.absent.load();
+        let absent = absent
+            .iter()
+            .filter(|absent| absent.incarnation != incarnation);
+        route.absent.store(Arc::new(absent.cloned().collect()));
+        let listens = |feed: &Arc<Feed>| feed.incarnation() == incarnation;
         let mut feeds = Vec::clone(&route.feeds.load());
         if !feeds.iter().any(|feed| listens(feed) && feed.is_open()) {
             feeds.retain(|feed| !listens(feed));
-            feeds.push(Feed::start(partition.clone()));
+            feeds.push(Feed::start(partition.clone(), losses));
             route.feeds.store(Arc::new(feeds));
         }
-        routes.by_incarnation.insert(identity.incarnation, key);
+        routes.by_incarnation.insert(incarnation, key);
         self.version.fetch_add(1, Ordering::Release);
         route
     }
@@ -241,20 +360,14 @@ impl Router {
         if routes.is_empty() {
             return;
         }
-        let _one_at_a_time = self.subscribing.lock().await;
-        // While disconnected nothing is lost: the session calls again after the next connect.
+        for route in routes {
+            start(session, route);
+        }
+        // While disconnected nothing is lost: the next connection begins with all subscriptions.
         let Some(client) = session.connection(role).client() else {
             return;
         };
-        for route in routes.iter().filter(|route| route.is_wanting()) {
-            if let Err(error) = start(session, client, route).await {
-                session.reporter.error(
-                    role.name(),
-                    format!("cannot subscribe to {}: {error}", route.key.subject),
-                );
-            }
-        }
-        if !session.connection(role).sync(session.sync_subject()).await {
+        if !client.round_trip(SYNC_LIMIT).await && client.is_connected() {
             session.reporter.error(
                 role.name(),
                 format!("NATS did not confirm a subscription within {SYNC_LIMIT:?}"),
@@ -263,23 +376,16 @@ impl Router {
     }
 }
 
-async fn start(session: &Arc<Session>, client: &Client, route: &Arc<Route>) -> Result<(), String> {
-    let RouteKey { subject, group, .. } = route.key.clone();
-    let subscribing = async {
-        if group.is_empty() {
-            client.subscribe(subject).await
-        } else {
-            client.queue_subscribe(subject, group).await
-        }
-    };
-    let subscribed = tokio::time::timeout(SUBSCRIBE_LIMIT, subscribing)
-        .await
-        .map_err(|_| "the connection does not take it".to_owned())?;
-    let subscriber = subscribed.map_err(|error| error.to_string())?;
+/// Subscribes to a route unless it is subscribed or has ended.
+fn start(session: &Arc<Session>, route: &Arc<Route>) {
     let mut task = route.task.lock();
     if matches!(*task, Task::None) {
-        let drain = ingest::drain(session.clone(), route.clone(), subscriber);
-        *task = Task::Running(session.connection(route.role()).spawn(drain));
+        let RouteKey { subject, group, .. } = &route.key;
+        let inbox = RouteInbox::new(session, route);
+        let client = session.connection(route.role()).any_client();
+        let subscription = client.subscribe(subject, group, Arc::new(inbox));
+        *task = Task::Running {
+            _subscription: subscription,
+        };
     }
-    Ok(())
 }

@@ -1,22 +1,23 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
 use super::acks::{self, AckJob};
 use super::budget::{Budget, Patience};
+use super::client::{Inbox, Message, Subscription};
 use super::connection::{Connection, Role, Watch};
 use super::copies;
 use super::copy_job::CopyJob;
+use super::headers;
 use super::publish_acks::{self, PublishAckJob};
 use super::report::Reporter;
 use super::router::Router;
+use super::seal::Seal;
 use super::settings::NatsSettings;
 use super::state::NatsState;
 use crate::shared::SharedRef;
-use async_nats::{StatusCode, Subscriber};
+use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use parking_lot::Mutex;
 use std::io;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -24,6 +25,12 @@ use tokio::task::JoinHandle;
 
 /// Acks of so many appends may wait to go out.
 const ACK_QUEUE: usize = 4096;
+/// Answers to probes that may wait.
+const ANSWER_QUEUE: usize = 4096;
+/// What NATS says when nobody listens on a subject.
+const NO_RESPONDERS: u16 = 503;
+/// The part of `pending_bytes` that slices may keep of one connection's buffers before what waits is copied.
+const HELD_SHARE: usize = 4;
 /// How long closing waits for what is queued.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// See [`NatsSettings::pause_ms`].
@@ -42,17 +49,18 @@ pub(super) struct Session {
     patience: Patience,
     /// Copies that wait to go out.
     pub(super) copying: Arc<Budget>,
-    /// Bytes of copies handed to the *ingest* connection since it was last waited for.
-    pub(super) handed: AtomicUsize,
     pub(super) acks: mpsc::Sender<AckJob>,
     pub(super) publish_acks: mpsc::Sender<PublishAckJob>,
     pub(super) copies: mpsc::UnboundedSender<CopyJob>,
-    /// Prefix of the subjects on which the server answers the copier's probes; set once *ingest* is connected.
-    pub(super) inbox: OnceLock<String>,
-    sync_subject: OnceLock<String>,
+    /// Prefix of the subjects on which the server answers the copier's probes.
+    pub(super) inbox: String,
+    /// Proves which copies are our own.
+    pub(super) seal: Arc<Seal>,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
     watch: Arc<Watch>,
+    /// The subscription to the answers to probes.
+    answers: Mutex<Option<Subscription>>,
 }
 
 impl Session {
@@ -69,37 +77,40 @@ impl Session {
         let pending_bytes = settings
             .pending_bytes
             .unwrap_or(shared.limits.nats_pending_bytes);
+        let held_bytes = pending_bytes / HELD_SHARE;
         let patience = Patience::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
         let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (publish_ack_sender, publish_ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
-        let (nobody_sender, nobody_receiver) = mpsc::unbounded_channel();
+        let (nobody_sender, nobody_receiver) = mpsc::channel(ANSWER_QUEUE);
         let watch = Arc::new(Watch::new(reporter.clone()));
         let session = Arc::new(Self {
             shared: shared.clone(),
             settings,
             reporter,
-            ingest: Connection::new(Role::Ingest)?,
-            streams: Connection::new(Role::Streams)?,
+            ingest: Connection::new(Role::Ingest, &watch, held_bytes)?,
+            streams: Connection::new(Role::Streams, &watch, held_bytes)?,
             pending: Arc::new(Budget::new(pending_bytes)),
             patience,
             copying: Arc::new(Budget::new(pending_bytes)),
-            handed: AtomicUsize::new(0),
             acks: ack_sender,
             publish_acks: publish_ack_sender,
             copies: copy_sender,
-            inbox: OnceLock::new(),
-            sync_subject: OnceLock::new(),
+            inbox: copies::probe_inbox()?,
+            seal: Arc::new(Seal::new()?),
+            answers: Mutex::default(),
             closing: watch::Sender::new(false),
             outgoing: Mutex::default(),
             watch: watch.clone(),
         });
-        let ingest = session
-            .clone()
-            .keep_ingest(router.clone(), watch.clone(), nobody_sender);
-        session.ingest.spawn(ingest);
-        let streams = session.clone().keep_streams(router.clone(), watch);
-        session.streams.spawn(streams);
+        let nobody = Arc::new(Nobody(nobody_sender));
+        let answers = session.ingest.any_client();
+        let answers = answers.subscribe(&format!("{}.*", session.inbox), "", nobody);
+        *session.answers.lock() = Some(answers);
+        router.subscribe_all(&session);
+        for connection in [&session.ingest, &session.streams] {
+            connection.start(&session.settings, &session.watch);
+        }
         let acks = acks::run(session.clone(), ack_receiver);
         let publish_acks = publish_acks::run(session.clone(), publish_ack_receiver);
         let copies = copies::run(
@@ -125,12 +136,9 @@ impl Session {
         }
     }
 
-    /// Answered by our *streams* connection, or by the server when nobody listens: for [`Connection::sync`].
-    pub(super) fn sync_subject(&self) -> String {
-        self.sync_subject
-            .get()
-            .cloned()
-            .unwrap_or_else(|| format!("{}.sync", self.shared.namespace))
+    /// Whether messages that wait keep so much of what was read that they are to be copied.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.ingest.buffers.is_pressed() || self.streams.buffers.is_pressed()
     }
 
     /// State of the connections.
@@ -173,68 +181,24 @@ impl Session {
         for task in self.outgoing.lock().drain(..) {
             task.abort();
         }
+        self.answers.lock().take();
         self.ingest.end();
         self.streams.end();
     }
-
-    async fn keep_ingest(
-        self: Arc<Self>,
-        router: Arc<Router>,
-        watch: Arc<Watch>,
-        nobody: mpsc::UnboundedSender<Bytes>,
-    ) {
-        let client = self.ingest.establish(&self.settings, &watch).await;
-        let inbox = self.inbox.get_or_init(|| client.new_inbox());
-        match client.subscribe(format!("{inbox}.*")).await {
-            Ok(answers) => drop(self.ingest.spawn(forward_nobody(answers, nobody))),
-            Err(error) => self.reporter.error(
-                Role::Ingest.name(),
-                format!("cannot subscribe to an inbox: {error}"),
-            ),
-        }
-        self.keep_subscribed(&router, &watch, Role::Ingest).await;
-    }
-
-    async fn keep_streams(self: Arc<Self>, router: Arc<Router>, watch: Arc<Watch>) {
-        let client = self.streams.establish(&self.settings, &watch).await;
-        let subject = self.sync_subject.get_or_init(|| client.new_inbox());
-        match client.subscribe(subject.clone()).await {
-            Ok(requests) => drop(self.streams.spawn(answer_syncs(client, requests))),
-            Err(error) => self.reporter.error(
-                Role::Streams.name(),
-                format!("cannot subscribe to an inbox: {error}"),
-            ),
-        }
-        self.keep_subscribed(&router, &watch, Role::Streams).await;
-    }
-
-    /// Subscribes after each connect to what was asked for while the connection was down.
-    async fn keep_subscribed(self: &Arc<Self>, router: &Router, watch: &Watch, role: Role) {
-        loop {
-            router.subscribe_all(self, role).await;
-            watch.connected(role).notified().await;
-        }
-    }
 }
 
-/// Tells the copier which of its probes nobody received; the token is the last part of the subject.
-async fn forward_nobody(mut answers: Subscriber, nobody: mpsc::UnboundedSender<Bytes>) {
-    while let Some(answer) = answers.next().await {
-        if answer.status == Some(StatusCode::NO_RESPONDERS)
-            && nobody
-                .send(Bytes::from(answer.subject.into_string()))
-                .is_err()
-        {
-            return;
-        }
-    }
-}
+/// Passes on which of the copier's probes nobody received; the token is the last part of the subject.
+struct Nobody(mpsc::Sender<Bytes>);
 
-async fn answer_syncs(client: async_nats::Client, mut requests: Subscriber) {
-    while let Some(request) = requests.next().await {
-        if let Some(reply) = request.reply {
-            // Who asked goes on after a second without an answer, and reports it.
-            let _sent = client.publish(reply, Bytes::new()).await;
+impl Inbox for Nobody {
+    fn take(&self, messages: &mut Vec<Message>) {
+        for message in messages.drain(..) {
+            let block = headers::parse(&message.headers, MAX_HEADERS);
+            let status = block.and_then(|block| block.status);
+            if status == Some(NO_RESPONDERS) {
+                // When more wait than fit, copies go out that nobody wants: that is all.
+                let _ = self.0.try_send(Bytes::copy_from_slice(&message.subject));
+            }
         }
     }
 }

@@ -1,10 +1,5 @@
-//! The thread of one connection: the library's task that reads the socket runs there, and so does everything that empties
-//! its subscriptions.
-//!
-//! Taking turns on one thread is what bounds the library's queues: in its turn the connection reads at most 128 buffers of
-//! 64 KiB, in theirs the subscriptions are emptied. Were they on different threads, the one could run ahead of the other
-//! whenever the system lets it, and the library drops what its queue cannot hold. It also keeps those long turns away
-//! from the threads that answer requests.
+//! The thread of one connection: its client reads the socket there and hands messages to the partitions' queues. It may be
+//! blocked for a while to leave messages with the server, which keeps that away from the threads that answer requests.
 use std::io;
 use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};

@@ -56,14 +56,46 @@ pub fn nats_server_path() -> Option<PathBuf> {
 pub struct NatsServer {
     path: PathBuf,
     pub port: u16,
+    /// Where other servers of its cluster connect.
+    pub cluster_port: Option<u16>,
     child: Child,
+    config: Option<(TempDir, PathBuf)>,
 }
 
 impl NatsServer {
     pub fn start() -> Option<Self> {
         let path = nats_server_path()?;
-        let (child, port) = spawn(&path, -1).expect("nats-server did not start");
-        Some(Self { path, port, child })
+        let (child, ports) = spawn(&path, -1, None).expect("nats-server did not start");
+        Some(Self {
+            path,
+            port: ports.clients,
+            cluster_port: None,
+            child,
+            config: None,
+        })
+    }
+
+    /// One with more settings, in the form of its configuration file.
+    pub fn with_config(config: &str) -> Option<Self> {
+        let path = nats_server_path()?;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nats.conf");
+        std::fs::write(&file, config).unwrap();
+        let config = Some((directory, file));
+        let (child, ports) = spawn(&path, -1, config.as_ref()).expect("nats-server did not start");
+        Some(Self {
+            path,
+            port: ports.clients,
+            cluster_port: ports.cluster,
+            child,
+            config,
+        })
+    }
+
+    /// Other settings from the next restart on.
+    pub fn configure(&self, config: &str) {
+        let (_, file) = self.config.as_ref().expect("a server with a configuration");
+        std::fs::write(file, config).unwrap();
     }
 
     pub fn url(&self) -> String {
@@ -83,7 +115,7 @@ impl NatsServer {
     pub fn restart(&mut self) {
         let start = Instant::now();
         self.child = loop {
-            if let Some((child, _)) = spawn(&self.path, self.port.into()) {
+            if let Some((child, _)) = spawn(&self.path, self.port.into(), self.config.as_ref()) {
                 break child;
             }
             assert!(start.elapsed() < LIMIT, "nats-server did not start again");
@@ -110,9 +142,11 @@ impl Drop for NatsServer {
 }
 
 /// Starts a server on a port, -1 = a free one, and gives the port; `None` when it ended, as it does when the port is taken.
-fn spawn(path: &PathBuf, port: i32) -> Option<(Child, u16)> {
+fn spawn(path: &PathBuf, port: i32, config: Option<&(TempDir, PathBuf)>) -> Option<(Child, Ports)> {
     let told = tempfile::tempdir().unwrap();
+    let config = config.map(|(_, file)| ["-c".into(), file.clone().into_os_string()]);
     let mut child = Command::new(path)
+        .args(config.into_iter().flatten())
         .args([
             "-a",
             "127.0.0.1",
@@ -130,8 +164,8 @@ fn spawn(path: &PathBuf, port: i32) -> Option<(Child, u16)> {
         .join(format!("nats-server_{}.ports", child.id()));
     let start = Instant::now();
     loop {
-        if let Some(port) = told_port(&file) {
-            return Some((child, port));
+        if let Some(ports) = told_ports(&file) {
+            return Some((child, ports));
         }
         if child.try_wait().unwrap().is_some() {
             return None;
@@ -141,18 +175,31 @@ fn spawn(path: &PathBuf, port: i32) -> Option<(Child, u16)> {
     }
 }
 
-/// The port in the file that a server writes once it listens; `None` while it is not there or half written.
-fn told_port(file: &Path) -> Option<u16> {
+/// Where a server listens.
+struct Ports {
+    clients: u16,
+    cluster: Option<u16>,
+}
+
+/// The ports in the file that a server writes once it listens; `None` while it is not there or half written.
+fn told_ports(file: &Path) -> Option<Ports> {
     let text = std::fs::read_to_string(file).ok()?;
     let ports: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let url = ports.pointer("/nats/0")?.as_str()?;
-    url.rsplit(':').next()?.parse().ok()
+    let port = |place| {
+        let url = ports.pointer(place)?.as_str()?;
+        url.rsplit(':').next()?.parse().ok()
+    };
+    Some(Ports {
+        clients: port("/nats/0")?,
+        cluster: port("/cluster/0"),
+    })
 }
 
 /// What the NATS side needs of a broker.
 pub struct TestBroker {
     pub shared: SharedRef,
-    seen: Mutex<Vec<String>>,
+    /// Names and texts of `nats` events.
+    seen: Mutex<Vec<(String, String)>>,
     directory: TempDir,
     coordinator: Arc<Coordinator>,
 }
@@ -195,14 +242,23 @@ impl TestBroker {
 
     /// Names of the `nats` events so far, in order.
     pub fn event_names(&self) -> Vec<String> {
-        let mut names = self.seen.lock().unwrap();
+        self.events().into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// Texts of the `nats` events so far, in order.
+    pub fn event_texts(&self) -> Vec<String> {
+        self.events().into_iter().map(|(_, text)| text).collect()
+    }
+
+    fn events(&self) -> Vec<(String, String)> {
+        let mut seen = self.seen.lock().unwrap();
         let new = self.shared.events.poll(1000);
-        names.extend(
+        seen.extend(
             new.into_iter()
                 .filter(|event| event.kind == "nats")
-                .map(|event| event.name),
+                .map(|event| (event.name, event.text)),
         );
-        names.clone()
+        seen.clone()
     }
 
     pub fn open(&self, stream: &Stream) -> TestPartition {
@@ -244,7 +300,7 @@ impl Stream {
         }
     }
 
-    fn spec(&self) -> PartitionSpec {
+    pub fn spec(&self) -> PartitionSpec {
         serde_json::from_value(serde_json::json!({
             "namespace": "default",
             "stream": self.name,

@@ -109,10 +109,14 @@ class DetailMethods:
         incarnations = [item.incarnation for item in stream.partitions if not item.paused]
         status = self._controller.status(incarnations)
         damage = self._controller.damage(incarnations)
+        nats = self._controller.nats_partitions([item.incarnation for item in stream.partitions])
         return [
             {
                 **_partition(item),
                 **_status(status.get(item.incarnation)),
+                "nats_subscription": nats[item.incarnation]["subscription"],
+                "nats_refusal": nats[item.incarnation]["text"],
+                "nats_not_stored": nats[item.incarnation]["not_stored"],
                 "failure": "" if item.paused else self._controller.failure(item.incarnation),
                 "scrubbed_ns": damage.get(item.incarnation, {}).get("scrubbed_ns", 0),
                 "damaged": damage.get(item.incarnation, {}).get("damaged", []),
