@@ -22,6 +22,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "TYPE_BYTES": st.binary(max_size=300),
     "TYPE_INT32": INT32,
     "TYPE_INT64": INT64,
+    "TYPE_UINT32": st.integers(0, (1 << 32) - 1),
     "TYPE_UINT64": UINT64,
     "TYPE_BOOL": st.booleans(),
     "TYPE_ENUM": st.integers(-1, 6),
