@@ -10,7 +10,7 @@ use super::refusal::{
 };
 use super::request::{End, Expectation, ScanTicket, Start, parse};
 use super::scan::{Scan, Step};
-use super::{info, offsets, resolve};
+use super::{info, offsets, resolve, threads};
 use crate::access::{Action, Permit};
 use crate::partition::Partition;
 use crate::shared::SharedRef;
@@ -263,9 +263,9 @@ impl Call {
             let step = scan.step(until, ReadMode::Blocking);
             (scan, step)
         };
-        let joined = tokio::task::spawn_blocking(work).await;
-        let (scan, step) =
-            joined.map_err(|error| internal(format!("a step of the scan failed: {error}")))?;
+        let (scan, step) = threads::run(work)
+            .await
+            .map_err(|lost| internal(format!("a step of the scan failed: {lost}")))?;
         self.scan = Some(scan);
         step
     }

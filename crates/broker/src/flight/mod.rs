@@ -3,7 +3,7 @@
 //! * [`service`]: what the gRPC server mounts; `DoGet` goes over a raw body, the rest through the generated server.
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
-//!   run on blocking threads, so that a large scan does not delay other calls.
+//!   run on `threads` of their own, so that a large scan does not delay other calls.
 //! * `put` ← `intake`: batched, optionally idempotent append. `info`, `offsets`: planning.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
@@ -22,6 +22,7 @@ mod resolve;
 mod scan;
 mod service;
 mod sql;
+mod threads;
 
 pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
 

@@ -6,7 +6,7 @@
 use super::intake::Intake;
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
-use super::resolve;
+use super::{resolve, threads};
 use crate::access::{Action, Permit};
 use crate::partition::{Append, AppendError, Committed, Partition, Payload};
 use crate::shared::SharedRef;
@@ -254,9 +254,9 @@ impl Target {
     /// Makes log batches of the rows, on a blocking thread.
     async fn seal(&self, batch: RecordBatch) -> Result<Vec<SealedBatch>, Status> {
         let (partition, producer) = (self.partition.clone(), self.producer);
-        let joined = tokio::task::spawn_blocking(move || seal(&batch, &partition, producer)).await;
-        joined
-            .map_err(|error| internal(format!("a record batch could not be taken in: {error}")))?
+        threads::run(move || seal(&batch, &partition, producer))
+            .await
+            .map_err(|lost| internal(format!("a record batch could not be taken in: {lost}")))?
     }
 
     async fn room_for(&self, batch: &SealedBatch) -> Result<OwnedSemaphorePermit, Status> {
