@@ -18,8 +18,8 @@ from test_history import wait_for
 
 BLOCK = b"NATS/1.0\r\nb: 1\r\na: 2\r\nb: 3\r\nb: 1\r\nc:\r\n\r\n"
 PAIRS = [("b", b"1"), ("a", b"2"), ("b", b"3"), ("b", b"1"), ("c", b"")]
-RAW = b"NATS/1.0\r\nna\xefve: caf\xe9\r\nb: \xff\r\n\r\n"
-RAW_PAIRS = [(None, b"caf\xe9"), ("b", b"\xff")]
+RAW = b"NATS/1.0\r\n\xef\xee: \xe9t\xe9\r\nb: \xff\r\n\r\n"
+RAW_PAIRS = [(None, b"\xe9t\xe9"), ("b", b"\xff")]
 
 
 @pytest.fixture(scope="module")
