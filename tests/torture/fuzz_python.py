@@ -110,7 +110,7 @@ def positions(data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
     readers: tuple[Callable[[], object], ...] = (
         lambda: parse_offsets("startingOffsets", text, EARLIEST, words=("earliest", "latest")),
-        lambda: parse_times("startingTimestamp", text, EARLIEST),
+        lambda: parse_times("startingTimestamp", text, EARLIEST, lambda _: None),
         lambda: addresses(text),
     )
     for reader in readers:

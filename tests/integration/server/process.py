@@ -72,10 +72,11 @@ class Process:
         return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
 
 
-async def launch(directory: Path, *, prelude: str = "", **flags: Any) -> Process:
+async def launch(directory: Path, **flags: Any) -> Process:
     """Start one on `directory`, standalone unless `nats.servers` is given; does not wait. `prelude`: code that runs in
     the process before the broker does, to plant a defect.
     """
+    prelude = flags.pop("prelude", "")
     given = {
         "data_dir": str(directory / "data"),
         "broker.port": 0,
@@ -96,9 +97,9 @@ async def launch(directory: Path, *, prelude: str = "", **flags: Any) -> Process
 
 
 @asynccontextmanager
-async def started(directory: Path, *, prelude: str = "", **flags: Any) -> AsyncGenerator[Process]:
+async def started(directory: Path, **flags: Any) -> AsyncGenerator[Process]:
     """One that serves; ended when the block ends, in order unless the block ended it itself."""
-    life = await launch(directory, prelude=prelude, **flags)
+    life = await launch(directory, **flags)
     try:
         yield await life.ready()
     finally:

@@ -132,10 +132,10 @@ def codes_in_python() -> dict[str, str]:
             if isinstance(node, ast.Call) and node.args:
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 first = node.args[0]
-                is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
+                text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
                 # `error` is a method of loggers too, whose texts are not codes.
-                if name in makers and is_text and re.fullmatch(r"[a-z_]+", first.value):
-                    found[first.value] = f"{path.relative_to(ROOT)}:{node.lineno}"
+                if name in makers and re.fullmatch(r"[a-z_]+", text):
+                    found[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
             if isinstance(node, ast.Compare) and getattr(node.left, "attr", "") == "code":
                 for value in node.comparators:
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
