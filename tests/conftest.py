@@ -13,7 +13,7 @@ named in the summary. A test that judges what was stored (simulator, torture, ch
 AT_MOST: Final = 2
 """Tests in one run, inclusive, that may need their second try; each is a defect to be fixed."""
 
-FIRST: Final = ("spark", "torture", "simulator", "chaos")
+FIRST: Final = ("torture", "spark", "simulator", "chaos")
 """Folders with the longest tests: they start first, so that no worker is left alone with one at the end."""
 
 ALONE_ROWS: Final = ("S13-idle", "S13", "S21", "S22")
@@ -51,12 +51,8 @@ def _row(item: pytest.Item) -> str | None:
 
 
 def _group(item: pytest.Item) -> str:
-    """Tests that run on one worker: a module (its fixtures start brokers), one rig, all of Spark (one session)."""
-    if _folder(item) == "spark":
-        return "spark"
-    row = _row(item)
-    module = str(item.path.relative_to(_HERE))
-    return f"{module}[{row}]" if row else module
+    """Tests that run on one worker: a module (its fixtures start brokers), all rigs, all of Spark (one session)."""
+    return "spark" if _folder(item) == "spark" else str(item.path.relative_to(_HERE))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
