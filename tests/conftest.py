@@ -13,11 +13,8 @@ named in the summary. A test that judges what was stored (simulator, torture, ch
 AT_MOST: Final = 2
 """Tests in one run, inclusive, that may need their second try; each is a defect to be fixed."""
 
-FIRST: Final = ("torture", "spark", "simulator", "chaos")
+FIRST: Final = ("spark", "simulator", "chaos", "torture")
 """Folders with the longest tests: they start first, so that no worker is left alone with one at the end."""
-
-ALONE_ROWS: Final = ("S13-idle", "S13", "S21", "S22")
-"""Rows of the scoreboard that judge processor time or speed: nothing else runs beside them."""
 
 _HERE: Final = Path(__file__).parent
 
@@ -35,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = _folder(item)
         if folder in REPEATED:
             item.add_marker(pytest.mark.flaky(reruns=1))
-        if folder == "torture" and _row(item) in ALONE_ROWS:
+        if _is_rig(item):
+            # Speed, processor time, how many rounds share a sync: each depends on what runs beside it.
             item.add_marker(pytest.mark.alone)
         item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=lambda item: FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST))
@@ -45,13 +43,13 @@ def _folder(item: pytest.Item) -> str:
     return item.path.relative_to(_HERE).parts[0] if item.path.is_relative_to(_HERE) else ""
 
 
-def _row(item: pytest.Item) -> str | None:
+def _is_rig(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
-    return call.params.get("row") if call else None
+    return _folder(item) == "torture" and call is not None and "row" in call.params
 
 
 def _group(item: pytest.Item) -> str:
-    """Tests that run on one worker: a module (its fixtures start brokers), all rigs, all of Spark (one session)."""
+    """Tests that run on one worker: a module (its fixtures start brokers), all of Spark (one session)."""
     return "spark" if _folder(item) == "spark" else str(item.path.relative_to(_HERE))
 
 
