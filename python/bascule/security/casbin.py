@@ -103,7 +103,7 @@ def _rule(policy: Path, number: int, shape: _Model, values: list[str], members: 
         raise refusal(policy, "the line names no client", number)
     actions = frozenset(known for known in ACTIONS if _matches(shape.how[2], known, action))
     if not actions:
-        emit(30, "access", f'{policy}:{number} allows nothing: "{action}" is no action{nearest_action(action)}')
+        emit(30, "access", f'{policy}:{number} allows nothing: "{action}" is not an action{nearest_action(action)}')
         return None
     clients = frozenset({client}) | members.get(client, set()) if shape.how[0] == "g" else frozenset({client})
     return Rule(clients, actions, _resources(shape.how[1], resource), allows)

@@ -2,7 +2,7 @@
 
 rules:
   - clients: [billing, audit]      # common names of certificates; "*" = every client
-    allow: [Publish, Subscribe]    # or deny; "*" = every action
+    allow: [Publish, Subscribe]    # or deny; "*" = every action; reader and writer = what such a client needs
     resources: [orders, "payments-*"]  # streams, groups, subjects; a * at the end stands for any rest
 """
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bascule._yaml import FAILURES, load_yaml, yaml_problem
 from bascule.errors import UsageError
+from bascule.security.action_sets import ACTION_SETS
 from bascule.security.actions import ACTIONS
 from bascule.security.casbin import read_casbin
 from bascule.security.files import nearest_action, nearest_of, read_text, refusal
@@ -69,12 +70,22 @@ class _Rule(BaseModel):
                 raise ValueError(f'"{name}": names of clients are written out, "*" alone stands for every client')
         return value
 
-    @field_validator("allow", "deny")
+    @field_validator("allow")
     @classmethod
     def _known_actions(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for action in value or ():
+            if action not in ACTIONS and action not in ACTION_SETS and action != ALL:
+                raise ValueError(f'"{action}" is not an action{nearest_action(action)}')
+        return value
+
+    @field_validator("deny")
+    @classmethod
+    def _single_actions(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for action in value or ():
+            if action in ACTION_SETS:
+                raise ValueError(f'"{action}" can only be allowed: name the actions to deny')
             if action not in ACTIONS and action != ALL:
-                raise ValueError(f'"{action}" is no action{nearest_action(action)}')
+                raise ValueError(f'"{action}" is not an action{nearest_action(action)}')
         return value
 
     @model_validator(mode="after")
@@ -83,18 +94,26 @@ class _Rule(BaseModel):
             raise ValueError("a rule has either allow or deny")
         return self
 
-    def rule(self) -> Rule:
-        """The same, as it is compiled."""
+    def rules(self) -> list[Rule]:
+        """The same, as it is compiled: one rule, and those that the named sets of actions bring along."""
         named = self.allow if self.allow is not None else self.deny or ()
-        return Rule(
-            clients=None if ALL in self.clients else frozenset(self.clients),
-            actions=frozenset(ACTIONS if ALL in named else named),
+        clients = None if ALL in self.clients else frozenset(self.clients)
+        sets = [ACTION_SETS[name] for name in named if name in ACTION_SETS]
+        actions = frozenset(ACTIONS if ALL in named else named) - ACTION_SETS.keys()
+        main = Rule(
+            clients=clients,
+            actions=actions.union(*(item.actions for item in sets)),
             resources=Resources(
                 frozenset(name for name in self.resources if not name.endswith(ALL)),
                 frozenset(name[:-1] for name in self.resources if name.endswith(ALL)),
             ),
             allows=self.allow is not None,
         )
+        elsewhere = [pair for item in sets for pair in item.elsewhere]
+        return [
+            main,
+            *(Rule(clients, frozenset({action}), Resources(frozenset({resource}))) for action, resource in elsewhere),
+        ]
 
 
 class _Policy(BaseModel):
@@ -111,7 +130,7 @@ def _rules(file: Path) -> list[Rule]:
             raise
         raise refusal(file, f"it is not valid YAML: {yaml_problem(failure)}") from None
     try:
-        return [rule.rule() for rule in _Policy.model_validate(document).rules]
+        return [rule for item in _Policy.model_validate(document).rules for rule in item.rules()]
     except ValidationError as invalid:
         found = invalid.errors(include_url=False)
         first = next((item for item in found if item["type"] == "extra_forbidden"), found[0])

@@ -42,6 +42,20 @@ def refused(directory: Path, text: str, model: str | None = None, suffix: str = 
     return str(caught.value)
 
 
+def test_a_set_of_actions_is_allowed_and_not_denied(tmp_path: Path) -> None:
+    text = "rules:\n- {clients: a, allow: [writer, PurgeStream], resources: [x, 'y-*']}\n"
+    table = policy(tmp_path, text, suffix=".yaml")
+    for action in ("Publish", "FetchPartitionMetadata", "PurgeStream"):
+        assert table.allows("a", action, "x")
+        assert table.allows("a", action, "y-1")
+        assert not table.allows("a", action, "z")
+    assert table.allows("a", "FetchMetadata", "*")
+    assert not table.allows("a", "Subscribe", "x")
+    assert not table.allows("b", "FetchMetadata", "*")
+    said = refused(tmp_path, "rules:\n- {clients: a, deny: reader, resources: x}\n", suffix=".yaml")
+    assert '"reader" can only be allowed: name the actions to deny' in said
+
+
 def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     rule = "- {clients: a, allow: Publish, resources: x}\n"
     said = refused(tmp_path, f"rules:\n{rule}rules:\n{rule}", suffix=".yaml")
