@@ -165,7 +165,7 @@ impl Client {
                 .send(methods::SUBSCRIBE, body, None, Effect::Read)
                 .await?;
             let told = Told::read(response.headers());
-            let mut incoming = Incoming::new(response.into_body());
+            let mut incoming = Incoming::new(&transport.address, response.into_body());
             match incoming.next_message(Effect::Read).await? {
                 Some(_) => Ok((incoming, told)),
                 None => Err(Error::new(

@@ -137,7 +137,7 @@ async fn many(
     let response = transport
         .send(methods::PUBLISH_ASYNC, body, None, Effect::Write)
         .await?;
-    let mut incoming = Incoming::new(response.into_body());
+    let mut incoming = Incoming::new(&transport.address, response.into_body());
     while !batch.acks.is_complete() {
         let more = incoming
             .receive(Effect::Write)

@@ -167,7 +167,7 @@ impl Transport {
         let body = Body::new(http_body_util::Full::new(framed));
         let exchange = async {
             let response = self.send(path, body, Some(timeout), effect).await?;
-            let mut incoming = Incoming::new(response.into_body());
+            let mut incoming = Incoming::new(&self.address, response.into_body());
             let message = incoming.next_message(effect).await?;
             message.ok_or_else(|| {
                 Error::new(
@@ -185,12 +185,15 @@ impl Transport {
 /// Messages of a response body.
 #[derive(Debug)]
 pub(crate) struct Incoming {
+    /// Of the broker, for errors.
+    address: Box<str>,
     body: Body,
     frames: Frames,
 }
 impl Incoming {
-    pub(crate) fn new(body: Body) -> Self {
+    pub(crate) fn new(address: &str, body: Body) -> Self {
         Self {
+            address: address.into(),
             body,
             frames: Frames::default(),
         }
@@ -225,12 +228,10 @@ impl Incoming {
     /// As [`Self::next_message`].
     pub(crate) async fn receive(&mut self, effect: Effect) -> Result<bool, Error> {
         let Some(frame) = self.body.frame().await else {
-            return Err(broken(
-                effect,
-                "the connection closed before the call ended",
-            ));
+            let text = "the connection closed before the call ended";
+            return Err(broken(&self.address, effect, text));
         };
-        let frame = frame.map_err(|status| broken(effect, status.message()))?;
+        let frame = frame.map_err(|status| broken(&self.address, effect, status.message()))?;
         match frame.into_data() {
             Ok(chunk) => {
                 self.frames.push(&chunk);
@@ -280,11 +281,11 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn broken(effect: Effect, text: &str) -> Error {
+fn broken(address: &str, effect: Effect, text: &str) -> Error {
     if tls::is_refused(text) {
         return Error::new(
             "tls_failed",
-            format!("the broker refused the TLS handshake: {text}"),
+            format!("broker at {address}: it refused the TLS handshake: {text}"),
         );
     }
     let code = if effect == Effect::Write {
@@ -292,7 +293,10 @@ fn broken(effect: Effect, text: &str) -> Error {
     } else {
         "unavailable"
     };
-    Error::new(code, format!("the call broke off: {text}"))
+    Error::new(
+        code,
+        format!("broker at {address}: the connection broke during the call: {text}"),
+    )
 }
 
 /// `grpc-timeout`: at most eight digits and a unit.

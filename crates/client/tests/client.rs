@@ -346,3 +346,15 @@ fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
     );
     assert!(behind.iter().all(|place| place.0 == -1));
 }
+
+#[test]
+fn a_call_that_breaks_names_the_broker() {
+    let address = fake::start();
+    let client = Client::connect(&address, Options::default(), &mut go_on).unwrap();
+    let error = client
+        .call("DeleteStream", b"", SECOND * 30, &mut go_on)
+        .unwrap_err();
+    assert_eq!(error.code, "outcome_unknown");
+    let beginning = format!("broker at {address}: the connection broke during the call: ");
+    assert!(error.message.starts_with(&beginning), "{}", error.message);
+}
