@@ -352,7 +352,7 @@ fn a_call_that_breaks_names_the_broker() {
     let address = fake::start();
     let client = Client::connect(&address, Options::default(), &mut go_on).unwrap();
     let error = client
-        .call("DeleteStream", b"", SECOND * 30, &mut go_on)
+        .call("PauseStream", b"", SECOND * 30, &mut go_on)
         .unwrap_err();
     assert_eq!(error.code, "outcome_unknown");
     let beginning = format!("broker at {address}: the connection broke during the call: ");

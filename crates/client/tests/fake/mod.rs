@@ -101,7 +101,7 @@ async fn serve(method: String, body: Body, frames: Frames) {
         "Publish" | "PublishAsync" => publish(body, &frames, method == "PublishAsync").await,
         "Subscribe" => subscribe(body, &frames).await,
         "FetchMetadata" => echo(body, &frames).await,
-        "DeleteStream" => {
+        "PauseStream" => {
             // The body breaks: the client sees a reset in place of trailers.
             let _ = frames.send(Err(Status::internal("cut")));
             return;
