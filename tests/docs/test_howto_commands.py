@@ -1,4 +1,4 @@
-"""The how-to pages whose commands and programs need a broker or a data directory: from the first line to the last."""
+"""The how-to pages that need more than a fresh broker: damage, keys. From the first line to the last."""
 
 import shlex
 import shutil
@@ -11,13 +11,11 @@ import pytest
 import yaml
 from bascule import config
 from bascule.cli import main
-from bascule.testing import TestBroker, broker
+from bascule.testing import broker
 
 from tests.docs.snippets import ROOT, commands, shell, snippets
-from tests.integration.cli.groups import join
 
 HOW_TO = ROOT / "docs" / "how-to"
-WRITTEN = "127.0.0.1:9292"
 SHELL = set("|>")
 
 
@@ -44,57 +42,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.delenv("BASCULE_URL", raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def running() -> Iterator[TestBroker]:
-    """A broker with streams, records, a cursor, a group with a position, and a member that has left."""
-    with broker(settings={"cursors.partitions": 1}) as started, bascule.connect(started.url) as client:
-        client.create_stream("orders", options=bascule.StreamOptions(partitions=2))
-        for name, options in (("copy", bascule.StreamOptions(partitions=2)), ("events", None)):
-            client.create_stream(name, options=options)
-        client.publish_many("orders", [b"%d" % number for number in range(2000)])
-        client.publish_many("orders", [b"elsewhere"], partition=1)
-        client.set_cursor(bascule.group_cursor("billing"), "orders", 1)
-        join(client, "other", "member", "orders")
-        yield started
-
-
-def test_work_from_the_command_line(running: TestBroker, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "events.log").write_text("first\nsecond\n")
-    printed: dict[str, str] = {}
-    for line in lines("command-line.md"):
-        # what does not exist here: the brokers and the time that somebody waits
-        asked = line.replace(WRITTEN, running.address).replace("10.0.0.5:9292,10.0.0.6:9292", running.address)
-        asked = asked.replace("--idle 5s", "--idle 200ms")
-        if "| jq" in asked and not shutil.which("jq"):
-            asked = asked.split(" | ")[0]
-        printed[line] = run(asked, here, capsys)
-    assert len(printed) == len(list(lines("command-line.md")))
-    assert "2000" in printed["bascule stream show orders"]
-    backwards = next(text for line, text in printed.items() if "--reverse" in line)
-    assert [yaml.safe_load(row)["value"] for row in backwards.splitlines()] == ["1999", "1998", "1997"]
-    with bascule.connect(running.url) as client:
-        copied = [len(list(client.subscribe("copy", partition=number, stop="latest").records())) for number in (0, 1)]
-        assert copied == [2000, 1]
-        (first, second) = client.subscribe("events", stop="latest").records()
-        assert (first.value, first.headers["source"], second.value) == (b"first", b"log", b"second")
-        assert client.fetch_cursor("billing", "orders") == 4711
-
-
-def test_remove_records(
-    running: TestBroker, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BASCULE_URL", running.url)
-    plan, trim, purge, at_once = lines("remove.md")
-    with bascule.connect(running.url) as client:
-        run(plan, here, capsys)
-        assert client.describe_stream("orders").partitions[0].log_start == 0
-        run(trim, here, capsys)
-        assert client.describe_stream("orders").partitions[0].log_start == 1000
-        for command in (purge, at_once):
-            run(command, here, capsys)
-            assert client.publish("orders", b"first again", partition=0).offset == 0
 
 
 def test_check_and_mend_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """The page on security: its settings load and hold, its policy says what the page says, its table is complete."""
 
-import os
 import re
 import shlex
 from pathlib import Path
@@ -111,20 +110,16 @@ def _reach(files: Path, running: TestBroker, which: int) -> list[str]:
     return words[3:]
 
 
-def test_its_command_and_program_reach_a_broker_that_speaks_tls(files: Path) -> None:
+def test_the_page_is_followed_from_tls_to_a_new_policy(files: Path) -> None:
     with broker(settings=_settings(files, 0)) as running:
         _reach(files, running, 0)
-
-
-def test_its_command_and_program_show_a_certificate_and_the_policy_is_read_again(files: Path) -> None:
     with broker(settings=_settings(files, 1, 2)) as running:
         options = _reach(files, running, 1)
         assert main(["stream", "create", "s", *options]) == 4, "denied"
         (files / "policy.yaml").write_text(POLICY.replace("clients: operator", "clients: billing"))
-        (files / "bascule.pid").write_text(str(running.pid))
         (hang_up,) = [line for snippet in snippets(PAGE, "console") for line in commands(snippet)]
         before = running.log.count(USED)
-        shell(hang_up.replace("/run/", f"{files}{os.sep}"), files, {})
+        shell(hang_up.replace("/var/lib/bascule", str(running.directory / "data")), files, {})
         until(lambda: running.log.count(USED) > before)
         assert main(["stream", "create", "s", *options]) == 0
 

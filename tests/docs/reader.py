@@ -1,0 +1,174 @@
+"""A reader of a how-to page: runs its blocks from top to bottom, in one directory, with one broker that began fresh."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from tests.docs.snippets import ROOT, Snippet, snippets
+
+__all__ = ["HOW_TO", "Reader", "Step", "unused"]
+
+HOW_TO: Final = ROOT / "docs" / "how-to"
+SERVE: Final = "bascule serve --standalone --data-dir bascule-data"
+"""What a page means by a running broker, unless it starts one itself."""
+RUN: Final = ("sh", "python")
+SAVE: Final = re.compile(r"Save this as `([\w/.-]+)`:")
+"""Text before a block that is not run, but kept as a file."""
+STOP: Final = "Stop the broker"
+"""Text before a block that says so is obeyed; a page starts the broker again with `bascule serve`."""
+LIMIT_S: Final = 150.0
+
+
+class Step(NamedTuple):
+    """A block that was run, and what it printed."""
+
+    snippet: Snippet
+    printed: str
+
+
+class Reader:
+    """Follows one page. Use it as a context manager: at the end its broker is stopped.
+
+    Args:
+        directory: an empty directory, where every block runs.
+        page: name of the page in docs/how-to.
+        replaced: what of the page's text does not exist here, and what stands for it; `{address}`, `{nats}` and
+            `{http}` are those of the broker that runs.
+        settings: of the broker, dotted keys; ports are free ones in any case.
+    """
+
+    def __init__(
+        self, directory: Path, page: str, replaced: Mapping[str, str], settings: Mapping[str, object] | None = None
+    ) -> None:
+        self.directory: Final = directory
+        self.path: Final = HOW_TO / page
+        self.replaced: Final = replaced
+        self.ready: dict[str, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._settings: Final = {
+            "broker.port": 0,
+            "http.listen": "127.0.0.1:0",
+            "nats.first_port": 0,
+            **(settings or {}),
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def follow(self) -> list[Step]:
+        """Run every block; each must succeed. Prose is obeyed where it says to stop the broker or to save a file."""
+        steps: list[Step] = []
+        before = 0
+        text = self.path.read_text().splitlines()
+        for snippet in snippets(self.path):
+            prose = "\n".join(text[before : snippet.line])
+            before = snippet.line
+            if (kept := SAVE.search(prose)) is not None:
+                (self.directory / kept[1]).write_text(self.here(snippet.text))
+            if snippet.language not in RUN:
+                continue
+            if STOP in prose:
+                self.stop()
+            elif not steps and not is_start(snippet):
+                self.start(SERVE)
+            steps.append(Step(snippet, self.run(snippet)))
+        return steps
+
+    def run(self, snippet: Snippet) -> str:
+        """One block: the start of the broker, a shell script or a program."""
+        if is_start(snippet):
+            self.stop()
+            self.start(snippet.text.strip())
+            return ""
+        text = self.here(snippet.text)
+        program = (
+            ["bash", "-euo", "pipefail", "-c"] if snippet.language == "sh" else [sys.executable, "-W", "error", "-c"]
+        )
+        ended = subprocess.run(
+            [*program, text],
+            cwd=self.directory,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        where = f"{snippet.page}:{snippet.line}"
+        assert ended.returncode == 0, f"{where} ended with {ended.returncode}\n{text}\n{ended.stdout}\n{ended.stderr}"
+        return ended.stdout
+
+    def here(self, text: str) -> str:
+        """A block's text with what stands here for addresses and paths."""
+        for written, stands in self.replaced.items():
+            text = text.replace(written, stands.format_map(self.ready))
+        return text
+
+    def environment(self) -> dict[str, str]:
+        """No settings of the one who runs the tests; the broker of the page where a command names none."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("BASCULE_", "LIFTBRIDGE_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        ours = {"PATH": path, "COLUMNS": "300", "BASCULE_CONTEXTS": str(self.directory / "contexts.yaml")}
+        if self.ready:
+            ours["BASCULE_URL"] = f"liftbridge://{self.ready['address']}"
+        return {**kept, **ours}
+
+    def start(self, line: str) -> None:
+        """Start the broker with a command line of the page, and wait until it is ready."""
+        (self.directory / "settings.json").write_text(json.dumps(self._settings))
+        ready = self.directory / "ready.json"
+        ready.unlink(missing_ok=True)
+        log = self.directory / "broker.log"
+        added = ["--config", "settings.json", "--ready-file", str(ready)]
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bascule.cli", *shlex.split(line)[1:], *added],
+                cwd=self.directory,
+                env={name: value for name, value in self.environment().items() if name != "BASCULE_URL"},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
+        end = time.monotonic() + LIMIT_S
+        while not ready.exists():
+            assert self._process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.02)  # the file appears by itself; there is nothing to wait on
+        said = json.loads(ready.read_text())
+        self.ready = {"address": said["address"], "nats": said["nats_url"], "http": said["http_address"]}
+
+    def stop(self) -> None:
+        """Stop the broker in order, when one runs; it must end with 0."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(LIMIT_S) == 0, (self.directory / "broker.log").read_text()
+        finally:
+            process.kill()
+            process.wait()
+        self.ready = {}
+
+
+def is_start(snippet: Snippet) -> bool:
+    """Whether a block starts the broker, which stays in the foreground: it has a block of its own."""
+    starts = bool(re.search(r"^bascule serve\b", snippet.text, re.MULTILINE))
+    assert not starts or len(snippet.text.strip().splitlines()) == 1, f"{snippet.page}:{snippet.line}"
+    return starts
+
+
+def unused(page: str, replaced: Mapping[str, str]) -> list[str]:
+    """Replacements of what the page does not have any more."""
+    text = "\n".join(snippet.text for snippet in snippets(HOW_TO / page))
+    return [written for written in replaced if written not in text]

@@ -1,0 +1,172 @@
+"""Every page of docs/how-to is followed from top to bottom, as a reader would; what it shows is what happens."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import bascule
+import pytest
+
+from tests.docs.reader import HOW_TO, Reader, Step, unused
+from tests.docs.snippets import ROOT
+
+GRPC: Final = {"127.0.0.1:9292": "{address}"}
+NATS: Final = {"nats://127.0.0.1:4222": "{nats}"}
+HTTP: Final = {"127.0.0.1:9393": "{http}"}
+
+
+class Followed(NamedTuple):
+    """A page that was followed to its end, while its last broker still runs."""
+
+    page: Path
+    steps: list[Step]
+    url: str
+
+
+OF_THEIR_OWN: Final = {
+    "encrypt.md": "tests/docs/test_howto_commands.py::test_encrypt_streams_at_rest",
+    "liftbridge.md": "tests/docs/test_howto_liftbridge.py::test_the_page_is_followed_to_its_end",
+    "repair.md": "tests/docs/test_howto_commands.py::test_check_and_mend_the_data",
+    "secure.md": "tests/docs/test_secure.py::test_the_page_is_followed_from_tls_to_a_new_policy",
+    "spark.md": "tests/docs/test_readme.py::test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark",
+}
+"""Pages that need more than a fresh broker (damage, certificates, another start): the test that follows each."""
+
+
+def command_line(read: Followed) -> None:
+    looked = printed(read.steps, "--reverse")
+    backwards = [json.loads(line)["value"] for line in looked.splitlines() if line.startswith("{")]
+    assert backwards == ["2000", "1999", "1998"]
+    assert printed(read.steps, "jq ").split() == ["2000", "1"]
+    with bascule.connect(read.url) as client:
+        copied = [len(list(client.subscribe("copy", partition=part, stop="latest").records())) for part in (0, 1)]
+        first, second = client.subscribe("events", stop="latest").records()
+        assert client.fetch_cursor("billing", "orders") == 4711
+    assert copied == [2000, 1]
+    assert (first.value, first.headers["source"], second.value) == (b"first", b"log", b"second")
+
+
+def python(read: Followed) -> None:
+    first, produced, counted, resumed, shared, concurrent, failed = [
+        step.printed for step in read.steps if step.snippet.language == "python"
+    ]
+    assert (first, produced) == ("0\n", "10003 10001\n")
+    assert counted == "10004 10003 b'the last one'\n"
+    assert resumed.splitlines()[-1] == "10003"
+    assert "now mine" in shared
+    assert "about to go" in shared
+    assert sum(map(int, concurrent.split())) == 10_014
+    assert failed.startswith('stream_not_found stream "no-such-stream" does not exist')
+
+
+def remove(read: Followed) -> None:
+    trims = re.findall(r"^log start +(\d+)$\n^dry run +(\w+)$", printed(read.steps, "stream trim"), re.MULTILINE)
+    assert trims == [("1000", "yes"), ("1000", "no")]
+    assert re.search(r"^at once +yes$", printed(read.steps, "--now"), re.MULTILINE)
+    with bascule.connect(read.url) as client:
+        assert client.publish("orders", b"first again").offset == 0
+
+
+def monitor(read: Followed) -> None:
+    probe, metrics = (step.printed for step in read.steps)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", read.page.read_text(), re.DOTALL | re.MULTILINE)
+    names = re.findall(r"^(\[.\] .*?): ", shown, re.MULTILINE)
+    assert re.findall(r"^(\[.\] .*?): ", probe, re.MULTILINE) == names
+    assert all(probe.count(name.removeprefix("[+] ")) >= 2 for name in names), "the probe's text and the table"
+    assert metrics.endswith("# EOF\n")
+
+
+def jetstream(read: Followed) -> None:
+    assert read.steps[-1].printed == "orders 1\n"
+
+
+def backup(read: Followed) -> None:
+    with bascule.connect(read.url) as client:
+        records = list(client.subscribe("orders", start="earliest", stop="latest").records())
+    assert [record.offset for record in records] == list(range(1001))
+    assert (records[0].value, records[-1].value) == (b"1", b"after the restore")
+
+
+def go(read: Followed) -> None:
+    assert read.steps[-1].printed.splitlines() == [
+        "stored at 0",
+        "0 readings.> 20.5",
+        "stored at 2",
+        "0 readings.> 20.5",
+        "1 readings.cellar 21.0",
+        "2 readings.> 20.5",
+    ]
+
+
+class Page(NamedTuple):
+    """How a page is followed: what of it does not exist here, the programs that it needs, what must have happened."""
+
+    seen: Callable[[Followed], None]
+    replaced: Mapping[str, str] = {}
+    needs: tuple[str, ...] = ()
+
+
+PAGES: Final = {
+    "backup.md": Page(backup),
+    "command-line.md": Page(command_line, {"10.0.0.5:9292,10.0.0.6:9292": "{address}", **GRPC}, ("jq",)),
+    "go.md": Page(go, {**GRPC, **NATS}, ("go",)),
+    "jetstream-publishers.md": Page(jetstream, NATS),
+    "monitor.md": Page(monitor, HTTP, ("curl",)),
+    "python.md": Page(python, GRPC),
+    "remove.md": Page(remove),
+}
+
+
+def printed(steps: list[Step], text: str) -> str:
+    """What the only block with this text printed."""
+    (found,) = [step.printed for step in steps if text in step.snippet.text]
+    return found
+
+
+def modules(directory: Path) -> None:
+    """Skip where the modules that the page names cannot be had."""
+    (line,) = re.findall(r"^go get (.*)$", (HOW_TO / "go.md").read_text(), re.MULTILINE)
+    (directory / "go.mod").write_text("module example.com/probe\n")
+    command = ["go", "mod", "download", *line.split()]
+    had = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=300)
+    if had.returncode:
+        pytest.skip(f"Go modules cannot be had here: {had.stderr.strip()[-300:]}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reader_follows_the_page(name: str, tmp_path: Path) -> None:
+    page = PAGES[name]
+    missing = [program for program in page.needs if shutil.which(program) is None]
+    if missing:
+        pytest.skip(f"the page uses {', '.join(missing)}, which is not installed")
+    if name == "go.md":
+        (tmp_path / "probe").mkdir()
+        modules(tmp_path / "probe")
+    (tmp_path / "reader").mkdir()
+    with Reader(tmp_path / "reader", name, page.replaced) as reader:
+        steps = reader.follow()
+        page.seen(Followed(HOW_TO / name, steps, f"liftbridge://{reader.ready['address']}"))
+
+
+def test_every_page_is_followed_by_a_test() -> None:
+    there = {path.name for path in HOW_TO.glob("*.md")}
+    assert there == PAGES.keys() | OF_THEIR_OWN.keys(), "a page without a test, or a test without its page"
+    assert not PAGES.keys() & OF_THEIR_OWN.keys()
+
+
+@pytest.mark.parametrize("page", OF_THEIR_OWN)
+def test_a_page_with_a_test_of_its_own_has_that_test(page: str) -> None:
+    path, _, name = OF_THEIR_OWN[page].partition("::")
+    text = (ROOT / path).read_text()
+    assert f"def {name}(" in text
+    assert f'"{page}"' in text, "it does not read the page"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_replaced_is_in_the_page(name: str) -> None:
+    assert not unused(name, PAGES[name].replaced)
