@@ -6,6 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,15 +60,20 @@ def daemon(tmp_path: Path, module: str, prepare: str) -> Generator[str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
         "SPARK_REUSE_WORKER": "1",
     }
     command = [sys.executable, "-m", module, "pyspark_task"]
+    # The path of a Unix socket holds 107 bytes, which the folder of a test alone can fill.
     with (
+        tempfile.TemporaryDirectory(prefix="idle-") as sockets,
         (tmp_path / "stderr").open("wb") as stderr,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**environment, "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets},
         ) as process,
     ):
         assert process.stdout is not None

@@ -25,6 +25,7 @@ _WORKER: Final = "SPARK_PYTHON_RUNTIME"
 """Environment variable of the processes that Spark starts."""
 _WAIT_S: Final = 10.0
 _MOST_BYTES: Final = 256
+_LONGEST_FOLDER_BYTES = 70
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 
 
@@ -96,7 +97,9 @@ class Answering:
     def __init__(self) -> None:
         self.zone: Callable[[], str] = str
         """Gives the zone; empty = unknown."""
-        self._folder = tempfile.TemporaryDirectory(prefix="bascule-spark-")
+        # The path of a Unix socket holds 103 bytes on macOS and 107 on Linux; a long TMPDIR leaves no room.
+        short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER_BYTES
+        self._folder = tempfile.TemporaryDirectory(prefix="bascule-spark-", dir=None if short else "/tmp")  # noqa: S108
         self._path = str(Path(self._folder.name) / "zone")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self._path)
