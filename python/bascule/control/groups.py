@@ -291,9 +291,10 @@ class Groups:
             await self._controller.propose(command, EXPIRY_TIMEOUT_S)
         except RefusedError:
             return  # it left by itself
-        except BrokerError as failure:
+        except Exception as failure:  # noqa: BLE001 - after any failure the timer must run again
+            reason = str(failure) if isinstance(failure, BrokerError) else f"a defect: {failure!r}"
             fields = {"group": membership.group, "consumer": membership.consumer}
-            emit(30, "groups", f"a member that was silent could not be removed, it gets more time: {failure}", **fields)
+            emit(30, "groups", f"a silent member could not be removed and gets more time: {reason}", **fields)
             if self._running and self._is_member(membership):
                 self._restart(membership)
             return

@@ -130,7 +130,10 @@ class NatsChild:
         pause_s, attempts = FIRST_PAUSE_S, 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            ended = self._run_once()
+            try:
+                ended = self._run_once()
+            except Exception as defect:  # noqa: BLE001 - without this thread nobody would restart the server
+                ended = f"a defect of its supervision: {defect!r}"
             if self._stopping.is_set():
                 return
             attempts += 1

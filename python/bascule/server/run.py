@@ -1,6 +1,7 @@
 """A broker for the command line: until a signal, or until it cannot go on."""
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -12,6 +13,8 @@ from bascule.logs import emit
 from bascule.server.broker import Broker
 from bascule.server.rereading import Reread, tell_changes
 from bascule.server.watch import ProcessWatch
+
+_log = logging.getLogger("bascule.server")
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 SAME_S = 1.0
@@ -37,6 +40,7 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
 
 
 async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, reread: Reread | None) -> int:
+    asyncio.get_running_loop().set_exception_handler(log_unhandled)
     signals = Signals()
     broker = Broker(settings, ProcessWatch())
     starting = asyncio.create_task(broker.start())
@@ -64,6 +68,13 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, re
         await broker.stop()
         emit(20, "server", "stopped")
         signals.close()
+
+
+def log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log the exception of a callback or a task that nothing awaits: a defect, with its stack."""
+    failure = context.get("exception")
+    text = f"{context.get('message', 'an error of the event loop')}: {failure!r}"
+    _log.error("%s", text, exc_info=failure)
 
 
 async def _reload(broker: Broker, reread: Reread | None) -> None:

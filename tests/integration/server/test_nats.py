@@ -1,14 +1,17 @@
 """NATS beside the broker: the child that dies with it, comes back, keeps its port; and servers that are not there."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
 from typing import Any, cast
 
 import nats
-from bascule import config
+import pytest
+from bascule import config, logs
 from bascule.config import NatsSettings
+from bascule.server import nats_child
 from bascule.server.nats_child import NatsChild
 from nats.errors import Error as NatsError
 
@@ -134,6 +137,33 @@ async def test_the_log_of_the_child_is_passed_on_and_stopping_is_repeatable(tmp_
     child.stop()
     assert not is_alive(pid)
     assert child.pid is None
+
+
+async def test_a_defect_of_the_supervision_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child, emit, defects = NatsChild(tmp_path, NatsSettings()), logs.emit, [KeyError("bug")]
+
+    def defective(level: int, target: str, message: str, **fields: object) -> None:
+        if defects:
+            raise defects.pop()
+        emit(level, target, message, **fields)
+
+    monkeypatch.setattr(nats_child, "emit", defective)
+    child.start()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while defects:  # noqa: ASYNC110 - a thread takes them
+                await asyncio.sleep(0.01)
+            await child.wait_ready()
+        pid = child.pid
+        assert pid is not None
+        with contextlib.suppress(ProcessLookupError):  # its log was closed by the defect, which may end it before
+            os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(LIMIT_S):
+            while child.pid in (pid, None):  # noqa: ASYNC110 - a thread starts the next one
+                await asyncio.sleep(0.01)
+        await child.wait_ready()
+    finally:
+        child.stop()
 
 
 async def test_a_start_that_requires_nats_ends_without_it(tmp_path: Path) -> None:

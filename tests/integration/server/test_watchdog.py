@@ -12,7 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from tests.integration.server.process import LIMIT_S, Process, call, started
+from tests.integration.server.process import LIMIT_S, Process, call, free_port, started
+from tests.integration.server.test_http import get
 
 BLOCKING = """
 import re, time
@@ -70,12 +71,16 @@ async def blocking(broker: Process, name: str) -> AsyncGenerator[asyncio.Task[An
 async def test_a_signal_ends_a_broker_whose_event_loop_is_blocked_and_what_was_acked_stays(
     tmp_path: Path, how: str
 ) -> None:
-    async with started(tmp_path, prelude=BLOCKING) as broker, broker.channel() as channel:
+    port = free_port()
+    flags = {"http__listen": f"127.0.0.1:{port}"}
+    async with started(tmp_path, prelude=BLOCKING, **flags) as broker, broker.channel() as channel:
         await call(channel, "CreateStream", name="s", subject="s")
         assert await health(channel, "bascule.admin") == SERVING
         async with blocking(broker, f"{how}-for-600"):
             await until_health(channel, "bascule.admin", NOT_SERVING)
             assert await health(channel, "proto.API") == SERVING
+            status, text = await asyncio.to_thread(get, f"127.0.0.1:{port}", "/readyz")
+            assert (status, text.partition(":")[0]) == (200, "[!] control plane")
             assert (await call(channel, "Publish", stream="s", value=b"kept", ackPolicy=1)).ack.offset == 0
             async with asyncio.timeout(LIMIT_S):
                 while not watchdog_lines(broker):  # noqa: ASYNC110 - a line of a file

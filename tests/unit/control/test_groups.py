@@ -1,6 +1,7 @@
 """Liveness of members, and reports of coordinators."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from bascule.control import GroupTimeouts
@@ -45,6 +46,21 @@ async def test_a_failed_expiry_gives_the_member_its_time_again() -> None:
         assert members(rig) == ["a"]
         rig.plane.refusing = ""
         await until(lambda: not members(rig), LIMIT_S)
+
+
+async def test_a_defect_during_an_expiry_restarts_the_timer_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(timeouts=HASTY) as rig:
+        await joined(rig, "a")
+        propose, defects = rig.controller.propose, [KeyError("bug")]
+
+        async def defective(*arguments: Any) -> int:
+            if defects:
+                raise defects.pop()
+            return await propose(*arguments)
+
+        monkeypatch.setattr(rig.controller, "propose", defective)
+        await until(lambda: not members(rig), LIMIT_S)
+        assert not defects
 
 
 async def test_while_an_expiry_is_being_committed_the_member_is_not_active() -> None:

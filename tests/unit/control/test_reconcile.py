@@ -2,12 +2,17 @@
 
 from dataclasses import replace
 
-from bascule.control.reconcile import plan, reopen
+import pytest
+from bascule.control.reconcile import Plan, plan, reopen
 from bascule.control.specs import Defaults, partition_spec, stream_spec
 from bascule.metadata import (
     Command,
     CreateStream,
     DeleteStream,
+    EditStream,
+    Group,
+    JoinGroup,
+    LeaveGroup,
     Placement,
     RegisterBroker,
     State,
@@ -82,6 +87,71 @@ def test_a_paused_partition_is_closed_and_its_files_stay() -> None:
     resumed = plan(with_paused(state, "s", True), state, "a")
     assert [item.incarnation for _, item in resumed.open] == [incarnation_of(3, 0)]
     assert not resumed.close
+
+
+BOTH = Placement(("a", "b"), "b")
+
+
+def test_a_replica_is_opened_but_not_led_here() -> None:
+    state = after(create("s", HERE, BOTH), start=BROKERS)
+    steps = plan(BROKERS, state, "a")
+    assert [item.incarnation for _, item in steps.open] == [incarnation_of(3, 0), incarnation_of(3, 1)]
+    assert steps.lead == ((incarnation_of(3, 0), 3),)
+    again = reopen(state, frozenset({incarnation_of(3, 0), incarnation_of(3, 1)}), "a")
+    assert (len(again.open), again.lead) == (2, steps.lead)
+
+
+def test_an_open_partition_with_other_settings_is_opened_again_and_not_closed() -> None:
+    state = after(create("s", HERE), start=BROKERS)
+    edited = after(EditStream("default", "s", 3, StreamSettings(retention_bytes=5)), start=state)
+    steps = plan(state, edited, "a")
+    assert [item.incarnation for _, item in steps.open] == [incarnation_of(3, 0)]
+    assert (steps.close, steps.delete, steps.removed) == ((), (), ())
+
+
+def test_a_deleted_partition_of_another_broker_is_deleted_here_too_but_not_closed() -> None:
+    state = after(create("s", THERE), start=BROKERS)
+    steps = plan(state, after(DeleteStream("default", "s", 3), start=state), "a")
+    assert (steps.close, steps.delete) == ((), (incarnation_of(3, 0),))
+
+
+def test_the_view_follows_groups_that_appear_are_replaced_or_disappear() -> None:
+    empty = after(create("s", HERE), start=BROKERS)
+    one = after(JoinGroup("g", "x", ("s",), "a"), start=empty)
+    (group,) = plan(empty, one, "a").groups
+    assert (group.id, group.created) == ("g", one.index)
+    more = after(JoinGroup("g", "y", ("s",), "a"), start=one)
+    assert not plan(one, more, "a"), "members come and go without the view"
+    gone = after(LeaveGroup("g", "x", one.index, False), start=one)
+    steps = plan(one, gone, "a")
+    assert (steps.groups, steps.removed_groups) == ((), ("g",))
+    another = after(JoinGroup("g", "x", ("s",), "a"), start=gone)
+    steps = plan(one, another, "a")
+    assert [item.created for item in steps.groups] == [another.index]
+    assert steps.removed_groups == ()
+
+
+STREAM = after(create("s", HERE), start=BROKERS).streams[StreamKey("default", "s")]
+PARTITION = STREAM.partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "changes_view"),
+    [
+        (Plan(close=(1,)), False),
+        (Plan(open=((STREAM, PARTITION),)), False),
+        (Plan(lead=((1, 1),)), False),
+        (Plan(delete=(1,)), False),
+        (Plan(streams=(STREAM,)), True),
+        (Plan(removed=(STREAM.key,)), True),
+        (Plan(groups=(Group("g", "a", 0, ()),)), True),
+        (Plan(removed_groups=("g",)), True),
+    ],
+)
+def test_a_plan_with_any_step_is_true(steps: Plan, changes_view: bool) -> None:
+    assert steps
+    assert steps.changes_view is changes_view
+    assert not Plan()
 
 
 def test_reopening_leaves_out_what_is_not_wanted_any_more() -> None:

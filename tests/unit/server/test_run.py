@@ -1,11 +1,13 @@
 """What signals do to a broker that runs."""
 
+import asyncio
+import logging
 import os
 import signal
 import time
 
 import pytest
-from bascule.server.run import SAME_S, Signals
+from bascule.server.run import SAME_S, Signals, log_unhandled
 
 
 async def test_the_same_wish_twice_is_one_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +28,19 @@ async def test_the_same_wish_twice_is_one_and_a_later_one_ends_at_once(monkeypat
     finally:
         monkeypatch.undo()
         signals.close()
+
+
+async def test_an_unhandled_exception_is_logged_with_its_stack(caplog: pytest.LogCaptureFixture) -> None:
+    def defective() -> None:
+        raise KeyError("bug")
+
+    loop, later = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(log_unhandled)
+    with caplog.at_level(logging.ERROR, "bascule.server"):
+        loop.call_soon(defective)
+        loop.call_soon(later.set)
+        await later.wait()
+    (record,) = caplog.records
+    assert "bug" in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
