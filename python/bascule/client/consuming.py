@@ -276,7 +276,8 @@ class Consuming:
             for place in tuple(self._owned):
                 self._read_on(place, standing)
         new = tuple(sorted(standing.assigned - self._owned.keys()))
-        self._owned.update({place: self._begin(place, standing) for place in new})
+        later = self._membership.is_later
+        self._owned.update({place: self._begin(place, standing, is_anew=later(place.stream)) for place in new})
         self._standing = standing
         # what could not be begun, and is assigned to others by now
         self._membership.release(frozenset(self._owned))
@@ -300,8 +301,8 @@ class Consuming:
         owned.again = 0.0
 
     def _begin(self, place: Assignment, standing: Standing, *, is_anew: bool = False) -> _Owned:
-        """Read a partition that is new to this member, behind the stored position. `is_anew`: it has read an earlier
-        history of the partition, so all that is there came since.
+        """Read a partition that is new to this member, behind the stored position. `is_anew`: this member saw the
+        end of an earlier history, so all that is there came since.
         """
         stored, incarnation = cursors.find(self._link, Deadline(self._timeout), self._place(place))
         if stored is None:

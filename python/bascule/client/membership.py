@@ -11,6 +11,10 @@ immutable value, swapped whole; `changed` is called after each swap, in the thre
 Hand-over: each sign of life names what this member still reads, or may begin to read by the last answer. The broker
 gives a partition to the next member when it is named no more. A broker that knows of this numbers its answers, and a
 sign of life then waits there for the next one, so that changes arrive at once.
+
+Such a broker also answers which streams the group still reads for this member. A stream that was deleted and created
+again is read after the member has joined again: `standing` assigns nothing until the application has released all that
+it reads, so that its positions are stored; then the thread joins with all streams that exist.
 """
 
 import threading
@@ -21,6 +25,7 @@ from typing import Final, NamedTuple
 
 from bascule.client import requests
 from bascule.client.deadline import Deadline
+from bascule.client.dropped import MOST_PAUSE_SECONDS, DroppedStreams
 from bascule.client.link import Link
 from bascule.client.routes import BrokerPlace
 from bascule.errors import BrokerError, InternalError, StateError, UsageError, error
@@ -86,6 +91,7 @@ class Membership:
         self._reading = frozenset[Assignment]()
         self._named = frozenset[Assignment]()
         self._seen = 0
+        self._dropped: Final = DroppedStreams(self._streams)
         self._frozen = False
         self.standing = Standing(0, 0, frozenset())
 
@@ -93,6 +99,10 @@ class Membership:
     def failure(self) -> BrokerError | None:
         """Why it ended, when it did so by itself."""
         return self._failure
+
+    def is_later(self, stream: str) -> bool:
+        """Whether all records of `stream` came after this member joined: it was deleted and created again since."""
+        return stream in self._dropped.ever
 
     def join(self, deadline: Deadline) -> None:
         """Become a member and start the thread.
@@ -102,7 +112,7 @@ class Membership:
                 deadline.
             UnavailableError: no broker answered in time.
         """
-        self._enter(deadline, replace=False)
+        self._enter(deadline, self._streams, replace=False)
         self._thread = threading.Thread(target=self._live, name="bascule-consumer", daemon=True)
         self._thread.start()
 
@@ -124,7 +134,7 @@ class Membership:
         if joined is None or not self._seen or self._stop.is_set():
             return
         try:
-            self._call_fetch(joined, self._held(), wait=0.0)
+            self._fetch(joined, self._held(), wait=0.0)
         except BrokerError:
             return  # the thread finds out why
 
@@ -164,9 +174,9 @@ class Membership:
                 raise
 
     # -- joining ----------------------------------------------------------------------------------------------------
-    def _enter(self, deadline: Deadline, *, replace: bool) -> None:
+    def _enter(self, deadline: Deadline, streams: tuple[str, ...], *, replace: bool) -> None:
         """Join. `replace`: a member of this id is a former self of ours, and makes way."""
-        request = requests.join_group(self._group, self.consumer, self._streams)
+        request = requests.join_group(self._group, self.consumer, streams)
         while True:
             try:
                 answer = self._link.run(deadline, lambda native, left: native.call("JoinConsumerGroup", request, left))
@@ -236,14 +246,22 @@ class Membership:
         usual = joined.consumer_timeout * PART_OF_TIMEOUT
         held, before, began = self._held(), self._seen, time.monotonic()
         # who names less than before has something to say at once
-        wait = min(usual, MOST_WAIT_SECONDS) if before and self._named <= held else 0.0
+        may_wait = before and self._named <= held
+        wait = min(usual, MOST_WAIT_SECONDS, self._dropped.seconds_left) if may_wait else 0.0
         self._named = held
-        assigned, version = self._call_fetch(joined, held, wait)
+        found = self._fetch(joined, held, wait)
+        version = found.version
         with self._lock:
             if self._joined is not joined:
                 return 0.0  # a former self was answered
             self._seen = version
-        self._stand(Standing(self.standing.life, joined.epoch, assigned))
+        if version:
+            self._look_for_dropped(joined, found.streams)
+        returned = self._dropped.has_returned
+        assigned = () if returned else (Assignment(*place) for place in found.partitions)
+        self._stand(Standing(self.standing.life, joined.epoch, frozenset(assigned)))
+        if returned:
+            return self._join_with_returned(joined)
         if not version:
             return usual
         # an answer that came early and says nothing new: a broker that is too busy to let anybody wait
@@ -254,13 +272,35 @@ class Membership:
         with self._lock:
             return self._reading | self.standing.assigned
 
-    def _call_fetch(
-        self, joined: requests.Joined, held: frozenset[Assignment], wait: float
-    ) -> tuple[frozenset[Assignment], int]:
+    def _fetch(self, joined: requests.Joined, held: frozenset[Assignment], wait: float) -> requests.Assigned:
         request = requests.fetch_assignments(self._group, self.consumer, joined.epoch, held, seen=self._seen, wait=wait)
         answer = self._run("FetchConsumerGroupAssignments", request, joined, BrokerPlace(joined.coordinator), more=wait)
-        assigned, version = requests.read_assignments(answer)
-        return frozenset(Assignment(*found) for found in assigned), version
+        return requests.read_assignments(answer)
+
+    def _look_for_dropped(self, joined: requests.Joined, subscribed: frozenset[str]) -> None:
+        """Find out whether a stream that the group dropped exists again."""
+        dropped = self._dropped
+        dropped.learn(subscribed)
+        if dropped.has_returned or dropped.seconds_left > 0:
+            return
+        dropped.put_off()
+        try:
+            dropped.has_returned = bool(self._existing(dropped.missing, joined))
+        except BrokerError:
+            return  # the next look comes; heartbeats, which succeed, must not end by it
+        if dropped.has_returned:
+            dropped.restart()
+
+    def _existing(self, streams: tuple[str, ...], joined: requests.Joined) -> tuple[str, ...]:
+        found = requests.read_existing(self._run("FetchMetadata", requests.metadata(list(streams)), joined))
+        return tuple(stream for stream in streams if stream in found)
+
+    def _join_with_returned(self, joined: requests.Joined) -> float:
+        """Join again when the application has released all; the seconds until the next sign of life."""
+        if self._frozen or self._held():
+            return min(self._dropped.put_off(), joined.consumer_timeout * PART_OF_TIMEOUT)
+        self._join_again(joined, ())
+        return 0.0
 
     def _mend(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
         """Find out why a sign of life failed; the seconds until the next one."""
@@ -288,20 +328,32 @@ class Membership:
         return retry
 
     def _begin_anew(self, joined: requests.Joined) -> None:
-        """It was expelled: nothing is its own any more. Joins until it is a member again, unless it leaves anyway."""
+        """It was expelled: nothing is its own any more. Joins again, unless it leaves anyway."""
         if self._frozen:
             self._stop.wait()
             return
         self._stand(Standing(self.standing.life + 1, joined.epoch, frozenset()))
+        self._join_again(joined, self._streams)
+
+    def _join_again(self, joined: requests.Joined, streams: tuple[str, ...]) -> None:
+        """Join until it is a member again, or leaves. Streams that do not exist are left out, and come back as dropped
+        ones do; `streams` = those to try first, none = find out.
+        """
+        pause = _JOIN_PAUSE
         while not self._stop.is_set():
             try:
-                self._enter(self._deadline(joined), replace=True)
+                streams = streams or self._existing(self._streams, joined)
+                if streams:
+                    self._enter(self._deadline(joined), streams, replace=True)
+                    self._dropped.has_returned = False
+                    return
             except BrokerError as failure:
-                if failure.code not in _PASSING:
+                if failure.code == "stream_not_found":
+                    streams = ()
+                elif failure.code not in _PASSING:
                     raise
-                self._stop.wait(_JOIN_PAUSE)
-            else:
-                return
+            self._stop.wait(pause)
+            pause = min(pause * 2, MOST_PAUSE_SECONDS)
 
     def _report(self, joined: requests.Joined) -> None:
         request = requests.report_coordinator(self._group, self.consumer, joined.coordinator, joined.epoch)

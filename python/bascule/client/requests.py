@@ -12,6 +12,7 @@ from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stre
 from bascule.errors import StateError, UsageError, error
 
 __all__ = [
+    "Assigned",
     "Joined",
     "Position",
     "StreamOptions",
@@ -35,6 +36,7 @@ __all__ = [
     "read_assignments",
     "read_brokers",
     "read_cursor",
+    "read_existing",
     "read_group",
     "read_joined",
     "read_partition",
@@ -235,6 +237,12 @@ def read_streams(answer: bytes) -> list[Stream]:
     return streams
 
 
+def read_existing(answer: bytes) -> frozenset[str]:
+    """The names of the streams of a FetchMetadataResponse that exist."""
+    found = message("FetchMetadataResponse").FromString(answer).streamMetadata
+    return frozenset(stream.name for stream in found if stream.error != _UNKNOWN_STREAM)
+
+
 def read_brokers(answer: bytes) -> list[Broker]:
     """The brokers of a FetchMetadataResponse, in its order: the one that answered first."""
     return [
@@ -310,14 +318,21 @@ def fetch_assignments(  # noqa: PLR0913 (what a request holds)
     return request.SerializeToString()
 
 
-def read_assignments(answer: bytes) -> tuple[list[tuple[str, int]], int]:
-    """Stream and partition of each assignment of a FetchConsumerGroupAssignmentsResponse, and its version.
+class Assigned(NamedTuple):
+    """What a member reads, as its coordinator answers."""
 
-    A version of 0: the broker knows of no hand-over.
-    """
+    partitions: list[tuple[str, int]]
+    version: int
+    """0 = the broker knows of no hand-over."""
+    streams: frozenset[str]
+    """That the group still reads for the member; means nothing without a version."""
+
+
+def read_assignments(answer: bytes) -> Assigned:
+    """A FetchConsumerGroupAssignmentsResponse."""
     response = message("FetchConsumerGroupAssignmentsResponse").FromString(answer)
     found = [(part.stream, partition) for part in response.assignments for partition in part.partitions]
-    return found, response.version
+    return Assigned(found, response.version, frozenset(response.streams))
 
 
 def report_coordinator(group: str, consumer: str, coordinator: str, epoch: int) -> bytes:

@@ -46,6 +46,8 @@ class Reads(NamedTuple):
     assignments: tuple[Assignment, ...]
     version: int
     """Of the answer; 0 = the member does not hand over."""
+    streams: tuple[str, ...] = ()
+    """Of its membership, without those that were deleted; empty when it does not hand over."""
 
 
 class NotServedError(Exception):
@@ -175,7 +177,7 @@ class Groups:
         if handover.hear(member, sign, self._version + 1, asyncio.get_running_loop().time()):
             self._version += 1
             self._announce(group)
-        return Reads(handover.assignments(member, sign), handover.version)
+        return Reads(handover.assignments(member, sign), handover.version, member.streams)
 
     async def report(self, group: str, consumer: str, coordinator: str, epoch: int, timeout_s: float) -> None:
         """Note that a member cannot reach the coordinator; replace it when most members say so.

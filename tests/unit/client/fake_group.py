@@ -67,6 +67,10 @@ class FakeGroupBroker:
         self.calls: list[str] = []
         self.failing: dict[str, list[Exception]] = {}
         self.coordinator = "b"
+        self.version = 0
+        """Of its answers; above 0 it says which streams it reads for the member."""
+        self.missing: set[str] = set()
+        """Streams that do not exist."""
 
     def connect(self, _address: str, _options: bytes) -> "FakeGroupBroker":
         return self
@@ -89,6 +93,23 @@ class FakeGroupBroker:
         with self.lock:
             self.members.clear()
             self.epoch += 1
+
+    def delete(self, stream: str) -> None:
+        """The stream goes, out of the group too."""
+        with self.lock:
+            self.missing.add(stream)
+            for streams in self.members.values():
+                streams.remove(stream)
+            for place in [place for place in self.ends if place[0] == stream]:
+                self.purge(place, 0)
+            self.version += 1
+            self.change(*[place for place in self.assigned if place[0] != stream])
+
+    def create(self, place: tuple[str, int], end: int) -> None:
+        """The stream of a partition is there again, not in the group, with `end` records."""
+        with self.lock:
+            self.missing.discard(place[0])
+            self.ends[place] = end
 
     def purge(self, place: tuple[str, int], end: int) -> None:
         """The records go; `end` new ones are there."""
@@ -128,6 +149,8 @@ class FakeGroupBroker:
     def _JoinConsumerGroup(self, request: Any, response: Any) -> None:  # noqa: N802 (the method's name)
         if request.consumerId in self.members:
             raise failure("failed_precondition", "consumer is already a member of the consumer group")
+        if self.missing.intersection(request.streams):
+            raise failure("failed_precondition", "stream does not exist")
         self.members[request.consumerId] = list(request.streams)
         self.epoch += 1
         response.coordinator, response.epoch = self.coordinator, self.epoch
@@ -146,6 +169,8 @@ class FakeGroupBroker:
         if request.consumerId not in self.members:
             raise failure("failed_precondition", "consumer is not a member of the consumer group")
         response.epoch = self.epoch
+        response.version = self.version
+        response.streams.extend(self.members[request.consumerId] if self.version else ())
         for stream, partition in self.assigned:
             response.assignments.add(stream=stream, partitions=[partition])
 
@@ -153,6 +178,8 @@ class FakeGroupBroker:
         raise failure("failed_precondition", "No group coordinator candidates")
 
     def _FetchMetadata(self, request: Any, response: Any) -> None:  # noqa: N802
+        for stream in request.streams:
+            response.streamMetadata.add(name=stream, error=int(stream in self.missing))
         for group in request.groups:
             if self.members:
                 response.groupMetadata.add(groupId=group, coordinator=self.coordinator, epoch=self.epoch)

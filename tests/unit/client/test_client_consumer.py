@@ -12,7 +12,7 @@ from bascule.errors import InternalError, OutcomeUnknownError, StateError, Unava
 from tests.unit.client.fake_group import FakeGroupBroker, until
 from tests.unit.client.fakes import failure
 
-S0, S1 = ("s", 0), ("s", 1)
+S0, S1, T0 = ("s", 0), ("s", 1), ("t", 0)
 CURSOR = "__group:g"
 
 
@@ -41,6 +41,21 @@ def batch_of(consumer: Consumer) -> Batch:
 
     until(more)
     return found[0]
+
+
+def read_if_there(consumer: Consumer) -> None:
+    """Take the next batch, if one is there; a history that has ended is reported while it lasts."""
+    try:
+        consumer.next_batch(0)
+    except StateError as failure:
+        if failure.code != "stream_not_found":
+            raise
+
+
+def reading(consumer: Consumer, *assigned: tuple[str, int]) -> None:
+    """Read until it reads exactly these, while histories may end."""
+    expected = {Assignment(*place) for place in assigned}
+    until(lambda: (read_if_there(consumer), set(consumer.assignment) == expected)[1])
 
 
 def settled(consumer: Consumer, *assigned: tuple[str, int]) -> None:
@@ -230,6 +245,68 @@ def test_a_group_that_is_gone_is_made_anew() -> None:
             broker.members.clear()
         until(lambda: broker.calls.count("JoinConsumerGroup") > joins and consumer.next_batch(0) is None)
         settled(consumer, S0)
+
+
+@pytest.mark.parametrize("start", ["earliest", "new"])
+def test_a_stream_that_was_created_again_is_read_from_its_beginning_after_joining_again(start: Any) -> None:
+    broker, told = FakeGroupBroker(), Told()
+    broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 3, T0: 2}
+    broker.cursors = {(CURSOR, *S0): -1, (CURSOR, *T0): -1} if start == "earliest" else {}
+    with broker.client().consumer("g", ["s", "t"], consumer="a", start=start, **told.callbacks()) as consumer:
+        reading(consumer, S0, T0)
+        broker.delete("s")
+        reading(consumer, T0)
+        looks = broker.calls.count("FetchMetadata")
+        until(lambda: (read_if_there(consumer), broker.calls.count("FetchMetadata") > looks + 2)[1])
+        assert broker.members == {"a": ["t"]}, "it stays a member while the stream does not exist"
+        assert broker.calls.count("JoinConsumerGroup") == 1
+        broker.create(S0, 5)
+        until(lambda: (read_if_there(consumer), broker.members == {"a": ["s", "t"]})[1])
+        assert broker.cursors.get((CURSOR, *T0), -1) == (1 if start == "earliest" else -1), "stored before it left"
+        broker.change(S0, T0)
+        assert batch_of(consumer).offsets == [0, 1, 2, 3, 4]
+        assert "lost" not in [kind for kind, _ in told.events]
+
+
+def test_a_member_whose_streams_were_all_deleted_reads_the_one_that_is_created_again() -> None:
+    broker = FakeGroupBroker()
+    broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 0, T0: 0}
+    with broker.client().consumer("g", ["s", "t"], consumer="a") as consumer:
+        settled(consumer, S0, T0)
+        broker.delete("s")
+        broker.delete("t")
+        reading(consumer)
+        broker.create(T0, 2)
+        until(lambda: (consumer.next_batch(0), broker.members == {"a": ["t"]})[1])
+        broker.change(T0)
+        assert batch_of(consumer).offsets == [0, 1]
+        assert "ReportConsumerGroupCoordinator" not in broker.calls
+
+
+def test_an_expelled_member_joins_again_without_a_stream_that_was_deleted_meanwhile() -> None:
+    broker = FakeGroupBroker()
+    broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 0, T0: 0}
+    with broker.client().consumer("g", ["s", "t"], consumer="a") as consumer:
+        settled(consumer, S0, T0)
+        with broker.lock:
+            broker.delete("s")
+            broker.expel()
+        until(lambda: (read_if_there(consumer), broker.members == {"a": ["t"]})[1])
+        reading(consumer, T0)
+
+
+def test_a_stream_that_cannot_be_looked_for_leaves_the_others_read() -> None:
+    broker = FakeGroupBroker()
+    broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 0, T0: 0}
+    with broker.client().consumer("g", ["s", "t"], consumer="a") as consumer:
+        settled(consumer, S0, T0)
+        broker.failing["FetchMetadata"] = [failure("permission_denied", "not allowed") for _ in range(3)]
+        broker.delete("s")
+        until(lambda: (read_if_there(consumer), not broker.failing["FetchMetadata"])[1])
+        reading(consumer, T0)
+        broker.create(T0, 1)
+        assert batch_of(consumer).offsets == [0]
+        assert "ReportConsumerGroupCoordinator" not in broker.calls
 
 
 @pytest.mark.parametrize("kind", ["assigned", "revoked", "lost"])

@@ -109,7 +109,7 @@ class GroupMethods:
             raise StatusError(Status.FAILED_PRECONDITION, str(reason)) from reason
         except NotWatchedError as reason:
             raise StatusError(Status.UNKNOWN, "consumer not active for server (no timer)") from reason
-        response = _FetchResponse(epoch=asked.epoch, version=found.version)
+        response = _FetchResponse(epoch=asked.epoch, version=found.version, streams=found.streams)
         for assignment in found.assignments:
             response.assignments.add(stream=assignment.stream, partitions=assignment.partitions)
         return serialize(response)
