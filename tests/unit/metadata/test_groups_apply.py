@@ -1,5 +1,7 @@
 """Consumer groups in the state: who reads what, epochs, and what is refused."""
 
+import time
+
 from bascule.metadata import (
     Applied,
     Command,
@@ -8,6 +10,7 @@ from bascule.metadata import (
     Group,
     JoinGroup,
     LeaveGroup,
+    Member,
     Placement,
     Refused,
     RefusedCode,
@@ -20,6 +23,7 @@ from bascule.metadata import (
     encode_snapshot,
     initial_state,
 )
+from bascule.metadata.assignment import add_member
 
 
 def create(name: str, partitions: int) -> CreateStream:
@@ -133,3 +137,23 @@ def test_an_expiry_of_an_earlier_membership_does_not_end_the_present_one() -> No
     late = leave(state, "b", expired=True)
     state = after(state, leave(state, "b"), join("b", "orders"))
     assert refusal(state, late) is RefusedCode.NOT_A_MEMBER
+
+
+def join_seconds(streams: int) -> float:
+    """Processor time of a join to a group whose members all read `streams` streams of two partitions."""
+    names = tuple(f"s{number:05}" for number in range(streams))
+    members: tuple[Member, ...] = ()
+    for number in range(10):
+        members = add_member(members, Member(f"m{number}", names, number), lambda _: 2)
+    joining = Member("last", names, 10)
+    took: list[float] = []
+    for _ in range(3):
+        began = time.process_time()
+        add_member(members, joining, lambda _: 2)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+def test_the_time_of_a_join_grows_with_the_streams_and_no_faster() -> None:
+    small, large = join_seconds(500), join_seconds(8000)
+    assert large / small < 64, "16 times as many streams; with their square it would be 256"
