@@ -36,6 +36,13 @@ async def publish(url: str, subject: str, count: int) -> None:
     await client.close()
 
 
+async def publish_one(url: str, subject: str, payload: bytes) -> None:
+    client = await cast("Any", nats).connect(url)
+    await client.publish(subject, payload)
+    await client.flush()
+    await client.close()
+
+
 async def until_gone(pid: int) -> None:
     async with asyncio.timeout(10):
         while is_alive(pid):  # noqa: ASYNC110 - another process has no event to wait for
@@ -162,6 +169,49 @@ async def test_a_defect_of_the_supervision_does_not_end_it(tmp_path: Path, monke
             while child.pid in (pid, None):  # noqa: ASYNC110 - a thread starts the next one
                 await asyncio.sleep(0.01)
         await child.wait_ready()
+    finally:
+        child.stop()
+
+
+def presence_lines(broker: Process) -> list[tuple[str, str, str]]:
+    return [
+        (line["level"], line["broker"], line["namespace"])
+        for line in broker.lines()
+        if line["target"] == "bascule.nats.presence"
+    ]
+
+
+async def test_brokers_of_one_namespace_on_one_nats_warn_of_each_other(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    child = NatsChild(tmp_path / "nats", NatsSettings())
+    child.start()
+    try:
+        await child.wait_ready()
+        nats_at = {"nats__servers": [child.url]}
+        async with (
+            started(tmp_path / "a", broker__broker_id="a", broker__namespace="n", **nats_at) as a,
+            started(tmp_path / "c", broker__broker_id="c", broker__namespace="other", **nats_at) as c,
+            started(tmp_path / "b", broker__broker_id="b", broker__namespace="n", **nats_at) as b,
+        ):
+            async with asyncio.timeout(LIMIT_S):
+                while not (presence_lines(a) and presence_lines(b)):  # noqa: ASYNC110 - lines of files
+                    await asyncio.sleep(0.01)
+            # junk is ignored, and an announcement is reported once
+            for payload in (
+                b"",
+                b"{}",
+                b"x" * 10_000,
+                b'{"broker":"d","session":"1"}',
+                b'{"broker":"d","session":"1"}',
+            ):
+                await publish_one(child.url, "n.brokers", payload)
+            async with asyncio.timeout(LIMIT_S):
+                while min(len(presence_lines(a)), len(presence_lines(b))) < 2:  # noqa: ASYNC110 - lines of files
+                    await asyncio.sleep(0.01)
+            assert presence_lines(a) == [("warning", "b", "n"), ("warning", "d", "n")]
+            assert presence_lines(b) == [("warning", "a", "n"), ("warning", "d", "n")]
+            assert presence_lines(c) == []
     finally:
         child.stop()
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// How long [`Client::round_trip`] may take after a subscription.
 pub(super) const SYNC_LIMIT: Duration = Duration::from_secs(5);
@@ -101,6 +102,9 @@ impl Observer for Watched {
     fn on_connected(&self, _server: &str) {
         self.watch.states.connected(self.role);
         self.watch.change(self.role, true);
+        if self.role == Role::Ingest {
+            self.watch.ingest_connected.notify_one();
+        }
     }
 
     fn on_failure(&self, server: &str, failure: &Failure, was_connected: bool) {
@@ -124,6 +128,8 @@ pub(super) struct Watch {
     pub(super) reporter: Arc<Reporter>,
     pub(super) states: States,
     state: Mutex<Up>,
+    /// Wakes who waits for the next connect of the ingest connection.
+    pub(super) ingest_connected: Notify,
 }
 
 #[derive(Default)]
@@ -140,6 +146,7 @@ impl Watch {
             reporter,
             states: States::new(),
             state: Mutex::default(),
+            ingest_connected: Notify::new(),
         }
     }
 

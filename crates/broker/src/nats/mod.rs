@@ -8,6 +8,7 @@
 //!   listen on it; `absent`: those that are paused.
 //! * `acks`: after commit, to the ack inbox of enveloped publishes.
 //! * `publish_acks`: to the reply subject of plain messages, where a stream acknowledges JetStream publishers.
+//! * `presence`: whether other brokers of the namespace are there.
 //! * `copies`, `channel`, `interest` (and `copy_job`, `copy_format`, `seal`): after commit of direct publishes, to whoever listens on the subject.
 //!
 //! Nothing here blocks a committer: every queue is bounded, and what does not fit is dropped and counted.
@@ -28,6 +29,7 @@ mod interest;
 mod link;
 mod losses;
 pub(crate) mod origin;
+mod presence;
 mod publish_acks;
 mod report;
 mod router;

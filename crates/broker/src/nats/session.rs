@@ -6,6 +6,7 @@ use super::connection::{Connection, Role, Watch};
 use super::copies;
 use super::copy_job::CopyJob;
 use super::headers;
+use super::presence;
 use super::publish_acks::{self, PublishAckJob};
 use super::report::Reporter;
 use super::router::Router;
@@ -59,8 +60,8 @@ pub(super) struct Session {
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
     watch: Arc<Watch>,
-    /// The subscription to the answers to probes.
-    answers: Mutex<Option<Subscription>>,
+    /// The subscriptions to the answers to probes and to what brokers announce.
+    own_subscriptions: Mutex<Vec<Subscription>>,
 }
 
 impl Session {
@@ -98,15 +99,19 @@ impl Session {
             copies: copy_sender,
             inbox: copies::probe_inbox()?,
             seal: Arc::new(Seal::new()?),
-            answers: Mutex::default(),
+            own_subscriptions: Mutex::default(),
             closing: watch::Sender::new(false),
             outgoing: Mutex::default(),
             watch: watch.clone(),
         });
         let nobody = Arc::new(Nobody(nobody_sender));
-        let answers = session.ingest.any_client();
-        let answers = answers.subscribe(&format!("{}.*", session.inbox), "", nobody);
-        *session.answers.lock() = Some(answers);
+        let (heard_sender, heard_receiver) = mpsc::channel(presence::QUEUE);
+        let heard = Arc::new(presence::Announcements(heard_sender));
+        let client = session.ingest.any_client();
+        *session.own_subscriptions.lock() = vec![
+            client.subscribe(&format!("{}.*", session.inbox), "", nobody),
+            client.subscribe(&presence::subject(&shared.namespace), "", heard),
+        ];
         router.subscribe_all(&session);
         for connection in [&session.ingest, &session.streams] {
             connection.start(&session.settings, &session.watch);
@@ -123,6 +128,7 @@ impl Session {
             tokio::spawn(acks),
             tokio::spawn(publish_acks),
             tokio::spawn(copies),
+            tokio::spawn(presence::run(session.clone(), heard_receiver)),
         ];
         Ok(session)
     }
@@ -144,6 +150,11 @@ impl Session {
     /// State of the connections.
     pub(super) fn state(&self) -> NatsState {
         self.watch.states.summary()
+    }
+
+    /// Returns after each connect of the ingest connection, once.
+    pub(super) async fn ingest_connected(&self) {
+        self.watch.ingest_connected.notified().await;
     }
 
     pub(super) fn connection(&self, role: Role) -> &Connection {
@@ -181,7 +192,7 @@ impl Session {
         for task in self.outgoing.lock().drain(..) {
             task.abort();
         }
-        self.answers.lock().take();
+        self.own_subscriptions.lock().clear();
         self.ingest.end();
         self.streams.end();
     }
