@@ -13,7 +13,7 @@ import yaml
 from bascule import testing
 from bascule._liftbridge_pb import message
 
-from .http2 import DATA, END_HEADERS, HEADERS, Http2, frame
+from .http2 import DATA, END_HEADERS, HEADERS, RST_STREAM, Http2, frame
 from .process import wait_for
 from .raw import EARLIEST, Raw, publish_request, refusal, resident_bytes
 
@@ -22,6 +22,7 @@ PUBLISH: Final = "/proto.API/Publish"
 CHECK: Final = "/grpc.health.v1.Health/Check"
 WATCH: Final = "/grpc.health.v1.Health/Watch"
 MIB: Final = 1 << 20
+REFUSED_STREAM: Final = b"\x00\x00\x00\x07"
 LIMITS_PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/limits.md"
 
 
@@ -82,6 +83,20 @@ def test_a_unary_call_whose_request_does_not_arrive_ends(broker: testing.TestBro
         else:
             assert connection.status(1) == 2
             assert 1.0 < time.monotonic() - began < 5
+
+
+def test_calls_beyond_the_share_of_a_connection_are_refused_and_others_are_served() -> None:
+    with testing.broker(settings={"limits.streams_per_connection": 4}) as running, ExitStack() as open_ones:
+        greedy, other = (open_ones.enter_context(Http2(running.address)) for _ in range(2))
+        check = b"\x00\x00\x00\x00\x00"
+        assert greedy.call(CHECK, check) == 0, "and the client has taken the broker's settings"
+        open_calls(greedy, PUBLISH, 5, 3)
+        first_reset = next(found for found in iter(greedy.next_frame, None) if found[0] == RST_STREAM)
+        assert first_reset == (RST_STREAM, 0, 11, REFUSED_STREAM)
+        assert other.call(CHECK, check) == 0
+        with Raw(running.address) as raw:
+            raw.create_stream(STREAM)
+            raw.publish(STREAM, b"x")
 
 
 def test_a_stream_of_publishes_may_wait_for_its_first_message(broker: testing.TestBroker) -> None:
