@@ -14,7 +14,8 @@ HEAD = """\
 
 What `/metrics` of the HTTP listener (`http.listen`, by default 127.0.0.1:9393) answers, in the text format of
 OpenMetrics: `curl http://127.0.0.1:9393/metrics`. Counters begin with 0 at every start of the broker. Series with the
-label `partition` are there when `metrics.partitions` is set. Generated from `specs/metrics.toml`.
+label `partition` are there when `metrics.partitions` is set, those with the label `group` unless `metrics.groups` is
+false. Generated from `specs/metrics.toml`.
 
 | Metric | Kind | Labels | Meaning |
 |---|---|---|---|"""
@@ -30,11 +31,19 @@ def _unit(family: str) -> str:
     return next((unit for unit in ("seconds", "bytes") if family.endswith(f"_{unit}")), "")
 
 
+def _series(row: dict[str, Any]) -> str:
+    """How many series the row has; those of histograms and of rows with values are made otherwise."""
+    labels = row.get("labels", ())
+    if "partition" in labels:
+        return "Partition"
+    return "Labelled" if labels and "values" not in row and row["kind"] in {"counter", "gauge"} else "One"
+
+
 def rust(table: dict[str, dict[str, Any]]) -> str:
     """The text of the data plane's table."""
     lines = [
         "//! Generated from `specs/metrics.toml` by `specs/generate_metrics.py`: edit that, then `make fix`.",
-        "use super::{Kind, Metric};",
+        "use super::{Kind, Metric, Series};",
         "",
         "/// Every metric, in the order of export.",
         "#[rustfmt::skip]",
@@ -49,7 +58,7 @@ def rust(table: dict[str, dict[str, Any]]) -> str:
             "unit": json.dumps(_unit(family)),
             "in_nanos": str(row["unit"] == "nanoseconds").lower(),
             "labels": json.dumps(",".join(f'{key}="{value}"' for key, value in row.get("values", {}).items())),
-            "by_partition": str("partition" in row.get("labels", ())).lower(),
+            "series": f"Series::{_series(row)}",
             "help": json.dumps(row["meaning"], ensure_ascii=False),
         }
         lines.append("    Metric { " + ", ".join(f"{key}: {value}" for key, value in values.items()) + " },")

@@ -67,7 +67,7 @@ class Engine:
         Args:
             host: name or address.
             port: 0 to 65535.
-            settings: JSON (seam.md): `partitions` bool.
+            settings: JSON (seam.md): `partitions` and `groups`, bools.
 
         Raises:
             NativeError: `address_in_use`, `address_unusable`.

@@ -1,4 +1,5 @@
 //! Counters and gauges of the data plane; names and meaning in `specs/metrics.toml`.
+use crate::metrics::{CallCounts, PublishErrors};
 use bascule_log::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,6 +30,12 @@ macro_rules! statistics {
             $(pub $name: Cell,)*
             /// From the arrival of an append to its commit.
             pub append_duration: Histogram,
+            /// From the arrival of an append to the moment its partition's writer takes it.
+            pub queue_wait: Histogram,
+            /// Calls that have ended.
+            pub calls: CallCounts,
+            /// Records that were not stored.
+            pub publish_errors: PublishErrors,
         }
 
         impl Statistics {
@@ -46,11 +53,13 @@ statistics! {
     batches_appended,
     append_errors,
     records_delivered,
+    bytes_delivered,
     nats_messages,
     nats_enveloped,
     nats_malformed,
     nats_headers_unusable,
     nats_refused,
+    nats_stored,
     nats_dropped,
     nats_slow_consumer,
     nats_gaps,
@@ -66,6 +75,7 @@ statistics! {
     nats_copies_skipped,
     nats_copy_headers_left_out,
     flight_rows_read,
+    flight_bytes_read,
     flight_rows_written,
     subscriptions_open,
     damaged_ranges,
@@ -78,4 +88,12 @@ statistics! {
     scrubbed_bytes,
     scrubbed_segments,
     scrubbed_partitions,
+    retention_segments,
+    retention_records,
+    retention_bytes,
+    compaction_runs,
+    compaction_errors,
+    compaction_records,
+    compaction_bytes,
+    compactions_open,
 }

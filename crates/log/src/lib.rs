@@ -67,6 +67,6 @@ pub use lookup::Predecessor;
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use reader::{LogReader, ReadMode};
 pub use recover::Recovery;
-pub use retention::DeletedLogs;
+pub use retention::{DeletedLogs, Removed};
 pub use storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 pub use watermark::HighWatermark;

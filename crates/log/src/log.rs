@@ -12,6 +12,7 @@ use crate::failpoint;
 use crate::journal::Range;
 use crate::landmark::Noted;
 use crate::producers::Producers;
+use crate::retention::Removed;
 use crate::segment::{NO_TIME, Segment};
 use crate::shared::Shared;
 use crate::worker::Door;
@@ -76,6 +77,7 @@ pub struct Log {
     pub(crate) producers: Producers,
     pub(crate) checkpoint: Arc<Mutex<CheckpointFile>>,
     pub(crate) compacting: Arc<Compacting>,
+    pub(crate) removed: Removed,
     pub(crate) directory: Arc<Path>,
 }
 

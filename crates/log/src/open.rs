@@ -322,6 +322,7 @@ impl Parts {
             producers: self.producers,
             checkpoint: Arc::new(Mutex::new(self.checkpoint)),
             compacting: Arc::default(),
+            removed: crate::Removed::default(),
         }
     }
 }

@@ -19,7 +19,37 @@ use std::sync::atomic::Ordering;
 /// How long removed segments stay recoverable under their marked names, ns of monotonic time.
 const GRACE_NS: i64 = 60_000_000_000;
 
+/// Segments that retention and trims have removed from a log since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many.
+    pub segments: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes of batches.
+    pub bytes: u64,
+}
+
+impl Removed {
+    fn add(&mut self, segments: &[Arc<Segment>]) {
+        self.segments += segments.len() as u64;
+        self.records += segments
+            .iter()
+            .map(|segment| segment.records())
+            .sum::<u64>();
+        self.bytes += segments
+            .iter()
+            .map(|segment| segment.batch_bytes())
+            .sum::<u64>();
+    }
+}
+
 impl Log {
+    /// What [`Log::maintain`] and [`Log::trim`] have removed so far.
+    pub fn removed(&self) -> Removed {
+        self.removed
+    }
+
     /// Rolls when due by age or size and then does nothing else (the next call removes); otherwise removes whole sealed
     /// segments by `retention`, oldest first, and leading ones in which compaction left nothing. Returns the log start
     /// offset.
@@ -52,9 +82,10 @@ impl Log {
 
     /// Takes the first `count` segments out of the list and has their files removed. `moved`: the log start has moved
     /// without that, and the checkpoint is to say so.
-    pub(crate) fn remove_first(&self, count: usize, now_ns: i64, moved: bool) {
+    pub(crate) fn remove_first(&mut self, count: usize, now_ns: i64, moved: bool) {
         let segments = self.shared.segments();
         let (removed, kept) = segments.split_at(count.min(segments.len()));
+        self.removed.add(removed);
         let removed = removed.to_vec();
         if let Some(first) = kept.first().filter(|_| !removed.is_empty()) {
             let log_start = first.base_offset;

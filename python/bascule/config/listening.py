@@ -82,3 +82,4 @@ class MetricsSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     partitions: bool = Field(default=False, description="series of every partition beside those of the broker")
+    groups: bool = Field(default=True, description="lag of every consumer group in every stream that it has read")

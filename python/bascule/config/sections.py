@@ -278,7 +278,9 @@ class CursorSettings(_Section):
         description="partitions of __cursors, fixed once it exists; 0 = no cursors, unset = 1 with nats.standalone",
     )
     auto_pause_time_ms: Milliseconds = Field(
-        default=60_000, description="idle time after which its partitions pause; 0 = never"
+        default=60_000,
+        description="idle time after which its partitions pause; 0 = never, as while metrics.groups is on and"
+        " http.listen is not off",
     )
 
 

@@ -255,7 +255,8 @@ class Broker:
             return
         host, port = address
         try:
-            port = engine.serve_http(host, port, {"partitions": self.settings.metrics.partitions})
+            metrics = self.settings.metrics
+            port = engine.serve_http(host, port, {"partitions": metrics.partitions, "groups": metrics.groups})
         except BrokerError as failure:
             message = f"probes and metrics are not served: {failure}; set http.listen to another address, or to off"
             emit(30, "http", message, listen=self.settings.http.listen, code=failure.code)

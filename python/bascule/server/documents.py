@@ -102,8 +102,10 @@ def group_timeouts(settings: Settings) -> GroupTimeouts:
 def auto_pause(settings: Settings) -> AutoPauseDefaults:
     """When partitions pause by themselves."""
     streams = settings.streams
+    # /metrics reads the positions of groups at every scrape: paused, their partitions would only be resumed again
+    shows_groups = settings.http.address is not None and settings.metrics.groups
     # an event of its own pause would wake the activity stream again, for ever
-    overrides = {CURSORS: settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
+    overrides = {CURSORS: 0 if shows_groups else settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
     return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
 
 

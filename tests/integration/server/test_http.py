@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from bascule import StreamOptions
+from bascule import StreamOptions, group_cursor
 from bascule.testing import TestBroker, broker
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -43,7 +43,8 @@ def families(address: str) -> dict[str, Metric]:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[TestBroker]:
-    with broker(settings={"http.listen": FREE, "metrics.partitions": True}) as started:
+    settings = {"http.listen": FREE, "metrics.partitions": True, "cursors.partitions": 1}
+    with broker(settings=settings) as started:
         yield started
 
 
@@ -51,6 +52,7 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
     with running.connect() as client:
         client.create_stream("measured", "measured", options=StreamOptions(partitions=2))
         client.publish("measured", b"value", partition=1)
+        client.set_cursor(group_cursor("readers"), "measured", 0, partition=1)
     found = families(running.http_address)
     rows = {row["metric"].removesuffix(SUFFIXES[row["kind"]]): row for row in TABLE.values()}
     assert found.keys() == rows.keys()

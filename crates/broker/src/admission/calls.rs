@@ -3,6 +3,7 @@
 //! Monitors ask also when every place is taken, so health checks have places of their own, and so have watches of health.
 use super::body::{BoundedBody, charge};
 use super::caller::{Caller, Identity};
+use super::ending::Ending;
 use super::heads::slim;
 use super::places::{Place, Places};
 use super::request::Request;
@@ -78,15 +79,25 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let (request, held) = match admit(&self.shared, request) {
+        let mut ending = Ending::new(&self.shared, request.uri().path(), request.headers());
+        let (request, kept) = match admit(&self.shared, request) {
             Ok(admitted) => admitted,
-            Err(refused) => return Box::pin(async move { Ok(refused.into_http()) }),
+            Err(refused) => {
+                ending.end(refused.code());
+                return Box::pin(async move { Ok(refused.into_http()) });
+            }
         };
         let answer = self.inner.call(request);
         Box::pin(async move {
-            Ok(answer
-                .await?
-                .map(|body| Body::new(Held { body, _held: held })))
+            let answer = answer.await?;
+            ending.look(answer.headers());
+            Ok(answer.map(|body| {
+                Body::new(Held {
+                    body,
+                    ending,
+                    _kept: kept,
+                })
+            }))
         })
     }
 }
@@ -129,10 +140,11 @@ fn places_for<'a>(shared: &'a SharedRef, path: &str) -> &'a Arc<Places> {
     }
 }
 
-/// A response body that holds what belongs to its call.
+/// A response body that holds what belongs to its call, and sees how it ends.
 struct Held {
     body: Body,
-    _held: (Place, OwnedSemaphorePermit),
+    ending: Ending,
+    _kept: (Place, OwnedSemaphorePermit),
 }
 
 impl HttpBody for Held {
@@ -143,7 +155,17 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(trailers) = frame.trailers_ref() {
+                    self.ending.look(trailers);
+                }
+            }
+            Poll::Ready(Some(Err(status))) => self.ending.end(status.code()),
+            Poll::Ready(None) | Poll::Pending => {}
+        }
+        frame
     }
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()

@@ -7,13 +7,14 @@
 //! * [`caller`]: whose a connection is. [`places`]: places of calls, and which of them give way. [`shares`]: what a client
 //!   may have of what all draw from.
 //! * [`calls`]: the layer over all services that gives calls their places, keeps little of their heads ([`heads`]), and
-//!   bounds how long a request may take to begin ([`request`]) and what its unfinished messages hold ([`body`]).
+//!   counts how they end ([`ending`]), bounds how long a request may take to begin ([`request`]) and what its unfinished messages hold ([`body`]).
 mod accept;
 mod body;
 mod caller;
 mod calls;
 mod connection;
 mod descriptors;
+mod ending;
 mod heads;
 mod places;
 mod request;

@@ -225,20 +225,21 @@ impl Target {
         }
         for batch in sealed {
             let room = self.room_for(&batch).await?;
+            let (producer, records) = (batch.producer(), batch.count() as usize);
             let (outcome, receiver) = oneshot::channel();
             let shared = self.shared.clone();
             let done = move |committed: Outcome| {
                 drop(room);
+                let statistics = &shared.statistics;
+                statistics.publish_errors.count(&committed, records);
                 if let Ok(committed) = &committed {
-                    shared
-                        .statistics
+                    statistics
                         .flight_rows_written
                         .add(u64::from(committed.count));
                 }
                 // This fails when nobody listens any more.
                 let _ = outcome.send(committed);
             };
-            let producer = batch.producer();
             let append = Append {
                 payload: Payload::Sealed(batch),
                 producer,

@@ -3,6 +3,7 @@
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::access::Denied;
+use crate::metrics::PublishError;
 use crate::partition::{AppendError, EndReason, damage_sentence};
 use bascule_log::damage::Damage;
 use bascule_log::{ReadError, SequenceError};
@@ -148,26 +149,22 @@ pub fn ended(what: &str, reason: EndReason) -> Status {
 
 /// A failed append to `what`.
 pub fn append_failed(what: &str, error: &AppendError) -> Status {
-    let (grpc, code) = match error {
-        AppendError::NotLeader => (Code::FailedPrecondition, "not_leader"),
-        AppendError::Closed => (Code::Unavailable, "unavailable"),
-        AppendError::Busy | AppendError::NoDescriptor => (Code::ResourceExhausted, "busy"),
-        AppendError::Full => (Code::ResourceExhausted, "disk_full"),
-        AppendError::Storage(_) => (Code::DeadlineExceeded, "outcome_unknown"),
-        AppendError::Readonly => (Code::FailedPrecondition, "readonly"),
-        AppendError::TooFewReplicas { .. } => (Code::FailedPrecondition, "not_enough_replicas"),
-        AppendError::Encryption(_) => (Code::FailedPrecondition, "encryption_key_missing"),
-        AppendError::Sequence(SequenceError::Fenced { .. }) => {
-            (Code::FailedPrecondition, "producer_fenced")
-        }
-        AppendError::Sequence(SequenceError::TooMany { .. }) => {
-            (Code::ResourceExhausted, "too_many_producers")
-        }
-        AppendError::Sequence(_) => (Code::FailedPrecondition, "sequence_gap"),
+    let grpc = match error {
+        AppendError::Closed => Code::Unavailable,
+        AppendError::Busy
+        | AppendError::NoDescriptor
+        | AppendError::Full
+        | AppendError::Sequence(SequenceError::TooMany { .. }) => Code::ResourceExhausted,
+        AppendError::Storage(_) => Code::DeadlineExceeded,
+        AppendError::NotLeader
+        | AppendError::Readonly
+        | AppendError::TooFewReplicas { .. }
+        | AppendError::Encryption(_)
+        | AppendError::Sequence(_) => Code::FailedPrecondition,
     };
     refuse(
         grpc,
-        code,
+        PublishError::from(error).code(),
         format!("append to {what} failed: {error}"),
         json!({}),
     )

@@ -229,10 +229,9 @@ impl Scan {
         let bytes: usize = chunks.iter().map(Bytes::len).sum();
         self.rows_left = self.rows_left.saturating_sub(batch.num_rows() as u64);
         self.bytes_left = self.bytes_left.saturating_sub(bytes as u64);
-        self.shared
-            .statistics
-            .flight_rows_read
-            .add(batch.num_rows() as u64);
+        let statistics = &self.shared.statistics;
+        statistics.flight_rows_read.add(batch.num_rows() as u64);
+        statistics.flight_bytes_read.add(bytes as u64);
         Ok(Step::Message(chunks))
     }
 

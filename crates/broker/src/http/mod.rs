@@ -25,6 +25,8 @@ const RENDERS: usize = 2;
 pub struct HttpSettings {
     /// `/metrics` has the series of every partition.
     pub partitions: bool,
+    /// `/metrics` has the lag of every consumer group in every stream.
+    pub groups: bool,
 }
 
 /// What answers are made from.

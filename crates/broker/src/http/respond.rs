@@ -105,9 +105,9 @@ async fn measured(site: &Site, permit: &Mutex<Option<OwnedSemaphorePermit>>) -> 
         Ok(place) => place,
         Err(closed) => return stopping(closed.to_string()),
     };
-    let (source, partitions) = (site.source.clone(), site.settings.partitions);
+    let (source, settings) = (site.source.clone(), site.settings);
     // The place goes along: a render whose client has gone still counts until it ends.
-    let rendered = tokio::task::spawn_blocking(move || (metrics::text(&source, partitions), place));
+    let rendered = tokio::task::spawn_blocking(move || (metrics::text(&source, settings), place));
     match rendered.await {
         Ok((text, place)) => {
             *permit.lock() = Some(place);

@@ -22,7 +22,14 @@ fn serve(partitions: bool) -> Served {
     });
     let engine = Engine::new(&serde_json::from_value(settings).unwrap()).unwrap();
     let port = engine
-        .serve_http("127.0.0.1", 0, HttpSettings { partitions })
+        .serve_http(
+            "127.0.0.1",
+            0,
+            HttpSettings {
+                partitions,
+                groups: true,
+            },
+        )
         .unwrap();
     Served {
         engine,

@@ -235,6 +235,8 @@ impl Intake {
     }
 
     fn refuse(&mut self, view: &PublishView, length: usize, refusal: &Refusal) {
+        let errors = &self.shared.statistics.publish_errors;
+        errors.add(refusal.metric(), 1);
         put_refusal(&mut self.refused, &view.correlation_id, refusal);
         self.refused_cost += length + MESSAGE_COST;
     }

@@ -40,7 +40,8 @@ mod subscription;
 mod tests;
 mod to_subject;
 
-pub(crate) use cursors::CursorIndexes;
+pub(crate) use call::parse_timeout;
+pub(crate) use cursors::{CursorIndexes, GroupPosition, group_positions};
 pub use health::{HealthService, health};
 pub(crate) use members::Members;
 pub use service::{LiftbridgeService, service};

@@ -35,9 +35,9 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         .within(unary_message(body, shared.limits.message_bytes))
         .await??;
     let received = message.len();
-    let view = PublishView::read(message.clone()).ok_or_else(|| malformed(message))?;
+    let view = PublishView::read(message.clone()).ok_or_else(|| malformed(shared, message))?;
     if view.stream.is_empty() {
-        return Err(Refusal::StreamMissing.status());
+        return Err(refused(shared, &Refusal::StreamMissing));
     }
     let producer = match view.begun_batch() {
         Some(None) => None,
@@ -50,7 +50,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     };
     let destination = open_destination(shared, call, &view).await?;
 
-    let (inbox, number) = (view.ack_inbox.clone(), view.partition);
+    let (inbox, number, counted) = (view.ack_inbox.clone(), view.partition, destination.clone());
     let (record, ack) = split(view, received);
     let (done, mut outcome) = oneshot::channel();
     let append = Append {
@@ -58,6 +58,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         producer,
         copy_to_nats: destination.copy_to_nats,
         done: Box::new(move |result| {
+            counted.partition.count_publish_errors(&result, 1);
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.
             let _ = done.send(result);
         }),
@@ -91,11 +92,17 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
 }
 
 /// Why a request could not be read.
-fn malformed(message: Bytes) -> Status {
+fn malformed(shared: &SharedRef, message: Bytes) -> Status {
     if PublishView::without_headers(message).is_some() {
-        return Refusal::TooManyHeaders.status();
+        return refused(shared, &Refusal::TooManyHeaders);
     }
     Status::internal("grpc: error unmarshalling request: malformed PublishRequest")
+}
+
+/// Counts a record that does not reach its partition.
+fn refused(shared: &SharedRef, refusal: &Refusal) -> Status {
+    shared.statistics.publish_errors.add(refusal.metric(), 1);
+    refusal.status()
 }
 
 /// Where the record goes, after all checks; a paused partition is resumed.
@@ -110,24 +117,28 @@ async fn open_destination(
         // Also for a stream that does not exist: whether it does is told to those only who may publish to it.
         let name = String::from_utf8_lossy(stream);
         let allowed = shared.access.check(&call.peer, Action::Publish, &name);
-        allowed.map_err(|denied| denied.status())?;
+        allowed.map_err(|denied| refused(shared, &denied.into()))?;
         if !view.ack_inbox.is_empty() {
             let inbox = String::from_utf8_lossy(&view.ack_inbox);
             let allowed = (shared.access).check_inbox(&call.peer, &shared.namespace, &inbox);
-            allowed.map_err(|denied| denied.status())?;
+            allowed.map_err(|denied| refused(shared, &denied.into()))?;
             check_subject("ackInbox", &inbox)?;
             check_ack_inbox(shared, &inbox)?;
         }
         match route.check(view.ack_policy) {
             Ok(destination) => return Ok(destination.clone()),
             Err(Refusal::Paused(_)) => {}
-            Err(refusal) => return Err(refusal.status()),
+            Err(refusal) => return Err(refused(shared, &refusal)),
         }
-        resume(shared, stream, number, call.remaining())
-            .await
-            .map_err(NotResumed::status)?;
+        let resumed = resume(shared, stream, number, call.remaining()).await;
+        resumed.map_err(|failure| not_resumed(shared, failure))?;
     }
-    Err(Refusal::Paused(number).status())
+    Err(refused(shared, &Refusal::Paused(number)))
+}
+
+fn not_resumed(shared: &SharedRef, failure: NotResumed) -> Status {
+    refused(shared, &failure.refusal());
+    failure.status()
 }
 
 /// A single record is either committed or refused.

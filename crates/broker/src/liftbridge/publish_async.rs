@@ -137,6 +137,7 @@ impl Reader {
                 producer,
                 copy_to_nats: destination.copy_to_nats,
                 done: Box::new(move |outcome| {
+                    acked.partition.count_publish_errors(&outcome, acks.len());
                     // Fails only when the client is gone.
                     let _ = outcomes.send(Outcome::Appended(
                         Group {

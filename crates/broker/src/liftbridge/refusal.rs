@@ -1,5 +1,6 @@
 //! Why a publish was not stored, as unary calls and as asynchronous errors say it.
 use crate::access::Denied;
+use crate::metrics::PublishError;
 use crate::partition::{AppendError, RejectReason};
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
@@ -69,6 +70,27 @@ impl Refusal {
         match error {
             AppendError::Readonly => Self::Readonly(number),
             error => Self::Append(error),
+        }
+    }
+
+    /// As metrics count it.
+    pub(super) fn metric(&self) -> PublishError {
+        match self {
+            Self::StreamMissing
+            | Self::Internal
+            | Self::PolicyMissing
+            | Self::PolicyUnknown(_)
+            | Self::TooManyHeaders => PublishError::InvalidArgument,
+            Self::Denied(Denied::Nameless) => PublishError::Unauthenticated,
+            Self::Denied(_) => PublishError::PermissionDenied,
+            Self::NoSuchStream(_) => PublishError::StreamNotFound,
+            Self::NoSuchPartition(_) => PublishError::PartitionNotFound,
+            Self::Readonly(_) => PublishError::Readonly,
+            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => PublishError::Unavailable,
+            Self::Rejected(reason) => {
+                PublishError::of_record(reason).unwrap_or(PublishError::FailedPrecondition)
+            }
+            Self::Append(error) => error.into(),
         }
     }
 

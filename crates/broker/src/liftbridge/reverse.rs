@@ -111,9 +111,12 @@ impl ReverseSubscription {
         let (lowest, mut next) = (batch.seek(stop), batch.seek(self.below));
         while next > lowest && out.len() < CHUNK_BYTES {
             next -= 1;
+            let before = out.len();
             self.encoder.put_frame(out, batch, next);
             self.below = batch.offset(next);
-            self.shared.statistics.records_delivered.add(1);
+            let statistics = &self.shared.statistics;
+            statistics.records_delivered.add(1);
+            statistics.bytes_delivered.add((out.len() - before) as u64);
         }
         if next <= lowest {
             self.below = self.below.min(batch.header().base_offset);

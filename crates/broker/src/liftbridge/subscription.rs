@@ -187,13 +187,13 @@ impl Subscription {
             if out.capacity() == 0 {
                 out.reserve(self.chunk_bytes + (self.chunk_bytes >> 4));
             }
+            let before = out.len();
             let written = self
                 .encoder
                 .put_frames(out, batch, *next, end, self.chunk_bytes);
-            self.shared
-                .statistics
-                .records_delivered
-                .add((written - *next) as u64);
+            let statistics = &self.shared.statistics;
+            statistics.records_delivered.add((written - *next) as u64);
+            statistics.bytes_delivered.add((out.len() - before) as u64);
             if let Some(last) = written.checked_sub(1) {
                 self.position = batch.offset(last) + 1;
             }

@@ -3,13 +3,20 @@
 //! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`collect`] reads the values of the
 //! broker, which are also those of `Engine.statistics`; [`text`] writes them, and on request those of each partition.
 //! Reading takes no lock that a publish takes for longer than a load.
+mod calls;
 mod collect;
+mod groups;
 mod process;
+mod publish_errors;
 mod reported;
 mod table;
 mod text;
 
+pub use calls::CallCounts;
+pub(crate) use calls::Method;
 pub(crate) use collect::collect;
+pub(crate) use publish_errors::PublishError;
+pub use publish_errors::PublishErrors;
 pub(crate) use reported::Reported;
 pub(crate) use text::text;
 
@@ -26,6 +33,17 @@ enum Kind {
     Info,
 }
 
+/// How many series a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Series {
+    /// One, in `Engine.statistics` too.
+    One,
+    /// One for each partition.
+    Partition,
+    /// Several, of fixed labels or for each group and stream.
+    Labelled,
+}
+
 /// One row of `specs/metrics.toml`.
 #[derive(Clone, Copy, Debug)]
 struct Metric {
@@ -40,7 +58,6 @@ struct Metric {
     in_nanos: bool,
     /// Labels and values of the one series that this row is, without braces.
     labels: &'static str,
-    /// One series for each partition.
-    by_partition: bool,
+    series: Series,
     help: &'static str,
 }

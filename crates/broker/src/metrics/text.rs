@@ -1,20 +1,24 @@
 //! The text format of `OpenMetrics` 1.0.
 use super::collect::collect;
+use super::groups::{Lag, lags};
 use super::table::METRICS;
-use super::{Kind, Metric};
+use super::{Kind, Metric, Series};
 use crate::condition::Source;
+use crate::http::HttpSettings;
 use crate::partition::{Partition, PartitionStatus};
 use crate::view::PartitionView;
 use bascule_log::{Durations, bounds};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Formatter, Write};
 
 const NANOS: u64 = 1_000_000_000;
 
-/// What `/metrics` answers; with `partitions` also the series of every partition. Blocks as [`collect`].
-pub(crate) fn text(source: &Source, partitions: bool) -> String {
+/// What `/metrics` answers, with the optional series that `settings` ask for. Blocks as [`collect`].
+pub(crate) fn text(source: &Source, settings: HttpSettings) -> String {
     let values: HashMap<_, _> = collect(source).into_iter().collect();
+    let partitions = settings.partitions;
     let rows = if partitions { rows(source) } else { Vec::new() };
+    let groups = settings.groups.then(|| lags(&source.shared));
     let mut out = String::with_capacity(16 << 10);
     let mut family = "";
     for metric in METRICS {
@@ -27,7 +31,14 @@ pub(crate) fn text(source: &Source, partitions: bool) -> String {
             let labels = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
             head(&mut out, metric);
             sample(&mut out, metric, &labels, 1);
-        } else if metric.by_partition {
+        } else if metric.series == Series::Labelled {
+            if let Some(series) = labelled(source, groups.as_ref(), metric.name) {
+                head(&mut out, metric);
+                for (labels, value) in series {
+                    sample(&mut out, metric, &format!("{{{labels}}}"), value);
+                }
+            }
+        } else if metric.series == Series::Partition {
             if partitions {
                 head(&mut out, metric);
             }
@@ -51,6 +62,30 @@ pub(crate) fn text(source: &Source, partitions: bool) -> String {
     }
     out.push_str("# EOF\n");
     out
+}
+
+/// Labels without braces and values of a metric with several series; `None` = it is switched off.
+fn labelled(
+    source: &Source,
+    groups: Option<&BTreeMap<String, Lag>>,
+    name: &str,
+) -> Option<Vec<(String, u64)>> {
+    let statistics = &source.shared.statistics;
+    let by_group = |value: fn(&Lag) -> u64| {
+        let series = groups?.iter();
+        Some(
+            series
+                .map(|(labels, lag)| (labels.clone(), value(lag)))
+                .collect(),
+        )
+    };
+    match name {
+        "calls" => Some(statistics.calls.series()),
+        "publish_errors" => Some(statistics.publish_errors.series()),
+        "group_lag" => by_group(|lag| lag.records),
+        "group_lag_nanos" => by_group(|lag| lag.nanos),
+        _ => None,
+    }
 }
 
 /// One partition: its labels, once, and its values.
@@ -152,6 +187,7 @@ impl Display for Seconds {
 
 fn durations(source: &Source, name: &str) -> Option<Durations> {
     match name {
+        "queue_wait" => Some(source.shared.statistics.queue_wait.durations()),
         "append_duration" => Some(source.shared.statistics.append_duration.durations()),
         "sync_duration" => Some(source.coordinator.upgrade()?.statistics().durations),
         _ => None,
@@ -172,7 +208,7 @@ fn histogram(out: &mut String, metric: &Metric, durations: &Durations) {
 }
 
 /// A label's value or a help text between its quotes.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
@@ -201,7 +237,7 @@ mod tests {
             .map(String::as_str)
             .collect();
         let of_the_broker = |metric: &&Metric| {
-            !metric.by_partition && matches!(metric.kind, Kind::Counter | Kind::Gauge)
+            metric.series == Series::One && matches!(metric.kind, Kind::Counter | Kind::Gauge)
         };
         let rows: BTreeSet<&str> = METRICS
             .iter()

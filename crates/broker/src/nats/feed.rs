@@ -181,8 +181,11 @@ impl Feed {
         let (partition, losses) = (self.partition.clone(), self.losses.clone());
         Box::new(move |outcome| {
             publish_acks.answer(&session, &outcome);
+            partition.count_publish_errors(&outcome, count as usize);
             match outcome {
                 Ok(committed) => {
+                    let stored = u64::from(committed.count);
+                    session.shared.statistics.nats_stored.add(stored);
                     count_rejected(&session, &partition, &losses, &committed);
                     if !acks.is_empty() {
                         AckJob::new(partition, &committed, acks).queue(&session);

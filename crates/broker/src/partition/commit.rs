@@ -3,7 +3,7 @@ use super::{AppendError, Committed, Done, IncomingRecord, Partition, Rejected, q
 use crate::nats::NatsCopy;
 use bascule_log::Error;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
@@ -31,6 +31,11 @@ impl Waiting {
         self.room = Some(room);
         self.otherwise = AppendError::Closed;
         self
+    }
+
+    /// How long it has waited at `now`.
+    pub fn waited(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
     }
 
     /// From now on a drop means `otherwise`.
@@ -114,7 +119,7 @@ pub(super) fn settle(
             let (now, instant) = (now_ns(), Instant::now());
             let durations = &partition.0.shared.statistics.append_duration;
             for append in group {
-                durations.record(instant.saturating_duration_since(append.waiting.began));
+                durations.record(append.waiting.waited(instant));
                 append.commit(now);
             }
         }

@@ -4,7 +4,7 @@ use super::copying::Heard;
 use super::queue::Admission;
 use super::remember::read_ids;
 use super::task::{self, Message};
-use super::{Append, PartitionSpec, Payload};
+use super::{Append, AppendError, Committed, PartitionSpec, Payload};
 use crate::nats::NatsAcks;
 use crate::shared::SharedRef;
 use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
@@ -332,6 +332,19 @@ impl Partition {
             subscribers: self.0.subscribers.load(Ordering::Acquire) as u64,
             nats_dropped: self.0.nats_dropped.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts the records of an append, `records` of them, that were not stored, by the reason.
+    pub(crate) fn count_publish_errors(
+        &self,
+        outcome: &Result<Committed, AppendError>,
+        records: usize,
+    ) {
+        self.0
+            .shared
+            .statistics
+            .publish_errors
+            .count(outcome, records);
     }
 
     /// Counts messages from NATS that were meant for it and are not stored.

@@ -1,7 +1,7 @@
 //! What a partition's log needs from time to time: retention, compaction, a trim.
 use super::writer::Writer;
 use super::{Partition, commit::now_ns};
-use bascule_log::{ClockGuard, CompactionReport, Error};
+use bascule_log::{ClockGuard, CompactionReport, Error, Log};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -22,13 +22,69 @@ pub(crate) fn cautious_now_ns() -> i64 {
 pub(super) fn maintain(partition: &Partition, writer: &mut Writer) -> Result<(), Error> {
     let now_ns = cautious_now_ns();
     let retention = writer.spec.retention();
-    writer.log.maintain(&retention, now_ns)?;
+    count_removed(writer, |log| log.maintain(&retention, now_ns))?;
     let Some(compaction) = writer.spec.compaction() else {
         return Ok(());
     };
-    let told = partition.clone();
-    let done = Box::new(move |outcome| tell(&told, &outcome));
+    let running = Running::begin(partition);
+    let done = Box::new(move |outcome| running.end(&outcome));
     writer.log.compact(&compaction, now_ns, done).map(|_| ())
+}
+
+/// Runs `work` and counts the segments that it removes.
+fn count_removed(
+    writer: &mut Writer,
+    work: impl FnOnce(&mut Log) -> Result<u64, Error>,
+) -> Result<(), Error> {
+    let before = writer.log.removed();
+    let done = work(&mut writer.log);
+    let removed = writer.log.removed();
+    let statistics = &writer.partition.0.shared.statistics;
+    let counters = [
+        (
+            &statistics.retention_segments,
+            removed.segments - before.segments,
+        ),
+        (
+            &statistics.retention_records,
+            removed.records - before.records,
+        ),
+        (&statistics.retention_bytes, removed.bytes - before.bytes),
+    ];
+    for (counter, removed) in counters {
+        counter.add(removed);
+    }
+    done.map(|_| ())
+}
+
+/// A compaction that waits for its turn or runs. Dropped at its end, and at once when none is due.
+struct Running(Partition);
+
+impl Running {
+    fn begin(partition: &Partition) -> Self {
+        partition.0.shared.statistics.compactions_open.add(1);
+        Self(partition.clone())
+    }
+
+    fn end(self, outcome: &Result<CompactionReport, Error>) {
+        let statistics = &self.0.0.shared.statistics;
+        match outcome {
+            Ok(report) => {
+                statistics.compaction_runs.add(u64::from(!report.cancelled));
+                statistics.compaction_records.add(report.records);
+                let removed = report.bytes_before.saturating_sub(report.bytes_after);
+                statistics.compaction_bytes.add(removed);
+            }
+            Err(_) => statistics.compaction_errors.add(1),
+        }
+        tell(&self.0, outcome);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.shared.statistics.compactions_open.sub(1);
+    }
 }
 
 /// Hides what was trimmed on request.
@@ -37,7 +93,7 @@ pub(super) fn maintain(partition: &Partition, writer: &mut Writer) -> Result<(),
 /// Those of [`bascule_log::Log::trim`].
 pub(super) fn trim(writer: &mut Writer) -> Result<(), Error> {
     let before = writer.spec.trimmed_to;
-    writer.log.trim(before, cautious_now_ns()).map(|_| ())
+    count_removed(writer, |log| log.trim(before, cautious_now_ns()))
 }
 
 fn tell(partition: &Partition, outcome: &Result<CompactionReport, Error>) {

@@ -185,9 +185,14 @@ impl Task {
         let mut messages = std::mem::take(&mut self.messages);
         let mut told = None;
         self.writer.begin_group();
+        let now = Instant::now().into_std();
         for message in messages.drain(..) {
             match message {
-                Message::Append(queued) => self.writer.take(queued),
+                Message::Append(queued) => {
+                    let statistics = &self.partition.0.shared.statistics;
+                    statistics.queue_wait.record(queued.waiting.waited(now));
+                    self.writer.take(queued);
+                }
                 Message::Lead(epoch) => {
                     self.writer.finish_group();
                     self.writer.epoch = Some(epoch);

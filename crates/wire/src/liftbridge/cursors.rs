@@ -40,6 +40,28 @@ pub fn raw_key(cursor_id: &str, stream: &str, partition: i32) -> String {
     format!("{cursor_id},{stream},{partition}")
 }
 
+/// What a key of [`key`] is made of: cursor id, stream, partition. `None`: it is not such a key.
+pub fn split_key(key: &str) -> Option<(String, String, i32)> {
+    // No id of a key without backslashes has a comma: it has two, and an escaped one has more.
+    let (ids, partition) = key.rsplit_once(',')?;
+    let partition = partition.parse().ok()?;
+    if let [cursor_id, stream] = ids.split(',').collect::<Vec<_>>()[..] {
+        return Some((cursor_id.to_owned(), stream.to_owned(), partition));
+    }
+    let mut parts = vec![String::new()];
+    let mut characters = ids.chars();
+    while let Some(character) = characters.next() {
+        let part = parts.last_mut()?;
+        match character {
+            '\\' => part.push(characters.next()?),
+            ',' => parts.push(String::new()),
+            other => part.push(other),
+        }
+    }
+    let [cursor_id, stream] = <[String; 2]>::try_from(parts).ok()?;
+    Some((cursor_id, stream, partition))
+}
+
 fn escaped(id: &str) -> String {
     id.replace('\\', "\\\\").replace(',', "\\,")
 }
@@ -111,13 +133,19 @@ mod tests {
             for stream in ids {
                 for partition in [0, 1] {
                     let place = (cursor, stream, partition);
-                    let other = keys.insert(key(cursor, stream, partition), place);
+                    let name = key(cursor, stream, partition);
+                    let parts = split_key(&name).unwrap();
+                    assert_eq!((&*parts.0, &*parts.1, parts.2), place);
+                    let other = keys.insert(name, place);
                     assert_eq!(other, None, "{place:?}");
                 }
             }
         }
         assert_eq!(key("c", "orders", 3), "c,orders,3", "as it always was");
         assert_eq!(key("x,a", "b", 0), "x\\,a,b,0");
+        for other in ["", "a", "a,b", "a,b,c", "a,b,c,0", "a\\,b,c\\"] {
+            assert_eq!(split_key(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(crate) struct CursorIndexes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub position: Option<Position>,
-    /// Records met by this call that are no position.
+    /// Records that are not a position, and were not reported before.
     pub strange: u64,
 }
 
@@ -80,7 +80,6 @@ impl CursorIndexes {
         let index = self.of(partition.identity().incarnation);
         let mut index = index.lock_owned().await;
         let (reader, committed) = (partition.reader(), partition.reader().high_watermark());
-        let before = index.strange;
         let read = if committed.saturating_sub(index.next) <= FEW {
             index.catch_up(&reader, committed, ReadMode::NoWait)
         } else {
@@ -91,12 +90,30 @@ impl CursorIndexes {
                 let read = index.catch_up(&reader, committed, ReadMode::Blocking);
                 (index, read)
             });
-            let (index, read) = waited.await.map_err(|error| error.to_string())?;
+            let (mut index, read) = waited.await.map_err(|error| error.to_string())?;
             read.map_err(|error| error.to_string())?;
-            return Ok(index.found(key, before));
+            return Ok(index.found(key));
         }
         read.map_err(|error| error.to_string())?;
-        Ok(index.found(key, before))
+        Ok(index.found(key))
+    }
+
+    /// The positions whose key begins with `prefix`, as of now. Waits for the disk and for others: not for async tasks.
+    ///
+    /// # Errors
+    /// One sentence, when the log cannot be read.
+    pub(super) fn beginning_with(
+        &self,
+        partition: &Partition,
+        prefix: &str,
+    ) -> Result<Vec<(Box<str>, Position)>, String> {
+        let index = self.of(partition.identity().incarnation);
+        let mut index = index.blocking_lock();
+        let (reader, committed) = (partition.reader(), partition.reader().high_watermark());
+        let read = index.catch_up(&reader, committed, ReadMode::Blocking);
+        read.map_err(|error| error.to_string())?;
+        let wanted = (index.positions.iter()).filter(|(key, _)| key.starts_with(prefix));
+        Ok(wanted.map(|(key, at)| (key.clone(), *at)).collect())
     }
 }
 
@@ -106,7 +123,7 @@ struct Index {
     positions: HashMap<Box<str>, Position>,
     /// Everything below is in the map.
     next: u64,
-    /// Records that are no position.
+    /// Records that are not a position and were not reported yet.
     strange: u64,
     known: Arc<AtomicUsize>,
 }
@@ -121,10 +138,10 @@ impl Index {
         }
     }
 
-    fn found(&self, key: &str, strange_before: u64) -> Found {
+    fn found(&mut self, key: &str) -> Found {
         Found {
             position: self.positions.get(key).copied(),
-            strange: self.strange - strange_before,
+            strange: std::mem::take(&mut self.strange),
         }
     }
 

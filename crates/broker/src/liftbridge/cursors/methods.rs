@@ -22,7 +22,7 @@ use tonic::Status;
 use tonic::body::Body;
 
 /// How ids of the positions of groups begin.
-const GROUP: &str = "__group:";
+pub(super) const GROUP: &str = "__group:";
 /// How long a call may take whose caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The position belongs to records that a purge, or the end of the stream, took away.
