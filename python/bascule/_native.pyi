@@ -289,6 +289,14 @@ def log_inspect(path: str, start: int, most: int) -> bytes:
         NativeError: as `log_verify`.
     """
 
+def log_metadata(path: str) -> tuple[int, bytes, list[bytes], str]:
+    """Metadata of the data directory that it is or lies in: (index and state of the newest snapshot, 0 and empty = none;
+    the entries after it, in order; why later ones cannot be read, empty = all were). Changes nothing. Blocks.
+
+    Raises:
+        NativeError: as `log_verify`.
+    """
+
 def log_repair(path: str, request: bytes, now_ns: int) -> bytes:
     """Mend what can be mended. Request, JSON: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
 

@@ -22,6 +22,7 @@ from bascule._native import (
     access_allows,
     id_flaw,
     log_inspect,
+    log_metadata,
     log_repair,
     log_verify,
     name_flaw,
@@ -43,6 +44,7 @@ __all__ = [
     "inspect_log",
     "name_flaw",
     "native_errors",
+    "read_metadata",
     "repair_log",
     "verify_log",
 ]
@@ -87,6 +89,20 @@ def inspect_log(path: str, start: int, most: int) -> dict[str, Any]:
     """
     with native_errors():
         return json.loads(log_inspect(path, start, most))
+
+
+def read_metadata(path: str) -> tuple[int, bytes, list[bytes], str]:
+    """Metadata of the data directory that it is or lies in. Changes nothing. Blocks.
+
+    Returns:
+        (index and state of the newest snapshot, 0 and empty = none; the entries after it, in order; why later ones
+        cannot be read, empty = all were).
+
+    Raises:
+        StateError: as `verify_log`.
+    """
+    with native_errors():
+        return log_metadata(path)
 
 
 def repair_log(path: str, request: Mapping[str, Any], now_ns: int) -> dict[str, Any]:

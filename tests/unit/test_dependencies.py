@@ -121,9 +121,11 @@ def test_what_users_import_needs_no_part_of_the_server(folder: str) -> None:
         assert not {name for name in imports(path) if within(name, SERVER_PARTS)}, path
 
 
-def test_the_command_line_needs_the_server_in_one_place_only() -> None:
+def test_the_command_line_needs_the_server_to_serve_and_to_read_metadata_only() -> None:
     importers = {path.name for path in modules("cli") if any(within(name, SERVER_PARTS) for name in imports(path))}
-    assert importers == {"serve.py"}
+    assert importers == {"serve.py", "log_names.py"}
+    used = imports(PACKAGE / "cli/log_names.py")
+    assert not {name for name in used if within(name, SERVER_PARTS) and not within(name, ("bascule.metadata",))}
 
 
 @pytest.mark.parametrize("folder", ["protocols", "metadata"])

@@ -31,6 +31,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(names::id_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_verify, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(offline::log_metadata, module)?)?;
     module.add_function(wrap_pyfunction!(offline::log_repair, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_PROFILE", env!("BASCULE_PROFILE"))?;

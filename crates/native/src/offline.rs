@@ -34,6 +34,23 @@ pub(crate) fn log_inspect(
     answer(py, || offline::inspect(&path, start, most))
 }
 
+type MetadataParts<'py> = (u64, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, String);
+
+#[pyfunction]
+#[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+pub(crate) fn log_metadata(py: Python<'_>, path: PathBuf) -> PyResult<MetadataParts<'_>> {
+    let found = py
+        .detach(|| offline::read_metadata(&path))
+        .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
+    let entries = found.entries.iter().map(|entry| PyBytes::new(py, entry));
+    Ok((
+        found.index,
+        PyBytes::new(py, &found.state),
+        entries.collect(),
+        found.problem,
+    ))
+}
+
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
 pub(crate) fn log_repair<'py>(

@@ -16,6 +16,7 @@ from bascule.cli.backup import check_backup
 from bascule.cli.commands import Commands
 from bascule.cli.options import Output, as_path
 from bascule.cli.output import OutputFormat, render
+from bascule.errors import UsageError
 
 __all__ = ["app"]
 
@@ -97,8 +98,12 @@ class Repaired:
 class Log:
     """One row of `log inspect`."""
 
-    incarnation: int
+    namespace: str | None
+    stream: str | None
+    """`None` = the metadata log, or not known: standard error and JSON (`unnamed`) say why."""
     partition: int
+    incarnation: int
+    """Names the directory."""
     segments: int
     bytes: int
     batches: int
@@ -147,6 +152,12 @@ def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
 def inspect(
     path: Where,
     *,
+    stream: Annotated[
+        str | None, typer.Option("--stream", "-s", help="Of a data directory: the logs of this stream.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="With --stream: the log of this partition.")
+    ] = None,
     start: Annotated[int, typer.Option("--from", min=0, help="List batches of a single log from this offset on.")] = 0,
     limit: Annotated[int, typer.Option(min=0, help="At most so many batches.")] = 20,
     batches: Annotated[bool, typer.Option("--batches", help="Of a single log: its batches.")] = False,
@@ -155,14 +166,24 @@ def inspect(
 ) -> None:
     """Show what lies in the logs: segments, batches, epochs, producers, checkpoint, quarantine, journal.
 
-    JSON and YAML carry all of it.
+    Logs are named by the metadata of the data directory; a log that it does not name is shown by its incarnation.
+    JSON and YAML carry everything.
 
     Examples:
         bascule log inspect bascule-data
 
-        bascule log inspect bascule-data/metadata/log --batches --limit 5
+        bascule log inspect bascule-data --stream orders --partition 0 --batches
     """
-    document = engine.inspect_log(str(path), start, limit)
+    if partition is not None and stream is None:
+        raise UsageError("invalid_argument", f"--partition {partition} needs --stream: name the stream")
+    if stream is not None and path.is_dir() and not (path / "partitions").is_dir():
+        raise UsageError(
+            "invalid_argument", f"--stream selects from a data directory, which {path} is not: leave it out"
+        )
+    document = _inspect(path, stream, partition, start, limit)
+    if (batches or segments) and stream is not None and len(document["logs"]) > 1:
+        text = f"stream {stream} has {len(document['logs'])} partitions here: name one with --partition"
+        raise UsageError("invalid_argument", text)
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         render(document, output)
     elif batches:
@@ -176,6 +197,7 @@ def inspect(
         render(rows, output)
     else:
         render([_log(log) for log in document["logs"]], output)
+        _report_unnamed(document)
 
 
 @app.command()
@@ -225,6 +247,37 @@ def _findings(documents: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
         yield from (Finding.of(found) for found in document["findings"])
 
 
+def _inspect(path: Path, stream: str | None, partition: int | None, start: int, limit: int) -> dict[str, Any]:
+    """The document of the engine; each log with `namespace`, `stream` and `unnamed` (why it has no name)."""
+    from bascule.cli.log_names import read_names  # noqa: PLC0415 (replays metadata: other commands start without it)
+
+    document: dict[str, Any]
+    if stream is None:
+        document = engine.inspect_log(str(path), start, limit)
+        names = read_names(str(path))
+    else:
+        names = read_names(str(path))
+        places = [path / "partitions" / str(incarnation) for incarnation in names.select(stream, partition)]
+        found = [engine.inspect_log(str(place), start, limit) for place in places]
+        logs = [log for one in found for log in one["logs"]]
+        document = {"path": str(path), "logs": logs}
+    for log in document["logs"]:
+        name = names.names.get(log["incarnation"])
+        log["namespace"], log["stream"] = (name.namespace, name.stream) if name else (None, None)
+        log["unnamed"] = names.why_unnamed(log["incarnation"])
+    return document
+
+
+def _report_unnamed(document: Mapping[str, Any]) -> None:
+    """Say which logs have no name, and why."""
+    by_reason: dict[str, list[str]] = {}
+    for log in document["logs"]:
+        if log["unnamed"] is not None:
+            by_reason.setdefault(log["unnamed"], []).append(str(log["incarnation"]))
+    for reason, incarnations in by_reason.items():
+        sys.stderr.write(f"bascule: no stream name for {', '.join(incarnations)}: {reason}\n")
+
+
 def _column(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     return [row for log in document["logs"] for row in cast("list[dict[str, Any]]", log[name])]
 
@@ -246,8 +299,10 @@ def _log(log: Mapping[str, Any]) -> Log:
     segments = cast("list[dict[str, Any]]", log["segments"])
     checkpoint = cast("dict[str, Any]", log["checkpoint"] or {})
     return Log(
-        incarnation=log["incarnation"],
+        namespace=log["namespace"],
+        stream=log["stream"],
         partition=log["partition"],
+        incarnation=log["incarnation"],
         segments=len(segments),
         bytes=sum(row["bytes"] for row in segments),
         batches=sum(row["batches"] for row in segments),

@@ -11,7 +11,7 @@ mod snapshot;
 
 pub use log::{MetadataError, MetadataLog, Proposal};
 pub(crate) use missing::{behind_partitions, damaged_snapshots, newest_known};
-pub(crate) use snapshot::read as read_snapshot;
+pub(crate) use snapshot::{newest_state as newest_snapshot, read as read_snapshot};
 
 #[cfg(test)]
 mod tests;

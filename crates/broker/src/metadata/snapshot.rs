@@ -58,6 +58,14 @@ pub(super) fn newest(directory: &Path) -> io::Result<Newest> {
     }
 }
 
+/// Index and state of the newest readable snapshot; (0, empty) when there is none.
+///
+/// # Errors
+/// As [`newest`].
+pub(crate) fn newest_state(directory: &Path) -> io::Result<(u64, Vec<u8>)> {
+    newest(directory).map(|found| (found.index, found.state))
+}
+
 /// The snapshots that do not check; none when the directory cannot be read.
 pub(super) fn damaged(directory: &Path) -> Vec<PathBuf> {
     let files = list(directory).unwrap_or_default().into_iter();

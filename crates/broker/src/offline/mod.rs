@@ -1,5 +1,6 @@
 //! A data directory, or one log of it, while no broker runs on it: verify, inspect, repair. Answers are JSON documents
 //! (`specs/formats/seam.md`), because people and programs read them.
+mod entries;
 mod place;
 mod texts;
 
@@ -9,6 +10,7 @@ use bascule_log::damage::{
     self, Action, Damage, Finding, Hanging, JournalVerified, RepairOptions, Verified,
 };
 use bascule_log::{Error, OsStorage};
+pub use entries::{Metadata, read_metadata};
 use place::{LogPlace, Target};
 use serde::Deserialize;
 use serde_json::{Value, json};
