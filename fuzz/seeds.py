@@ -205,6 +205,10 @@ def files() -> None:
         "one",
         b"BSCP" + struct.pack("<I", 1) + identity + struct.pack("<IQ", 1, 9) + producer + bytes(4),
     )
+    for name, link, ids in (("none", 2**64 - 1, []), ("some", 9, [b"a", b"order-17", b"\xff" * 40])):
+        entries = b"".join(struct.pack("<QqI", i * 3, i, len(text)) + text for i, text in enumerate(ids))
+        head = b"BSMI" + struct.pack("<I", 1) + identity + struct.pack("<QQQ", 100, link, len(ids))
+        write("message_ids", name, head + entries + bytes(4))
     for which in range(8):
         for kind in range(6):
             write(

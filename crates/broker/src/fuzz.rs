@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 pub use crate::flight::fuzz::{flight_document, flight_put};
 pub use crate::liftbridge::fuzz::{grpc_frames, grpc_timeout};
+pub use crate::partition::fuzz_message_ids as message_ids;
 
 /// A metadata snapshot file for `index`: length of its state when it counts.
 pub fn metadata_snapshot(index: u64, bytes: &[u8]) -> Option<usize> {

@@ -38,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_preamble", log::preamble),
     ("log_producers", log::producers),
     ("log_recover", log::recover),
+    ("message_ids", log::message_ids),
     ("metadata_snapshot", seam::metadata_snapshot),
     ("nats_headers", nats::headers),
     ("nats_operations", nats::operations),

@@ -69,6 +69,18 @@ pub(crate) fn producers(data: &[u8]) {
     }
 }
 
+/// A file of message ids, as it is, with its checksum repaired, and with its head repaired too; what reads is written alike.
+pub(crate) fn message_ids(data: &[u8]) {
+    let mut headed = data.to_vec();
+    write(&mut headed, 0, b"BSMI\x01\0\0\0");
+    for bytes in [data, &sealed(data), &sealed(&headed)] {
+        if let Some((written, count)) = bascule_broker::fuzz::message_ids(bytes) {
+            assert_eq!(written, bytes);
+            assert!(count < bytes.len());
+        }
+    }
+}
+
 /// The directory of a small log with edits, opened twice: recovery ends, agrees with itself, and serves what it promises.
 pub(crate) fn recover(data: &[u8]) {
     let mut files = BASE.clone();

@@ -31,5 +31,6 @@ pub use incoming::{
 };
 pub(crate) use maintenance::cautious_now_ns;
 pub(crate) use message_ids::IdBudget;
+pub use message_ids::fuzz::message_ids as fuzz_message_ids;
 pub use spec::PartitionSpec;
 pub(crate) use stored::opened;

@@ -41,7 +41,7 @@ impl Snapshot {
         }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let texts: usize = self.entries.iter().map(|entry| entry.id.len()).sum();
         let length = HEAD_BYTES + self.entries.len() * ENTRY_BYTES + texts + 4;
         let mut out = Vec::with_capacity(length);
@@ -170,6 +170,7 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
     use crate::partition::IdBudget;
+    use crate::partition::message_ids::fuzz::message_ids;
     use proptest::prelude::*;
 
     const IDENTITY: Identity = Identity {
@@ -247,6 +248,11 @@ mod tests {
         assert_eq!(Snapshot::from_bytes(&counted), None);
     }
 
+    /// A file with this body and its checksum.
+    fn checked(body: &[u8]) -> Vec<u8> {
+        [body, &crc32c::crc32c(body).to_le_bytes()].concat()
+    }
+
     proptest! {
         #[test]
         fn a_changed_or_cut_file_is_not_read(at in 0_usize..80, bit in 0_u8..8, cut in 0_usize..80) {
@@ -267,8 +273,38 @@ mod tests {
             bytes.splice(4..4, VERSION.to_le_bytes());
             let checksum = crc32c::crc32c(&bytes).to_le_bytes();
             bytes.extend(checksum);
-            if let Some(read) = Snapshot::from_bytes(&bytes) {
-                prop_assert_eq!(read.to_bytes(), bytes);
+            if let Some((written, _)) = message_ids(&bytes) {
+                prop_assert_eq!(written, bytes);
+            }
+        }
+
+        #[test]
+        fn valid_files_are_read_whole_whatever_their_ids_and_times(
+            ids in proptest::collection::vec((proptest::collection::vec(0_u8..3, 1..4), 1_u64..1 << 40, any::<i64>()), 0..40),
+            link in any::<Option<u32>>(),
+            extra in proptest::collection::vec(any::<u8>(), 1..9),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let mut end = 0;
+            let entries: Vec<Entry> = ids
+                .into_iter()
+                .map(|(id, step, time)| {
+                    end += step;
+                    Entry { id: id.into(), offset: end - 1, time }
+                })
+                .collect();
+            let count = entries.len();
+            let saved = Snapshot { identity: IDENTITY, end, link, entries, shift: 0 };
+            let bytes = saved.to_bytes();
+            prop_assert_eq!(message_ids(&bytes), Some((bytes.clone(), count)));
+            let body = &bytes[..bytes.len() - 4];
+            let longer = [body, &extra].concat();
+            prop_assert_eq!(message_ids(&checked(&longer)), None);
+            let mut changed = body.to_vec();
+            changed[at.index(body.len())] ^= extra[0];
+            let changed = checked(&changed);
+            if let Some((written, _)) = message_ids(&changed) {
+                prop_assert_eq!(written, changed);
             }
         }
     }

@@ -7,6 +7,7 @@
 //! Why it is so, and what was attacked: `docs/decisions/jetstream-acks.md`.
 mod budget;
 mod file;
+pub(crate) mod fuzz;
 mod recovery;
 mod window;
 
