@@ -78,4 +78,4 @@ def read_batches(client: bascule.Client, stream: str, count: int) -> int:
 
 def read_records(client: bascule.Client, stream: str, count: int) -> int:
     """Every record as an object, and its value."""
-    return sum(len(record.value) == SIZE for record in client.subscribe(stream, stop=count).records())
+    return sum(len(record.value or b"") == SIZE for record in client.subscribe(stream, stop=count).records())

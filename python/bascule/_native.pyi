@@ -6,12 +6,18 @@ may block. Every class may be used from several threads. Nothing works in a fork
 Documents are UTF-8 JSON in bytes; their shapes are written in `specs/formats/seam.md`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
 """Cargo profile: `debug`, `fast` or `release`."""
+
+Content: TypeAlias = bytes | bytearray | str
+"""Bytes, or text that is sent as UTF-8."""
+
+Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
+"""Names and values in order; of pairs names may repeat, and have bytes that are not UTF-8 as lone surrogates."""
 
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number); which field means what depends on the kind:
@@ -337,6 +343,11 @@ class Client:
                 that the same call may be repeated. `outcome_unknown` when the deadline passed.
         """
 
+    def publish_all(
+        self, batches: Sequence[Outgoing], producers: Sequence[tuple[int, int, int] | None], timeout_ms: int
+    ) -> list[tuple[str, str, str] | None]:
+        """Publish several batches at once, as `publish` does each: (code, sentence, JSON details) of each that failed."""
+
     def subscribe(self, request: bytes, bell: Bell | None = None) -> Subscription:
         """Open a subscription (raw SubscribeRequest); returns after the handshake. `bell` rings when it has something."""
 
@@ -348,24 +359,84 @@ class Outgoing:
 
     def __new__(cls, stream: str, partition: int, ack_policy: int, max_in_flight: int) -> Outgoing: ...
     def __len__(self) -> int: ...
-    def push(self, key: bytes | None, value: bytes, headers: dict[str, bytes] | None, expected_offset: int) -> int:
-        """Add one record, copied; −1 expects any offset. Returns the bytes of the batch, about. At most 100 000 records.
+    @property
+    def partition(self) -> int: ...
+    def push(
+        self,
+        key: Content | None,
+        value: Content | None,
+        headers: Headers | None,
+        expected_offset: int = -1,
+        subject: str | None = None,
+        origin_time: int | None = None,
+    ) -> int:
+        """Add one record, copied; a `None` value is null, −1 expects any offset. Returns the bytes of the batch, about.
+        At most 100 000 records.
 
         Raises:
-            TypeError: no bytes; nothing was added.
+            TypeError: neither bytes nor text; nothing was added.
             NativeError: `invalid_argument`: too many, or it is being published.
         """
 
     def fill(
         self,
-        keys: Sequence[bytes | None] | None,
-        values: Sequence[bytes],
-        headers: Sequence[dict[str, bytes] | None] | None,
+        keys: Sequence[Content | None] | None,
+        values: Sequence[Content | None],
+        headers: Sequence[Headers | None] | None,
+        subjects: Sequence[str | None] | None = None,
+        origin_times: Sequence[int | None] | None = None,
     ) -> int:
         """Add n records, copied; as `push`. After an error some of them may have been added."""
 
-    def places(self) -> list[tuple[int, int]]:
-        """(offset, timestamp ns) of each record, in order, once published; empty for ack policy NONE."""
+    def places(self) -> list[tuple[int, int, int]]:
+        """(offset, timestamp ns, partition) of each record, in order, once published; empty for ack policy NONE."""
+
+@final
+class Partitioner:
+    """Chooses partitions of one stream. Safe to share between threads."""
+
+    def __new__(cls, partitions: int, round_robin: bool) -> Partitioner: ...
+    @property
+    def partitions(self) -> int: ...
+    def choose(self, key: Content | None, value: Content | None) -> int:
+        """The partition of the next record."""
+
+@final
+class Spread:
+    """Records of several partitions of one stream on their way out, framed as they come."""
+
+    def __new__(cls, stream: str, partitioner: Partitioner, ack_policy: int, max_in_flight: int) -> Spread: ...
+    def __len__(self) -> int: ...
+    @property
+    def partitioner(self) -> Partitioner: ...
+    def push(
+        self, key: Content | None, value: Content | None, headers: Headers | None, partition: int | None = None
+    ) -> int:
+        """As `Outgoing.push`; `partition`: `None` = the partitioner chooses.
+
+        Raises:
+            NativeError: `invalid_argument`: too many, or the stream has no such partition.
+        """
+
+    def fill(
+        self,
+        keys: Sequence[Content | None] | None,
+        values: Sequence[Content | None],
+        headers: Sequence[Headers | None] | None,
+        partitions: Sequence[int | None] | None = None,
+        subjects: Sequence[str | None] | None = None,
+        origin_times: Sequence[int | None] | None = None,
+    ) -> int:
+        """Add n records, copied; as `push`. After an error some of them may have been added."""
+
+    def parts(self) -> list[Outgoing]:
+        """The batches, one for each partition that has records."""
+
+    def position(self, partition: int, index: int) -> int | None:
+        """Which of all records is record `index` of `partition`."""
+
+    def places(self) -> list[tuple[int, int, int]]:
+        """As `Outgoing.places`; offsets are negative of records that are not known to be stored."""
 
 @final
 class Bell:
@@ -404,6 +475,13 @@ class RecordBatch:
     def offsets(self) -> list[int]: ...
     def timestamps(self) -> list[int]: ...
     def keys(self) -> list[bytes | None]: ...
-    def values(self) -> list[bytes]: ...
+    def values(self) -> list[bytes | None]: ...
     def subjects(self) -> list[str]: ...
-    def headers(self) -> list[dict[str, bytes]]: ...
+    def headers(self) -> list[list[tuple[str, bytes]]]:
+        """Names that are not UTF-8 have their bytes as lone surrogates."""
+
+    def replies(self) -> list[str] | None:
+        """`None` when no record has one."""
+
+    def origin_times(self) -> list[int | None] | None:
+        """Nanoseconds since 1970; `None` when no record has one."""

@@ -1,8 +1,8 @@
 """The seam, from Python's side: the only importer of `bascule._native`. Decides nothing.
 
 `Engine` forwards to the data plane and turns its failures into the exceptions of `bascule.errors`; what each method
-promises is written once, in `_native.pyi`. `Client`, `Outgoing`, `Subscription`, `Bell` and `RecordBatch`
-are the SDK's native core.
+promises is written once, in `_native.pyi`. `Client`, `Outgoing`, `Spread`, `Partitioner`, `Subscription`,
+`Bell` and `RecordBatch` are the SDK's native core.
 """
 
 import json
@@ -16,7 +16,9 @@ from bascule._native import (
     Client,
     NativeError,
     Outgoing,
+    Partitioner,
     RecordBatch,
+    Spread,
     Subscription,
     __version__,
     access_allows,
@@ -36,7 +38,9 @@ __all__ = [
     "Client",
     "Engine",
     "Outgoing",
+    "Partitioner",
     "RecordBatch",
+    "Spread",
     "Subscription",
     "__version__",
     "decide_access",

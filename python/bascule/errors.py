@@ -30,6 +30,7 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "error",
+    "from_failure",
     "from_native",
 ]
 
@@ -125,6 +126,11 @@ def error(code: str, message: str = "", details: Mapping[str, Any] | None = None
 def from_native(native: BaseException) -> BrokerError:
     """The exception for a failure of the data plane, whose `args` are (code, sentence, JSON details)."""
     code, message, details = (str(part) for part in (*native.args, "", "", "")[:3])
+    return from_failure(code, message, details)
+
+
+def from_failure(code: str, message: str, details: str) -> BrokerError:
+    """The exception for a code, a sentence and JSON details."""
     try:
         fields: object = json.loads(details) if details else {}
     except ValueError:

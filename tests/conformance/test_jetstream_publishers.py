@@ -201,7 +201,7 @@ async def test_what_was_acknowledged_is_there_with_headers_and_reply_subject(our
     async with ours.broker.connect_async() as client, client.subscribe(name, stop=ack.seq) as subscription:
         record = [record async for record in subscription.records()][-1]
     assert (record.offset, record.value) == (ack.seq - 1, b"value")
-    assert (record.headers["trace"], record.headers["Nats-Msg-Id"]) == (b"abc", b"a")
+    assert (record.header("trace"), record.header("Nats-Msg-Id")) == (b"abc", b"a")
 
 
 async def test_replies_outside_the_allowed_prefixes_get_no_ack(ours: Peer, name: str) -> None:

@@ -55,7 +55,7 @@ async def test_plain_messages_are_stored_as_they_are_with_their_subject(
     assert [record.offset for record in found] == list(range(101))
     assert {record.subject for record in found[:100]} == {f"{stream}.device.{number}" for number in range(3)}
     assert all(record.key is None for record in found)
-    assert found[100].headers["reply"] == b"answers.here"
+    assert found[100].reply == "answers.here"
     assert found[100].subject == f"{stream}.asks"
     with Api(running.address) as api:
         delivered = api.subscribe(stream, startOffset=99, startPosition=OFFSET).take(2)
@@ -84,7 +84,7 @@ async def test_an_enveloped_message_gets_key_headers_and_an_ack(
     assert (ack.offset, ack.correlationId, ack.ackPolicy, ack.ackError) == (0, "c1", ALL, 0)
     assert ack.ackInbox == f"acks.{stream}"
     (record,) = await stored(running, stream, 1)
-    assert (record.key, record.value, record.headers["a"]) == (b"k", b"hello", b"1")
+    assert (record.key, record.value, record.header("a")) == (b"k", b"hello", b"1")
     assert record.timestamp_ns == ack.receptionTimestamp
     assert ack.commitTimestamp >= ack.receptionTimestamp
 

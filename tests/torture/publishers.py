@@ -24,7 +24,7 @@ def publish(client: Client, place: tuple[str, int], values: list[bytes], timeout
     batch = Outgoing(*place, LEADER, len(values))
     batch.fill(None, values, None)
     client.publish(batch, None, timeout_ms)
-    return batch.places()
+    return [(offset, timestamp) for offset, timestamp, _ in batch.places()]
 
 
 @dataclass

@@ -65,8 +65,8 @@ async fn a_copy_reaches_subscribers_and_other_streams_but_not_its_own_partition(
             panic!("an envelope")
         };
         assert_eq!(
-            (&publish.key[..], &publish.value[..]),
-            (&b"k"[..], value.as_bytes())
+            (&publish.key[..], publish.value.as_deref()),
+            (&b"k"[..], Some(value.as_bytes()))
         );
         assert_eq!((publish.ack_policy, publish.expected_offset), (2, -1));
     }
@@ -84,6 +84,41 @@ async fn a_copy_reaches_subscribers_and_other_streams_but_not_its_own_partition(
         assert_eq!(records[0].headers, [("h".into(), b"1".to_vec())]);
     }
     own.holds(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_null_and_headers_that_a_map_cannot_show_survive_a_copy() {
+    let Some(server) = NatsServer::start() else {
+        return;
+    };
+    let (home, away) = (
+        TestBroker::connected("b1", &server).await,
+        TestBroker::connected("b2", &server).await,
+    );
+    let own = home.partition(&Stream::new("own", "foo", 1)).await;
+    let beside = home.partition(&Stream::new("beside", "foo", 2)).await;
+    let remote = away.partition(&Stream::new("remote", "foo", 3)).await;
+    let pair = |name: &'static [u8]| (Bytes::from_static(name), Bytes::from_static(b"1"));
+    let tombstone = IncomingRecord {
+        value: None,
+        headers: vec![pair(b"h"), pair(b"h"), pair(b"\xff")],
+        ..record("")
+    };
+
+    let nats = &home.shared.nats;
+    nats.try_copy(&own.0, NatsCopy::Envelope, 0, &[tombstone, record("")]);
+
+    for partition in [&beside, &remote] {
+        let records = partition.holds(2).await;
+        let nulls: Vec<_> = records.iter().map(|record| record.is_null).collect();
+        assert_eq!(nulls, [true, false]);
+        let names: Vec<_> = records[0]
+            .headers
+            .iter()
+            .map(|(name, _)| &name[..])
+            .collect();
+        assert_eq!(names, [&b"h"[..], b"h", b"\xff"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -322,7 +357,7 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
     // 3,000 records with key and header, stored but not copied.
     for i in 0..3_000 {
         let value: &'static str = Box::leak(i.to_string().into_boxed_str());
-        let headers = [("h", &b"1"[..])];
+        let headers = [(&b"h"[..], &b"1"[..])];
         let publish = PublishFields {
             key: b"k",
             headers: &headers,
@@ -360,7 +395,7 @@ async fn records_that_only_the_log_holds_are_copied_from_there() {
         let Recognised::Publish(publish) = recognise(&message.payload) else {
             panic!("an envelope")
         };
-        assert_eq!(publish.value, offset.to_string());
+        assert_eq!(publish.value.unwrap(), offset.to_string());
         assert_eq!((&publish.key[..], publish.headers.len()), (&b"k"[..], 1));
     }
     let records = beside.holds(2_100).await;

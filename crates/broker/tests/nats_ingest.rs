@@ -64,7 +64,7 @@ async fn an_enveloped_message_gives_key_value_and_headers() {
     let partition = broker.partition(&Stream::new("s", "foo", 1)).await;
     let client = server.client().await;
 
-    let headers = [("h", &b"1"[..]), ("i", &b"2"[..])];
+    let headers = [(&b"h"[..], &b"1"[..]), (&b"i"[..], &b"2"[..])];
     let publish = bascule_wire::liftbridge::publish::PublishFields {
         key: b"k",
         headers: &headers,

@@ -9,12 +9,19 @@ use crate::tls::TlsOptions;
 use crate::transport::{Incoming, Told, Transport};
 use crate::{Bell, Error};
 use bascule_record::Producer;
+use bascule_wire::liftbridge::messages::SubscribeRequest;
 use bascule_wire::liftbridge::methods;
+use bascule_wire::subject::SubjectFilter;
+use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
+use prost::Message as _;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::body::Body;
+
+/// Calls that one [`Client::publish_all`] has under way.
+const CALLS_AT_ONCE: usize = 32;
 
 /// How to connect. Unknown keys are refused.
 #[derive(Clone, Debug, Deserialize)]
@@ -146,6 +153,29 @@ impl Client {
         self.home.block_on(published, patience)?
     }
 
+    /// Publishes several batches at once, as [`Self::publish`] does each; the failure of each that failed, in their order.
+    ///
+    /// # Errors
+    /// `closed`, `forked`: nothing was sent; `closed` when patience ended: the outcome of all is unknown.
+    pub fn publish_all(
+        &self,
+        batches: Vec<(&mut Outgoing, Option<Producer>)>,
+        timeout: Duration,
+        patience: Patience<'_>,
+    ) -> Result<Vec<Option<Error>>, Error> {
+        let transport = &self.transport()?;
+        let bounds = Bounds {
+            records: self.options.max_in_flight.max(1),
+            bytes: self.options.max_in_flight_bytes.max(1),
+        };
+        let publishing = batches.into_iter().map(|(batch, producer)| async move {
+            let published = publish::publish(transport, batch, producer, bounds, timeout);
+            published.await.err()
+        });
+        let all = stream::iter(publishing).buffered(CALLS_AT_ONCE).collect();
+        self.home.block_on(all, patience)
+    }
+
     /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake. `bell` is rung whenever it has
     /// something.
     ///
@@ -158,6 +188,7 @@ impl Client {
         patience: Patience<'_>,
     ) -> Result<Subscription, Error> {
         let transport = self.transport()?;
+        let filter = subject_filter(request)?;
         let body = Body::new(http_body_util::Full::new(frame(request)));
         let timeout = self.options.connect_timeout();
         let opening = async {
@@ -179,7 +210,7 @@ impl Client {
             .home
             .block_on(opened, patience)?
             .map_err(|_| Error::deadline(Effect::Read))??;
-        Subscription::start(self.home, incoming, told, bell)
+        Subscription::start(self.home, incoming, told, filter, bell)
     }
 
     /// Lets go of the connection; calls that are under way end by themselves. Idempotent.
@@ -194,4 +225,21 @@ impl Client {
             .clone()
             .ok_or_else(|| Error::new("closed", "the client was closed"))
     }
+}
+
+/// The filter of a raw `SubscribeRequest`: a broker that does not know the field sends everything.
+fn subject_filter(request: &[u8]) -> Result<Option<SubjectFilter>, Error> {
+    let request = SubscribeRequest::decode(request).map_err(|error| {
+        Error::new(
+            "invalid_argument",
+            format!("the subscribe request: {error}"),
+        )
+    })?;
+    if request.subject.is_empty() {
+        return Ok(None);
+    }
+    let filter = SubjectFilter::parse(&request.subject);
+    filter
+        .map(Some)
+        .map_err(|error| Error::new("invalid_argument", error.to_string()))
 }

@@ -5,22 +5,27 @@
 //! | `offset` | int64 | no | offset in the partition |
 //! | `timestamp` | timestamp\[ns, UTC\] | no | when the broker received it |
 //! | `key` | binary | yes | null = none |
-//! | `value` | binary | no | value |
+//! | `value` | binary | yes | value; null = a tombstone |
 //! | `subject` | utf8 | no | NATS subject it arrived on |
-//! | `headers` | list\<element: struct\<key utf8, value binary\>\> | no | the publisher's, in order; `reply` when there is a reply subject |
+//! | `headers` | list\<element: struct\<key utf8, value binary\>\> | no | the publisher's, in order, with equal names; only a key that is not UTF-8 is null |
+//! | `reply` | utf8 | yes | NATS reply subject; null = none |
+//! | `origin_time` | timestamp\[ns, UTC\] | yes | time at the origin; null = none |
 use crate::Error;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, ListArray, PrimitiveArray, RecordBatch, StringArray, StructArray,
 };
-use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{
+    BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
+};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use bascule_wire::liftbridge::delivery::MessageView;
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 static HEADER: LazyLock<Fields> = LazyLock::new(|| {
     Fields::from(vec![
-        Field::new("key", DataType::Utf8, false),
+        Field::new("key", DataType::Utf8, true),
         Field::new("value", DataType::Binary, false),
     ])
 });
@@ -35,11 +40,13 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     let timestamp = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     Arc::new(Schema::new(vec![
         Field::new("offset", DataType::Int64, false),
-        Field::new("timestamp", timestamp, false),
+        Field::new("timestamp", timestamp.clone(), false),
         Field::new("key", DataType::Binary, true),
-        Field::new("value", DataType::Binary, false),
+        Field::new("value", DataType::Binary, true),
         Field::new("subject", DataType::Utf8, false),
         Field::new("headers", DataType::List(ELEMENT.clone()), false),
+        Field::new("reply", DataType::Utf8, true),
+        Field::new("origin_time", timestamp, true),
     ]))
 });
 
@@ -80,9 +87,20 @@ impl Values {
         Ok(Arc::new(BinaryArray::try_new(ends, bytes, nulls)?))
     }
 
-    fn into_text(self) -> Result<ArrayRef, ArrowError> {
+    fn into_text(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
         let (ends, bytes) = self.into_parts();
-        Ok(Arc::new(StringArray::try_new(ends, bytes, None)?))
+        Ok(Arc::new(StringArray::try_new(ends, bytes, nulls)?))
+    }
+
+    /// Null where a value is empty.
+    fn nulls_of_empty(&self) -> NullBuffer {
+        let is_full = |ends: &[i32]| ends[0] != ends[1];
+        let present = if self.bytes.is_empty() {
+            BooleanBuffer::new_unset(self.len())
+        } else {
+            self.ends.windows(2).map(is_full).collect()
+        };
+        NullBuffer::new(present)
     }
 }
 
@@ -97,7 +115,12 @@ pub(crate) struct Columns {
     header_ends: Vec<i32>,
     header_keys: Values,
     header_values: Values,
-    any_key: bool,
+    replies: Values,
+    origin_times: Vec<Option<i64>>,
+    /// Indexes of null values.
+    nulls: Vec<usize>,
+    /// Indexes of header names that are not text, and these.
+    raw_names: HashMap<usize, Box<[u8]>>,
 }
 impl Default for Columns {
     fn default() -> Self {
@@ -110,24 +133,33 @@ impl Default for Columns {
             header_ends: vec![0],
             header_keys: Values::default(),
             header_values: Values::default(),
-            any_key: false,
+            replies: Values::default(),
+            origin_times: Vec::new(),
+            nulls: Vec::new(),
+            raw_names: HashMap::new(),
         }
     }
 }
 impl Columns {
-    /// Adds a message. The `subject` header, which repeats a column, and an empty `reply` are left out.
+    /// Adds a message.
     pub(crate) fn push(&mut self, message: &MessageView) {
+        if message.is_null() {
+            self.nulls.push(self.offsets.len());
+        }
         self.offsets.push(message.offset());
         self.timestamps.push(message.timestamp());
-        self.any_key |= !message.key().is_empty();
         self.keys.push(message.key());
         self.values.push(message.value());
         self.subjects.push(message.subject().as_bytes());
-        for (name, value) in message.headers() {
-            if name == "subject" || (name == "reply" && value.is_empty()) {
-                continue;
+        self.replies.push(message.reply_subject().as_bytes());
+        self.origin_times.push(message.origin_time());
+        for (name, value) in message.record_headers() {
+            if std::str::from_utf8(name).is_ok() {
+                self.header_keys.push(name);
+            } else {
+                self.raw_names.insert(self.header_keys.len(), name.into());
+                self.header_keys.push(b"");
             }
-            self.header_keys.push(name.as_bytes());
             self.header_values.push(value);
         }
         self.header_ends.push(self.header_keys.len() as i32);
@@ -140,7 +172,7 @@ impl Columns {
 
     /// Memory held, bytes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let fixed = self.len() * (2 * size_of::<i64>() + 4 * size_of::<i32>());
+        let fixed = self.len() * (4 * size_of::<i64>() + 5 * size_of::<i32>());
         let headers = self.header_keys.len() * 2 * size_of::<i32>();
         fixed
             + headers
@@ -149,30 +181,35 @@ impl Columns {
             + self.subjects.bytes.len()
             + self.header_keys.bytes.len()
             + self.header_values.bytes.len()
+            + self.replies.bytes.len()
+            + self
+                .raw_names
+                .values()
+                .map(|name| name.len())
+                .sum::<usize>()
     }
 
     /// The columns as Arrow arrays; the buffers move.
     ///
     /// # Errors
     /// `internal` when a text is not UTF-8, which the codec has ruled out.
-    pub(crate) fn into_records(self) -> Result<Records, Error> {
-        let batch = self.into_batch();
-        batch.map(Records).map_err(|error| {
+    pub(crate) fn into_records(mut self) -> Result<Records, Error> {
+        let raw_names = Arc::new(std::mem::take(&mut self.raw_names));
+        let batch = self.into_batch(&raw_names).map_err(|error| {
             Error::new("internal", format!("columns do not fit together: {error}"))
-        })
+        })?;
+        Ok(Records { batch, raw_names })
     }
 
-    fn into_batch(self) -> Result<RecordBatch, ArrowError> {
-        let key_nulls = if self.any_key {
-            let present = self.keys.ends.windows(2).map(|ends| ends[0] != ends[1]);
-            Some(NullBuffer::new(present.collect::<BooleanBuffer>()))
-        } else {
-            Some(NullBuffer::new_null(self.offsets.len()))
-        };
+    fn into_batch(self, raw_names: &RawNames) -> Result<RecordBatch, ArrowError> {
+        let key_nulls = Some(self.keys.nulls_of_empty());
+        let reply_nulls = Some(self.replies.nulls_of_empty());
+        let value_nulls = without(self.offsets.len(), self.nulls.iter().copied());
+        let name_nulls = without(self.header_keys.len(), raw_names.keys().copied());
         let headers = StructArray::try_new(
             HEADER.clone(),
             vec![
-                self.header_keys.into_text()?,
+                self.header_keys.into_text(name_nulls)?,
                 self.header_values.into_binary(None)?,
             ],
             None,
@@ -185,26 +222,50 @@ impl Columns {
                     .with_timezone("UTC"),
             ),
             self.keys.into_binary(key_nulls)?,
-            self.values.into_binary(None)?,
-            self.subjects.into_text()?,
+            self.values.into_binary(value_nulls)?,
+            self.subjects.into_text(None)?,
             Arc::new(ListArray::try_new(
                 ELEMENT.clone(),
                 header_ends,
                 Arc::new(headers),
                 None,
             )?),
+            self.replies.into_text(reply_nulls)?,
+            Arc::new(
+                PrimitiveArray::<TimestampNanosecondType>::from(self.origin_times)
+                    .with_timezone("UTC"),
+            ),
         ];
         RecordBatch::try_new(SCHEMA.clone(), columns)
     }
 }
 
+/// Header names that are not text, by index into the child of the `headers` column.
+type RawNames = HashMap<usize, Box<[u8]>>;
+
+/// Everything is there but what `absent` names; `None` when that is nothing.
+fn without(length: usize, absent: impl ExactSizeIterator<Item = usize>) -> Option<NullBuffer> {
+    if absent.len() == 0 {
+        return None;
+    }
+    let mut present = BooleanBufferBuilder::new(length);
+    present.append_n(length, true);
+    for index in absent {
+        present.set_bit(index, false);
+    }
+    Some(NullBuffer::new(present.finish()))
+}
+
 /// Records taken out of a subscription, in columns; the table above is their schema. Cheap to slice.
 #[derive(Clone, Debug)]
-pub struct Records(RecordBatch);
+pub struct Records {
+    batch: RecordBatch,
+    raw_names: Arc<RawNames>,
+}
 impl Records {
     /// Records inside.
     pub fn len(&self) -> usize {
-        self.0.num_rows()
+        self.batch.num_rows()
     }
 
     /// Whether there is none.
@@ -215,12 +276,15 @@ impl Records {
     /// `length` records from `start`, without copying. Panics when they are not there.
     #[must_use]
     pub(crate) fn slice(&self, start: usize, length: usize) -> Self {
-        Self(self.0.slice(start, length))
+        Self {
+            batch: self.batch.slice(start, length),
+            raw_names: self.raw_names.clone(),
+        }
     }
 
     /// The Arrow record batch.
     pub fn arrow(&self) -> &RecordBatch {
-        &self.0
+        &self.batch
     }
 
     /// Offsets, ascending.
@@ -240,12 +304,9 @@ impl Records {
         self.column::<BinaryArray>(2).into_iter().flatten()
     }
 
-    /// Values.
-    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
-        self.column::<BinaryArray>(3)
-            .into_iter()
-            .flatten()
-            .flatten()
+    /// Values; `None` = null.
+    pub fn values(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        self.column::<BinaryArray>(3).into_iter().flatten()
     }
 
     /// Subjects.
@@ -256,8 +317,21 @@ impl Records {
             .flatten()
     }
 
-    /// Headers of record `index`, in order. Of equal names the last counts.
-    pub fn headers(&self, index: usize) -> impl Iterator<Item = (&str, &[u8])> {
+    /// Reply subjects, when any record has one; an empty text where there is none.
+    pub fn replies(&self) -> Option<impl Iterator<Item = &str>> {
+        let replies = self.column::<StringArray>(6)?;
+        (replies.null_count() < replies.len())
+            .then(|| replies.iter().map(Option::unwrap_or_default))
+    }
+
+    /// Times at the origin, ns since 1970, when any record has one.
+    pub fn origin_times(&self) -> Option<impl Iterator<Item = Option<i64>>> {
+        let times = self.column::<PrimitiveArray<TimestampNanosecondType>>(7)?;
+        (times.null_count() < times.len()).then(|| times.iter())
+    }
+
+    /// Headers of record `index`, in order. Names are any bytes, and may repeat.
+    pub fn headers(&self, index: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
         let range = self.column::<ListArray>(5).and_then(|lists| {
             let (from, to) = (
                 lists.value_offsets().get(index)?,
@@ -268,12 +342,16 @@ impl Records {
             let values = entries.column(1).as_any().downcast_ref::<BinaryArray>()?;
             Some((*from as usize..*to as usize, names, values))
         });
-        range
-            .into_iter()
-            .flat_map(|(range, names, values)| range.map(|i| (names.value(i), values.value(i))))
+        range.into_iter().flat_map(|(range, names, values)| {
+            range.map(|i| {
+                let raw = self.raw_names.get(&i).map(|name| &name[..]);
+                let name = raw.unwrap_or_else(|| names.value(i).as_bytes());
+                (name, values.value(i))
+            })
+        })
     }
 
     fn column<A: 'static>(&self, index: usize) -> Option<&A> {
-        self.0.column(index).as_any().downcast_ref::<A>()
+        self.batch.column(index).as_any().downcast_ref::<A>()
     }
 }

@@ -1,7 +1,8 @@
 //! The native core of the SDK: publish and subscribe over the Liftbridge protocol. Knows no Python and no server.
 //!
 //! * [`Client`]: one connection to one broker; calls, batched publishes, subscriptions. Every method blocks its caller.
-//! * [`Outgoing`]: records to publish, framed as they are added.
+//! * [`Outgoing`]: records to publish, framed as they are added; [`Spread`]: the same for several partitions, which a
+//!   [`Partitioner`] chooses.
 //! * [`Subscription`]: a background task reads and decodes into a bounded buffer, the caller takes [`Records`] out.
 //! * [`TlsOptions`]: whom a connection trusts, and what it shows of the client.
 //! * [`Error`]: a code of `specs/errors.toml`, one sentence, and details.
@@ -17,8 +18,10 @@ mod frames;
 #[doc(hidden)]
 pub mod fuzz;
 mod outgoing;
+mod partitioner;
 mod publish;
 mod runtime;
+mod spread;
 mod subscription;
 mod tls;
 mod transport;
@@ -28,7 +31,9 @@ pub use bell::Bell;
 pub use client::{Client, Options};
 pub use columns::Records;
 pub use error::Error;
-pub use outgoing::Outgoing;
+pub use outgoing::{NewRecord, Outgoing};
+pub use partitioner::{Partitioner, Rule};
 pub use runtime::Patience;
+pub use spread::{Place, Spread};
 pub use subscription::Subscription;
 pub use tls::TlsOptions;

@@ -14,8 +14,9 @@ use std::num::NonZeroU32;
 /// way, so these bound what is published while a disk syncs once.
 const CHUNK_BYTES: usize = 512 << 10;
 const CHUNK_RECORDS: usize = ProducerBatch::MAX_RECORDS as usize;
-/// Room that an open chunk begins with, bytes.
+/// Room that an open chunk begins with, bytes, and the least that one of several does.
 const ROOM: usize = 144 << 10;
+const LEAST_ROOM: usize = 1 << 10;
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
 /// Keeps the place of a producer's batch free.
@@ -38,6 +39,36 @@ pub(crate) struct Chunk {
     pub(crate) records: usize,
 }
 
+/// A record to be published. Everything is borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecord<'a> {
+    /// Key; empty = none.
+    pub key: &'a [u8],
+    /// Value; `None` = null, a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// Names and values in order; names may repeat, and are any bytes.
+    pub headers: &'a [(&'a [u8], &'a [u8])],
+    /// Offset that it has to get; −1 = any.
+    pub expected_offset: i64,
+    /// NATS subject to be stored with it; empty = the partition's own.
+    pub subject: &'a str,
+    /// Time at the origin, ns since 1970.
+    pub origin_time: Option<i64>,
+}
+impl Default for NewRecord<'_> {
+    /// An empty value, nothing else, at any offset.
+    fn default() -> Self {
+        Self {
+            key: b"",
+            value: Some(b""),
+            headers: &[],
+            expected_offset: -1,
+            subject: "",
+            origin_time: None,
+        }
+    }
+}
+
 /// A batch of records for one partition. Correlation ids are the records' indexes, in decimal.
 #[derive(Debug)]
 pub struct Outgoing {
@@ -46,6 +77,8 @@ pub struct Outgoing {
     ack_policy: i32,
     /// Most records in a chunk.
     chunk_records: usize,
+    /// Bytes that an open chunk begins with.
+    room: usize,
     chunks: Vec<Chunk>,
     open: Vec<u8>,
     open_records: usize,
@@ -64,6 +97,7 @@ impl Outgoing {
             partition,
             ack_policy,
             chunk_records: (in_flight / 4).clamp(1, CHUNK_RECORDS),
+            room: ROOM,
             chunks: Vec::new(),
             open: Vec::new(),
             open_records: 0,
@@ -74,33 +108,41 @@ impl Outgoing {
         }
     }
 
-    /// Adds a record; everything is copied. An empty key is no key. Not to be called once the batch was published.
-    /// `expected_offset`: −1 = any.
-    pub fn push(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        headers: &[(&str, &[u8])],
-        expected_offset: i64,
-    ) {
+    /// The same for one of `parts` batches that are filled together: they share the memory that one begins with.
+    #[must_use]
+    pub(crate) fn sharing(mut self, parts: usize) -> Self {
+        self.room = (ROOM / parts.max(1)).max(LEAST_ROOM);
+        self
+    }
+
+    /// Partition that the records go to.
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// Adds a record; everything is copied. Not to be called once the batch was published.
+    pub fn push(&mut self, record: &NewRecord<'_>) {
         if self.open.capacity() == 0 {
-            self.open.reserve(ROOM);
+            self.open.reserve(self.room);
         }
         let begins = self.open_records == 0 && !self.is_unacknowledged();
         let (before, mut digits) = (self.open.len(), [0; 20]);
         put_request_frame(
             &mut self.open,
             &PublishFields {
-                key,
-                value,
+                key: record.key,
+                value: record.value.unwrap_or_default(),
+                is_null: record.value.is_none(),
                 stream: &self.stream,
                 partition: self.partition,
-                headers,
+                headers: record.headers,
                 ack_inbox: "",
                 correlation_id: decimal(self.records, &mut digits),
                 ack_policy: self.ack_policy,
-                expected_offset,
+                expected_offset: record.expected_offset,
                 producer_batch: begins.then_some(NOBODY),
+                subject: record.subject,
+                origin_time: record.origin_time,
             },
         );
         self.bytes += self.open.len() - before;

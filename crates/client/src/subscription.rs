@@ -5,6 +5,7 @@ use crate::runtime::{ASK, Home, Patience};
 use crate::transport::{Incoming, Told};
 use crate::{Bell, Error};
 use bascule_wire::liftbridge::delivery::MessageView;
+use bascule_wire::subject::SubjectFilter;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,10 +23,17 @@ struct Buffer {
     filled: Condvar,
     /// Records were taken.
     taken: Notify,
+    /// Subjects that are wanted; `None` = all.
+    filter: Option<SubjectFilter>,
     /// Rung with `filled`.
     bell: Option<Arc<Bell>>,
 }
 impl Buffer {
+    fn wants(&self, message: &MessageView) -> bool {
+        let filter = self.filter.as_ref();
+        filter.is_none_or(|filter| filter.matches(message.subject()))
+    }
+
     fn tell(&self) {
         self.filled.notify_all();
         if let Some(bell) = &self.bell {
@@ -56,9 +64,11 @@ impl Subscription {
         home: Home,
         incoming: Incoming,
         told: Told,
+        filter: Option<SubjectFilter>,
         bell: Option<Arc<Bell>>,
     ) -> Result<Self, Error> {
         let buffer = Arc::new(Buffer {
+            filter,
             bell,
             ..Buffer::default()
         });
@@ -192,7 +202,7 @@ async fn step(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     Ok(more)
 }
 
-/// Moves whole messages into the columns; true when there were any.
+/// Moves whole messages that are wanted into the columns; true when these hold any.
 fn decode(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     let Some(first) = incoming.buffered()? else {
         return Ok(false);
@@ -202,8 +212,10 @@ fn decode(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     while let Some(message) = next {
         let message = MessageView::read(message)
             .ok_or_else(|| Error::new("internal", "the broker sent a malformed Message"))?;
-        state.columns.push(&message);
+        if buffer.wants(&message) {
+            state.columns.push(&message);
+        }
         next = incoming.buffered()?;
     }
-    Ok(true)
+    Ok(state.columns.len() > 0)
 }

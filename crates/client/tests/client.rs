@@ -6,7 +6,7 @@
 mod fake;
 
 use arrow_array::Array;
-use bascule_client::{Client, Error, Options, Outgoing, Producer, Subscription};
+use bascule_client::{Client, Error, NewRecord, Options, Outgoing, Producer, Subscription};
 use bascule_wire::liftbridge::messages::SubscribeRequest;
 use prost::Message;
 use std::ops::ControlFlow;
@@ -30,7 +30,10 @@ fn connected(options: &[u8]) -> Client {
 fn batch(client: &Client, stream: &str, policy: i32, values: &[&str]) -> Outgoing {
     let mut batch = client.outgoing(stream, 0, policy);
     for value in values {
-        batch.push(b"", value.as_bytes(), &[], -1);
+        batch.push(&NewRecord {
+            value: Some(value.as_bytes()),
+            ..NewRecord::default()
+        });
     }
     batch
 }
@@ -157,10 +160,10 @@ fn records_are_taken_in_order_in_batches_of_any_size() {
             for (i, value) in records.values().enumerate() {
                 assert_eq!(records.offsets()[i], next);
                 assert_eq!(records.timestamps()[i], 1000 + next);
-                assert_eq!(value, format!("value {next}").as_bytes());
+                assert_eq!(value, Some(format!("value {next}").as_bytes()));
                 assert_eq!(
                     records.headers(i).collect::<Vec<_>>(),
-                    vec![("mine", &b"yes"[..])]
+                    vec![(&b"mine"[..], &b"yes"[..])]
                 );
                 next += 1;
             }
@@ -196,12 +199,91 @@ fn records_export_as_arrow_with_the_documented_schema() {
         .iter()
         .map(|field| (field.name().as_str(), field.is_nullable()))
         .collect();
-    let expected = ["offset", "timestamp", "key", "value", "subject", "headers"];
-    assert_eq!(names, expected.map(|name| (name, name == "key")));
+    let expected = [
+        ("offset", false),
+        ("timestamp", false),
+        ("key", true),
+        ("value", true),
+        ("subject", false),
+        ("headers", false),
+        ("reply", true),
+        ("origin_time", true),
+    ];
+    assert_eq!(names, expected);
     assert_eq!(
         batch.column(2).null_count(),
         records.keys().filter(Option::is_none).count()
     );
+}
+
+#[test]
+fn null_values_repeated_names_and_names_that_are_not_text_are_kept() {
+    let client = connected(b"");
+    let subscription = subscribed(&client, "odd", 2).unwrap();
+    let mut records = subscription
+        .next_batch(1, SECOND, &mut go_on)
+        .unwrap()
+        .unwrap();
+    assert_eq!(records.values().collect::<Vec<_>>(), [None]);
+    // The second one lies in a slice.
+    records = subscription
+        .next_batch(1, SECOND, &mut go_on)
+        .unwrap()
+        .unwrap();
+    assert_eq!(records.values().collect::<Vec<_>>(), [Some(&b""[..])]);
+    let headers: Vec<(&[u8], &[u8])> = records.headers(0).collect();
+    let expected: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"\xe9", b"2"), (b"a", b"3")];
+    assert_eq!(headers, expected);
+    assert_eq!(
+        records.replies().unwrap().collect::<Vec<_>>(),
+        ["answer.here"]
+    );
+    assert_eq!(
+        records.origin_times().unwrap().collect::<Vec<_>>(),
+        [Some(-7)]
+    );
+}
+
+#[test]
+fn a_subject_filter_holds_where_the_broker_does_not_know_it() {
+    let client = connected(b"");
+    let subscribed = |subject: &str| {
+        let request = SubscribeRequest {
+            stream: "subjects".into(),
+            stop_offset: 10,
+            subject: subject.into(),
+            ..SubscribeRequest::default()
+        };
+        client.subscribe(&request.encode_to_vec(), None, &mut go_on)
+    };
+    let subscription = subscribed("s.*.x").unwrap();
+    let mut offsets = Vec::new();
+    let end = loop {
+        match subscription.next_batch(3, SECOND, &mut go_on) {
+            Ok(records) => offsets.extend(records.unwrap().offsets().to_vec()),
+            Err(end) => break end,
+        }
+    };
+    assert_eq!((offsets, end.code), (vec![0, 2, 4, 6, 8], "end_of_stream"));
+    assert_eq!(subscribed("a..b").unwrap_err().code, "invalid_argument");
+}
+
+#[test]
+fn batches_published_at_once_fail_each_for_itself() {
+    let client = connected(b"");
+    let mut batches: Vec<Outgoing> = ["ok", "missing", "ok"]
+        .map(|stream| batch(&client, stream, 1, &["a", "b"]))
+        .into();
+    let wanted = batches.iter_mut().map(|batch| (batch, None)).collect();
+    let failures = client.publish_all(wanted, SECOND * 60, &mut go_on).unwrap();
+    let codes: Vec<_> = failures
+        .iter()
+        .map(|failure| failure.as_ref().map(|failure| failure.code))
+        .collect();
+    assert_eq!(codes, [None, Some("stream_not_found"), None]);
+    let stored = |batch: &Outgoing| batch.places().iter().all(|place| place.0 >= 0);
+    let stored: Vec<_> = batches.iter().map(stored).collect();
+    assert_eq!(stored, [true, false, true]);
 }
 
 #[test]

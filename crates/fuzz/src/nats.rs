@@ -22,7 +22,9 @@ pub(crate) fn envelope(data: &[u8]) {
 fn recognise(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     if let Recognised::Publish(publish) = envelope::recognise(&bytes) {
-        let content = publish.key.len() + publish.value.len() + publish.ack_inbox.len();
+        let content = publish.key.len()
+            + publish.value.as_ref().map_or(0, Bytes::len)
+            + publish.ack_inbox.len();
         assert!(content <= data.len());
         assert!(std::str::from_utf8(&publish.ack_inbox).is_ok());
         assert!(std::str::from_utf8(&publish.correlation_id).is_ok());

@@ -6,7 +6,7 @@ use arrow_array::ffi::to_ffi;
 use arrow_array::{Array, StructArray};
 use bascule_client::{Error, Options, Producer, Records};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,23 @@ where
     }
 }
 
+fn producer((id, epoch, base_sequence): (u64, u32, u32)) -> Producer {
+    Producer {
+        id,
+        epoch,
+        base_sequence,
+    }
+}
+
+/// A header's name as text; bytes that are not UTF-8 as lone surrogates, as Python shows names of files.
+fn header_name<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    if let Ok(text) = std::str::from_utf8(name) {
+        return Ok(PyString::new(py, text));
+    }
+    let text = PyBytes::new(py, name).call_method1("decode", ("utf-8", "surrogateescape"))?;
+    Ok(text.cast_into()?)
+}
+
 fn millis(timeout_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0))
 }
@@ -72,6 +89,43 @@ impl Client {
         Ok(PyBytes::new(py, &answer))
     }
 
+    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
+    fn publish_all(
+        &self,
+        py: Python<'_>,
+        batches: Vec<PyRef<'_, Outgoing>>,
+        producers: Vec<Option<(u64, u32, u32)>>,
+        timeout_ms: i64,
+    ) -> PyResult<Vec<Option<(String, String, String)>>> {
+        if batches.len() != producers.len() {
+            let text = format!(
+                "{} producers for {} batches",
+                producers.len(),
+                batches.len()
+            );
+            return Err(native_error("invalid_argument", &text, "{}"));
+        }
+        let batches: Vec<_> = batches.iter().map(|batch| batch.0.clone()).collect();
+        let failures = blocking(py, |patience| {
+            let mut locked: Vec<_> = batches.iter().map(|batch| batch.lock()).collect();
+            let producers = producers.into_iter().map(|given| given.map(producer));
+            let wanted = locked.iter_mut().map(|batch| &mut **batch).zip(producers);
+            self.0
+                .publish_all(wanted.collect(), millis(timeout_ms), patience)
+        })?;
+        let told = |error: Error| {
+            (
+                error.code.to_owned(),
+                error.message.clone(),
+                error.details_json(),
+            )
+        };
+        Ok(failures
+            .into_iter()
+            .map(|failure| failure.map(told))
+            .collect())
+    }
+
     fn publish(
         &self,
         py: Python<'_>,
@@ -79,11 +133,7 @@ impl Client {
         producer: Option<(u64, u32, u32)>,
         timeout_ms: i64,
     ) -> PyResult<()> {
-        let producer = producer.map(|(id, epoch, base_sequence)| Producer {
-            id,
-            epoch,
-            base_sequence,
-        });
+        let producer = producer.map(self::producer);
         blocking(py, |patience| {
             let mut batch = batch.0.lock();
             self.0
@@ -210,7 +260,7 @@ impl RecordBatch {
         let values: Vec<_> = self
             .0
             .values()
-            .map(|value| PyBytes::new(py, value))
+            .map(|value| value.map(|value| PyBytes::new(py, value)))
             .collect();
         PyList::new(py, values)
     }
@@ -227,12 +277,27 @@ impl RecordBatch {
     fn headers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for index in 0..self.0.len() {
-            let entries = PyDict::new(py);
+            let entries = PyList::empty(py);
             for (name, value) in self.0.headers(index) {
-                entries.set_item(name, PyBytes::new(py, value))?;
+                entries.append((header_name(py, name)?, PyBytes::new(py, value)))?;
             }
             list.append(entries)?;
         }
         Ok(list)
+    }
+
+    fn replies<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let replies = self.0.replies();
+        let replies = replies.map(|replies| replies.map(|reply| PyString::new(py, reply)));
+        replies
+            .map(|replies| PyList::new(py, replies.collect::<Vec<_>>()))
+            .transpose()
+    }
+
+    fn origin_times<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let times = self.0.origin_times();
+        times
+            .map(|times| PyList::new(py, times.collect::<Vec<_>>()))
+            .transpose()
     }
 }

@@ -5,6 +5,7 @@ mod failure;
 mod names;
 mod offline;
 mod outgoing;
+mod record;
 
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
@@ -23,6 +24,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<outgoing::Outgoing>()?;
+    module.add_class::<outgoing::Partitioner>()?;
+    module.add_class::<outgoing::Spread>()?;
     module.add_class::<client::Bell>()?;
     module.add_class::<client::Subscription>()?;
     module.add_class::<client::RecordBatch>()?;

@@ -100,9 +100,9 @@ pub enum Recognised {
 pub struct EnvelopedPublish {
     /// Key; empty = none.
     pub key: Bytes,
-    /// Value.
-    pub value: Bytes,
-    /// In wire order; duplicate names: the last wins, as a protobuf map does. Names are UTF-8.
+    /// Value; `None` = null.
+    pub value: Option<Bytes>,
+    /// In order. Of a map the last of equal names counts; a header list keeps them, and its names are any bytes.
     pub headers: Vec<(Bytes, Bytes)>,
     /// NATS subject to send the ack to, UTF-8; empty = none.
     pub ack_inbox: Bytes,

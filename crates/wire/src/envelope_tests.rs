@@ -34,7 +34,7 @@ fn with(bytes: &Bytes, at: usize, value: u8) -> Bytes {
 fn expected_fields() -> Recognised {
     Recognised::Publish(EnvelopedPublish {
         key: Bytes::from_static(b"k"),
-        value: Bytes::from_static(b"hello"),
+        value: Some(Bytes::from_static(b"hello")),
         headers: Vec::new(),
         ack_inbox: Bytes::from_static(b"ack"),
         correlation_id: Bytes::from_static(b"c1"),

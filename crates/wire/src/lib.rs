@@ -4,10 +4,12 @@
 //! * [`jetstream`]: control headers of JetStream publishers, and their acks.
 //! * [`liftbridge`]: the messages as prost structs, and the hot ones by hand, straight from and to bytes.
 //! * [`flight`]: batches of the log to Arrow record batches and back.
+//! * [`partitioning`]: which partition a key belongs to.
 //! * [`subject`]: NATS subjects: validity, the subject of a partition, filters with wildcards.
 pub mod envelope;
 pub mod flight;
 pub mod jetstream;
 pub mod liftbridge;
+pub mod partitioning;
 mod protobuf;
 pub mod subject;

@@ -4,7 +4,7 @@
 //! from 1 to 2^29 − 1, known fields with their own wire type, UTF-8 in strings. Unknown fields are skipped, whatever their wire
 //! type; groups, which `proto3` does not have, are refused. Nothing here panics on foreign bytes.
 //!
-//! Writing is for field numbers 1–15, whose keys are one byte.
+//! Writing is for field numbers 1–15, whose keys are one byte, and with [`wide_key`] for 16–2047, whose keys are two.
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -182,6 +182,23 @@ pub(crate) fn header_entry(
     Ok((name, content))
 }
 
+/// Name and value of a `Header`, as ranges of `message`. Both are any bytes.
+pub(crate) fn list_entry(
+    message: &[u8],
+    value: Value,
+) -> Result<(Range<usize>, Range<usize>), Malformed> {
+    let mut entry = Fields::within(message, value.range()?)?;
+    let (mut name, mut content) = (0..0, 0..0);
+    while let Some((number, value)) = entry.next_field()? {
+        match number {
+            1 => name = value.range()?,
+            2 => content = value.range()?,
+            _ => {}
+        }
+    }
+    Ok((name, content))
+}
+
 /// A part of `message` without a copy. The range comes from [`Fields`] over the same bytes.
 pub(crate) fn slice(message: &Bytes, range: Range<usize>) -> Bytes {
     if range.is_empty() {
@@ -189,66 +206,6 @@ pub(crate) fn slice(message: &Bytes, range: Range<usize>) -> Bytes {
     } else {
         message.slice(range)
     }
-}
-
-/// Most headers of one message with names of their own, inclusive. Names a byte or two long would otherwise turn into
-/// many times their own size in memory.
-pub const MAX_HEADERS: usize = 1024;
-
-/// Adds a header; repeated names are settled as soon as they are many, so that memory stays bounded.
-pub(crate) fn push_header(
-    headers: &mut Vec<(Bytes, Bytes)>,
-    header: (Bytes, Bytes),
-) -> Result<(), Malformed> {
-    if headers.len() >= 2 * MAX_HEADERS {
-        keep_last(headers);
-        if headers.len() > MAX_HEADERS {
-            return Err(Malformed);
-        }
-    }
-    headers.push(header);
-    Ok(())
-}
-
-/// Leaves one entry per name once all are there.
-pub(crate) fn settle_headers(headers: &mut Vec<(Bytes, Bytes)>) -> Result<(), Malformed> {
-    if may_repeat(headers) {
-        keep_last(headers);
-    }
-    if headers.len() > MAX_HEADERS {
-        return Err(Malformed);
-    }
-    Ok(())
-}
-
-/// Leaves one entry per name, the last sent, at the place of the first. Linear, however many there are.
-fn keep_last(headers: &mut Vec<(Bytes, Bytes)>) {
-    let mut seen = std::collections::HashMap::with_capacity(headers.len());
-    let mut kept: Vec<(Bytes, Bytes)> = Vec::with_capacity(headers.len());
-    for (name, value) in headers.drain(..) {
-        match seen.entry(name.clone()) {
-            std::collections::hash_map::Entry::Occupied(entry) => {
-                let place: &usize = entry.get();
-                if let Some(slot) = kept.get_mut(*place) {
-                    slot.1 = value;
-                }
-            }
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(kept.len());
-                kept.push((name, value));
-            }
-        }
-    }
-    *headers = kept;
-}
-
-/// Whether two entries have one name. At most a few are compared pairwise; for more the answer is "perhaps".
-fn may_repeat(headers: &[(Bytes, Bytes)]) -> bool {
-    headers.len() > 16
-        || headers
-            .iter()
-            .enumerate()
-            .any(|(i, (name, _))| headers.iter().take(i).any(|(other, _)| other == name))
 }
 
 /// Bytes of a varint.
@@ -340,6 +297,12 @@ pub(crate) fn put_header_field(out: &mut Vec<u8>, number: u8, name: &[u8], value
     out.extend_from_slice(value);
 }
 
+/// Key of a field with a number from 16 to 2047. `wire`: 0 varint, 2 length-delimited.
+pub(crate) const fn wide_key(number: u16, wire: u8) -> [u8; 2] {
+    let key = number << 3 | wire as u16;
+    [key as u8 | 0x80, (key >> 7) as u8]
+}
+
 /// Appends the five bytes before a gRPC message: not compressed, length.
 #[inline]
 pub(crate) fn put_frame_prefix(out: &mut Vec<u8>, body: usize) {
@@ -386,16 +349,5 @@ mod tests {
         ] {
             assert_eq!(Fields::new(bytes).next_field(), Err(Malformed), "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn of_repeated_headers_the_last_stays_in_the_first_place() {
-        let pair =
-            |name: &'static str, value: &'static str| (Bytes::from(name), Bytes::from(value));
-        let mut headers = vec![pair("a", "1"), pair("b", "2"), pair("a", "3")];
-        assert!(may_repeat(&headers));
-        keep_last(&mut headers);
-        assert_eq!(headers, vec![pair("a", "3"), pair("b", "2")]);
-        assert!(!may_repeat(&headers));
     }
 }

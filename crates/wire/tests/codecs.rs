@@ -37,16 +37,35 @@ prop_compose! {
     }
 }
 
+/// Whether the value is null, the header list, and the time at the origin.
+fn own_fields() -> impl Strategy<Value = (bool, Vec<messages::Header>, Option<i64>)> {
+    let name = prop_oneof![
+        Just(b"a".to_vec()),
+        Just(b"\xe9".to_vec()),
+        "[a-z]{0,3}".prop_map(String::into_bytes)
+    ];
+    let header = (name, blob()).prop_map(|(name, value)| messages::Header {
+        name: name.into(),
+        value: value.into(),
+    });
+    (
+        any::<bool>(),
+        prop::collection::vec(header, 0..4),
+        prop::option::of(any::<i64>()),
+    )
+}
+
 prop_compose! {
     fn publish_request()(
         key in blob(), value in blob(), stream in ".{0,12}", partition in any::<i32>(), headers in headers(),
         ack_inbox in ".{0,12}", correlation_id in ".{0,12}", ack_policy in any::<i32>(), expected_offset in any::<i64>(),
-        producer_batch in prop::option::of(producer_batch()),
+        producer_batch in prop::option::of(producer_batch()), own in own_fields(), subject in ".{0,12}",
     ) -> PublishRequest {
         let (key, value) = (key.into(), value.into());
         let producer_batch = producer_batch.map(|batch| batch.to_bytes().to_vec().into()).unwrap_or_default();
         PublishRequest {
             key, value, stream, partition, headers, ack_inbox, correlation_id, ack_policy, expected_offset, producer_batch,
+            null_value: own.0, header_list: own.1, subject, origin_time: own.2,
         }
     }
 }
@@ -55,13 +74,13 @@ prop_compose! {
     fn message()(
         own in (any::<i64>(), blob(), blob(), any::<i64>()), stream in ".{0,12}", partition in any::<i32>(),
         subjects in (".{0,12}", ".{0,12}"), headers in headers(), ack_inbox in ".{0,12}", correlation_id in ".{0,12}",
-        ack_policy in any::<i32>(),
+        ack_policy in any::<i32>(), ours in own_fields(),
     ) -> messages::Message {
         let (offset, key, value, timestamp) = (own.0, own.1.into(), own.2.into(), own.3);
         let (subject, reply_subject) = subjects;
         messages::Message {
             offset, key, value, timestamp, stream, partition, subject, reply_subject, headers, ack_inbox, correlation_id,
-            ack_policy,
+            ack_policy, null_value: ours.0, header_list: ours.1, origin_time: ours.2,
         }
     }
 }
@@ -137,6 +156,50 @@ fn request_of(view: &PublishView) -> PublishRequest {
         ack_policy: view.ack_policy,
         expected_offset: view.expected_offset,
         producer_batch: view.producer_batch.clone(),
+        null_value: view.null_value,
+        header_list: listed(&view.header_list),
+        subject: text(&view.subject),
+        origin_time: view.origin_time,
+    }
+}
+
+fn listed(headers: &[(Bytes, Bytes)]) -> Vec<messages::Header> {
+    let header = |(name, value): &(Bytes, Bytes)| messages::Header {
+        name: name.clone(),
+        value: value.clone(),
+    };
+    headers.iter().map(header).collect()
+}
+
+/// What our writer makes of a request: a list only where a map cannot show everything, then beside the map of it.
+fn as_written(request: PublishRequest) -> PublishRequest {
+    let mut map = request.headers.clone();
+    let mut list = request.header_list.clone();
+    if !list.is_empty() {
+        let text = |name: &Bytes| String::from_utf8(name.to_vec());
+        map = list
+            .iter()
+            .filter_map(|header| Some((text(&header.name).ok()?, header.value.to_vec())))
+            .collect();
+        if map.len() == list.len() {
+            list.clear();
+        }
+    }
+    PublishRequest {
+        headers: map,
+        header_list: list,
+        ..request
+    }
+}
+
+/// The headers that count of a map and a list: names, which are any bytes, and values.
+fn counted(map: &Headers, list: &[messages::Header]) -> Vec<(Bytes, Bytes)> {
+    if list.is_empty() {
+        let pair = |(name, value): (&String, &Vec<u8>)| (name.clone().into(), value.clone().into());
+        map.iter().map(pair).collect()
+    } else {
+        let pair = |header: &messages::Header| (header.name.clone(), header.value.clone());
+        list.iter().map(pair).collect()
     }
 }
 
@@ -149,6 +212,8 @@ fn subject_request_of(view: &PublishToSubjectView) -> PublishToSubjectRequest {
         ack_inbox: text(&view.ack_inbox),
         correlation_id: text(&view.correlation_id),
         ack_policy: view.ack_policy,
+        null_value: view.null_value,
+        header_list: listed(&view.header_list),
     }
 }
 
@@ -166,6 +231,15 @@ fn message_of(view: &MessageView) -> messages::Message {
             .headers()
             .map(|(name, value)| (name.to_owned(), value.to_vec()))
             .collect(),
+        null_value: view.null_value(),
+        header_list: view
+            .header_list()
+            .map(|(name, value)| messages::Header {
+                name: Bytes::copy_from_slice(name),
+                value: Bytes::copy_from_slice(value),
+            })
+            .collect(),
+        origin_time: view.origin_time(),
         ..Default::default()
     }
 }
@@ -198,27 +272,37 @@ fn response_of(view: &ResponseView) -> PublishResponse {
 }
 
 /// What counts of an enveloped message.
-fn enveloped_of(message: &messages::Message) -> (Headers, EnvelopedPublish) {
+fn enveloped_of(message: &messages::Message) -> (Vec<(Bytes, Bytes)>, EnvelopedPublish) {
+    let is_null = message.null_value && message.value.is_empty();
     let publish = EnvelopedPublish {
         key: message.key.clone(),
-        value: message.value.clone(),
+        value: (!is_null).then(|| message.value.clone()),
         headers: Vec::new(),
         ack_inbox: message.ack_inbox.clone().into(),
         correlation_id: message.correlation_id.clone().into(),
         ack_policy: message.ack_policy,
         expected_offset: message.offset,
     };
-    (message.headers.clone(), publish)
+    let mut headers = counted(&message.headers, &message.header_list);
+    if message.header_list.is_empty() {
+        headers.sort_unstable();
+    }
+    (headers, publish)
 }
 
-/// Recognises a payload inside an envelope; headers apart, because their order is free.
-fn recognised(payload: &[u8]) -> Option<(Headers, EnvelopedPublish)> {
+/// Recognises a payload inside an envelope; headers apart, because the order of a map is free.
+fn recognised(payload: &[u8]) -> Option<(Vec<(Bytes, Bytes)>, EnvelopedPublish)> {
     let mut out = Vec::new();
     envelope::put(&mut out, MessageType::Publish, payload, true);
     match envelope::recognise(&out.into()) {
         Recognised::Plain => None,
         Recognised::Publish(mut publish) => {
-            Some((collected(&std::mem::take(&mut publish.headers)), publish))
+            let mut headers = std::mem::take(&mut publish.headers);
+            let message = messages::Message::decode(payload).unwrap_or_default();
+            if message.header_list.is_empty() {
+                headers.sort_unstable();
+            }
+            Some((headers, publish))
         }
     }
 }
@@ -320,7 +404,8 @@ proptest! {
 
     #[test]
     fn requests_are_written_as_prost_writes_them(request in publish_request()) {
-        let headers: Vec<(&str, &[u8])> = request.headers.iter().map(|(name, value)| (name.as_str(), &value[..])).collect();
+        let written = counted(&request.headers, &request.header_list);
+        let headers: Vec<(&[u8], &[u8])> = written.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         let fields = PublishFields {
             key: &request.key,
             value: &request.value,
@@ -332,10 +417,18 @@ proptest! {
             ack_policy: request.ack_policy,
             expected_offset: request.expected_offset,
             producer_batch: PublishView::read(request.encode_to_vec().into()).and_then(|view| view.begun_batch()).flatten(),
+            is_null: request.null_value,
+            subject: &request.subject,
+            origin_time: request.origin_time,
         };
         let mut out = Vec::new();
         put_request_frame(&mut out, &fields);
-        prop_assert_eq!(PublishRequest::decode(unframed(&out)), Ok(request.clone()));
+        let expected = as_written(request.clone());
+        prop_assert_eq!(PublishRequest::decode(unframed(&out)), Ok(expected.clone()));
+        let mut view = PublishView::read(Bytes::copy_from_slice(unframed(&out))).unwrap_or_default();
+        prop_assert_eq!(view.take_record_headers(), written.clone());
+        let is_null = request.null_value && request.value.is_empty();
+        prop_assert_eq!(view.record_value(), (!is_null).then(|| request.value.clone()));
         if let Some(batch) = fields.producer_batch {
             prop_assert_eq!(&out[PRODUCER_BATCH_AT..PRODUCER_BATCH_AT + ProducerBatch::BYTES], &batch.to_bytes());
         }
@@ -345,11 +438,12 @@ proptest! {
         let payload = envelope::open(&out.into(), MessageType::Publish).unwrap_or_default();
         let message = messages::Message::decode(payload).unwrap_or_default();
         prop_assert_eq!(message.subject, "some.subject");
-        prop_assert_eq!((message.offset, message.key, message.value), (request.expected_offset, request.key, request.value));
-        prop_assert_eq!((message.stream, message.headers), (request.stream, request.headers));
+        prop_assert_eq!((message.offset, message.key, message.value), (expected.expected_offset, expected.key, expected.value));
+        prop_assert_eq!((message.stream, message.headers), (expected.stream, expected.headers));
+        prop_assert_eq!((message.null_value, message.header_list), (expected.null_value, expected.header_list));
         prop_assert_eq!(
             (message.ack_inbox, message.correlation_id, message.ack_policy),
-            (request.ack_inbox, request.correlation_id, request.ack_policy)
+            (expected.ack_inbox, expected.correlation_id, expected.ack_policy)
         );
     }
 
@@ -408,6 +502,12 @@ fn every_truncation_and_every_byte_is_survived() {
         ack_inbox: "inbox".into(),
         correlation_id: "correlation".into(),
         ack_policy: 1,
+        null_value: true,
+        header_list: vec![messages::Header {
+            name: "\u{e9}".into(),
+            value: "list".into(),
+        }],
+        origin_time: Some(-2),
     };
     let bytes = message.encode_to_vec();
     for at in 0..bytes.len() {

@@ -3,7 +3,7 @@ mod records;
 
 use bascule_wire::envelope::{self, Recognised};
 use bascule_wire::liftbridge::delivery::{DeliveryEncoder, MessageView};
-use bascule_wire::liftbridge::messages::Message as Delivery;
+use bascule_wire::liftbridge::messages::{Header, Message as Delivery};
 use bascule_wire::liftbridge::publish::put_record_copy;
 use proptest::prelude::*;
 use prost::Message;
@@ -23,6 +23,17 @@ fn delivery(i: usize, record: &Record) -> Delivery {
             headers.insert(name, value.clone());
         }
     }
+    // Only where the map leaves something out.
+    let hidden = |(kind, key, _): &(u8, Vec<u8>, Vec<u8>)| {
+        *kind != 2 || key == b"subject" || key == b"reply" || std::str::from_utf8(key).is_err()
+    };
+    let has_list = headers.len() != record.headers.len() || record.headers.iter().any(hidden);
+    let header_list = record.headers.iter().filter(|_| has_list);
+    let header_list = header_list.map(|(_, key, value)| Header {
+        name: key.clone().into(),
+        value: value.clone().into(),
+    });
+    let header_list = header_list.collect();
     headers.insert("subject".into(), subject.clone().into_bytes());
     headers.insert("reply".into(), record.reply.clone().into_bytes());
     Delivery {
@@ -35,6 +46,9 @@ fn delivery(i: usize, record: &Record) -> Delivery {
         subject,
         reply_subject: record.reply.clone(),
         headers,
+        null_value: record.value.is_none(),
+        header_list,
+        origin_time: record.origin_time,
         ..Default::default()
     }
 }
@@ -71,16 +85,20 @@ fn any_record() -> impl Strategy<Value = Record> {
         subject,
         "[a-z]{0,3}",
         0i64..9,
+        prop::option::of(any::<i64>().prop_filter("stands for none", |time| *time != i64::MIN)),
     )
-        .prop_map(|(key, value, headers, subject, reply, timestamp)| Record {
-            timestamp,
-            key,
-            value,
-            headers,
-            subject,
-            reply,
-            ..Record::default()
-        })
+        .prop_map(
+            |(key, value, headers, subject, reply, timestamp, origin_time)| Record {
+                timestamp,
+                origin_time,
+                key,
+                value,
+                headers,
+                subject,
+                reply,
+                ..Record::default()
+            },
+        )
 }
 
 fn any_records() -> impl Strategy<Value = Vec<Record>> {
@@ -118,6 +136,10 @@ proptest! {
             prop_assert_eq!((view.offset(), view.key(), view.value()), (expected.offset, &expected.key[..], &expected.value[..]));
             prop_assert_eq!(view.header("subject"), Some(expected.subject.as_bytes()));
             prop_assert_eq!(view.header("reply"), Some(expected.reply_subject.as_bytes()));
+            prop_assert_eq!(view.is_null(), records[i].value.is_none());
+            let kept: Vec<_> = view.record_headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+            let sent: Vec<_> = records[i].headers.iter().map(|(_, name, value)| (name.clone(), value.clone())).collect();
+            prop_assert_eq!(kept, sent);
             prop_assert_eq!(Delivery::decode(frame), Ok(expected));
         }
     }
@@ -130,7 +152,7 @@ proptest! {
             put_record_copy(&mut out, &batch, i, "orders", "x.y");
             let Recognised::Publish(publish) = envelope::recognise(&out.into()) else { panic!("not recognised") };
             let expected = delivery(i, record);
-            prop_assert_eq!((publish.key, publish.value), (expected.key, expected.value));
+            prop_assert_eq!((publish.key, publish.value), (expected.key, record.value.clone().map(Into::into)));
             prop_assert_eq!((publish.ack_policy, publish.expected_offset), (2, -1));
             prop_assert!(publish.ack_inbox.is_empty() && publish.correlation_id.is_empty());
             let mut headers = expected.headers;

@@ -100,7 +100,7 @@ fn every_field_has_the_number_and_type_of_the_definition() {
         Ack ActivityStreamEvent Broker Consumer ConsumerGroupMetadata CreateStreamOp CreateStreamRequest CreateStreamResponse
         DeleteStreamOp DeleteStreamRequest DeleteStreamResponse FetchConsumerGroupAssignmentsRequest
         FetchConsumerGroupAssignmentsResponse FetchCursorRequest FetchCursorResponse FetchMetadataRequest FetchMetadataResponse
-        FetchPartitionMetadataRequest FetchPartitionMetadataResponse JoinConsumerGroupOp JoinConsumerGroupRequest
+        FetchPartitionMetadataRequest FetchPartitionMetadataResponse Header JoinConsumerGroupOp JoinConsumerGroupRequest
         JoinConsumerGroupResponse LeaveConsumerGroupOp LeaveConsumerGroupRequest LeaveConsumerGroupResponse Message
         NullableBool NullableInt32 NullableInt64 PartitionAssignment PartitionEventTimestamps PartitionMetadata PauseStreamOp
         PauseStreamRequest PauseStreamResponse PublishAsyncError PublishRequest PublishResponse PublishToSubjectRequest

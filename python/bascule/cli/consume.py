@@ -2,13 +2,8 @@
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
-import select
-import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,25 +11,26 @@ import typer
 from bascule._units import parse_duration_ms
 from bascule.cli.completion import StreamName
 from bascule.cli.connection import Connection, connected
-from bascule.cli.options import Partitions
 from bascule.cli.pace import Pace
 from bascule.cli.positions import parse_start, parse_stop
-from bascule.cli.records import RecordFormat, RecordWriter, record_writer
-from bascule.client import Client, Record, Start, Subscription
+from bascule.cli.reading import GroupReading, Limits, Printing, Reading, tell_start
+from bascule.cli.records import RecordFormat, record_format, record_writer
+from bascule.client import Client, OffsetReset
+from bascule.client.many import Many
 from bascule.errors import UsageError
 
 __all__ = ["consume"]
 
 BATCH: Final = 4096
-WAIT_S: Final = 0.5
-"""Longest wait for one partition; shorter with several, which take turns."""
-TURN_S: Final = 0.05
-STANDARD_OUTPUT: Final = 1
+GROUP_STARTS: Final = ("earliest", "latest", "new")
 
 
 StartAt = Annotated[
     str | None,
-    typer.Option(help="earliest, latest, new, an offset, a time, or one ago like -15m. [default: new, or latest]"),
+    typer.Option(
+        help="earliest, latest, new, an offset, a time (local without a zone), or one ago like -15m. "
+        "[default: new, or latest]"
+    ),
 ]
 StopAt = Annotated[
     str | None, typer.Option(help="latest = when caught up; an offset or a time, exclusive; left out = wait.")
@@ -42,20 +38,47 @@ StopAt = Annotated[
 Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")]
 For = Annotated[str | None, typer.Option("--for", help='End after so long, e.g. "30s".')]
 Idle = Annotated[str | None, typer.Option("--idle", help='End when nothing came for so long, e.g. "5s".')]
-All = Annotated[bool, typer.Option("--all-partitions", "-a", help="Read every partition.")]
+Numbers = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", min=0, help="Only this partition, from 0; repeatable. [default: all]"),
+]
+All = Annotated[bool, typer.Option("--all-partitions", "-a", help="Read every partition, as without --partition.")]
+Subject = Annotated[
+    str | None, typer.Option(help="Only records whose subject matches: * for one token, > at the end for more.")
+]
+Group = Annotated[
+    str | None,
+    typer.Option(help="Read as a member of this consumer group, --start where it has no position, and move it."),
+]
 Cursor = Annotated[
     str | None, typer.Option(help="Go on behind this cursor, --start where it was never set, and move it.")
 ]
-Commit = Annotated[bool, typer.Option("--commit/--no-commit", help="Whether the cursor is moved.")]
+Commit = Annotated[bool, typer.Option("--commit/--no-commit", help="Whether the position of cursor or group is moved.")]
+Reset = Annotated[
+    str,
+    typer.Option(
+        "--auto-offset-reset",
+        help="Where to begin when a stored position lies beyond the end: error, earliest, latest, or new.",
+    ),
+]
 Reverse = Annotated[bool, typer.Option("--reverse", help="From --start back towards the first record.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume a paused partition.")]
 FromReplica = Annotated[bool, typer.Option("--from-replica", help="Any in-sync replica may answer.")]
 Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
 Form = Annotated[
-    RecordFormat,
-    typer.Option("--output", "-o", help="text, raw, base64 and hex print values only; raw without line ends."),
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORM|TEMPLATE",
+        help=f"{', '.join(RecordFormat)}: the first four print values only, raw without line ends. Or a template "
+        'like "%p %o %k %v": %p partition, %o offset, %k key, %h headers, %v value, %t time, %s subject.',
+    ),
 ]
 KeySeparator = Annotated[str | None, typer.Option(help="With text, base64 and hex: print KEY, this text, VALUE.")]
+Null = Annotated[
+    str | None, typer.Option(help="Printed for a null value by text and templates [default: null], base64, hex, raw.")
+]
 
 
 @connected()
@@ -68,160 +91,109 @@ def consume(
     count: Count = None,
     run_for: For = None,
     idle: Idle = None,
-    partition: Partitions = None,
+    partition: Numbers = None,
     all_partitions: All = False,
+    subject: Subject = None,
+    group: Group = None,
     cursor: Cursor = None,
     commit: Commit = True,
+    auto_offset_reset: Reset = "error",
     reverse: Reverse = False,
     resume: Resume = False,
     from_replica: FromReplica = False,
     rate: Rate = None,
     output: Form = RecordFormat.TEXT,
     key_separator: KeySeparator = None,
+    null: Null = None,
 ) -> None:
-    """Print records: of partition 0, of those that are named, or of all. Records of one partition stay in order.
+    """Print records of all partitions, or of those that are named. Records of one partition stay in order.
 
     Examples:
         bascule consume orders --start earliest --stop latest
 
-        bascule consume orders --all-partitions --start -15m --count 10 --output ndjson
+        bascule consume orders --start -15m --subject 'orders.eu.>' --idle 2s --output '%p %o %k %v'
     """
-    _check(partition, cursor, every=all_partitions, reverse=reverse)
-    begin, end = parse_start(start or ("latest" if reverse else "new")), parse_stop(stop)
+    form = record_format(output)
+    _check(partition, cursor, group, every=all_partitions, reverse=reverse)
     limits = Limits(count, _seconds("--for", run_for), _seconds("--idle", idle))
-    pace, writer = Pace(rate), record_writer(output, key_separator)
+    pace, writer = Pace(rate), record_writer(form, key_separator, null)
+    shared: dict[str, Any] = {
+        "subject": subject,
+        "auto_offset_reset": _reset(auto_offset_reset),
+        "resume": resume,
+        "batch_records": pace.batch(min(BATCH, count or BATCH)),
+    }
+    printing = Printing(writer, pace, limits, is_late=form is RecordFormat.TABLE)
+    if group is not None:
+        first = _group_start(start, stop, from_replica=from_replica)
+        with connection.open() as client, closing(writer):
+            consumer = client.consumer(group, stream, start=first, commit_interval=None, **shared)
+            with consumer:
+                GroupReading(consumer, printing, commits=commit).run()
+        return
+    begin, end = parse_start(start or ("latest" if reverse else "new")), parse_stop(stop)
+    shared |= {"start": begin, "stop": end, "cursor": cursor, "reverse": reverse, "from_replica": from_replica}
     with ExitStack() as stack:
         client = stack.enter_context(connection.open())
-        numbers = _numbers(client, stream, partition, every=all_partitions)
-        wish: dict[str, Any] = {
-            "start": begin,
-            "stop": end,
-            "cursor": cursor,
-            "batch_records": pace.batch(min(BATCH, count or BATCH)),
-        }
-        wish |= {"reverse": reverse, "resume": resume, "from_replica": from_replica}
         subscriptions = {
-            number: stack.enter_context(client.subscribe(stream, partition=number, **wish)) for number in numbers
+            number: client.subscribe(stream, partition=number, **shared)
+            for number in _numbers(client, stream, partition)
         }
-        if cursor is None:
-            for number, subscription in subscriptions.items():
-                _tell_start(f"partition {number} of {stream}", begin, subscription.position, reverse=reverse)
+        for subscription in subscriptions.values():
+            stack.callback(subscription.close)
+        many = Many(subscriptions)
+        many.open()
+        for number, subscription in subscriptions.items():
+            tell_start(f"partition {number} of {stream}", begin, subscription, reverse=reverse)
         # what cannot be opened prints nothing, not even an empty list
         stack.enter_context(closing(writer))
-        reading = _Reading(client, stream, cursor if commit else None, writer, output, pace)
-        reading.run(subscriptions, limits)
+        reading = Reading(client, stream, cursor if commit else None, printing)
+        reading.run(many)
         writer.close()
         reading.commit()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When to end; `None` = not for this."""
-
-    records: int | None = None
-    seconds: float | None = None
-    idle_seconds: float | None = None
-
-
-@dataclass(slots=True)
-class _Reading:
-    """Takes turns between partitions, prints, and moves the cursor behind what is printed."""
-
-    client: Client
-    stream: str
-    cursor: str | None
-    writer: RecordWriter
-    form: RecordFormat
-    pace: Pace
-    printed: dict[int, int] = field(default_factory=dict[int, int])
-    """Offset of the last record by partition, not stored yet."""
-    records: int = 0
-
-    def run(self, subscriptions: dict[int, Subscription], limits: Limits) -> None:
-        """Until all have ended, or a limit is reached."""
-        began = heard = time.monotonic()
-        wait_s = WAIT_S if len(subscriptions) == 1 else TURN_S
-        while subscriptions:
-            for number, subscription in list(subscriptions.items()):
-                batch = subscription.next_batch(self._wait_s(wait_s, began, limits))
-                if batch is not None:
-                    heard = time.monotonic()
-                    self._take(number, list(batch), limits)
-                elif subscription.ended:
-                    del subscriptions[number]
-                if self._is_over(began, heard, limits):
-                    return
-            _check_reader()
-
-    def commit(self) -> None:
-        """Store what is printed as the cursor's position."""
-        if self.cursor is not None:
-            for number, offset in self.printed.items():
-                self.client.set_cursor(self.cursor, self.stream, offset, partition=number)
-            self.printed.clear()
-
-    def _take(self, number: int, records: Sequence[Record], limits: Limits) -> None:
-        left = None if limits.records is None else limits.records - self.records
-        records = records[:left]
-        self.writer.write(number, records)
-        sys.stdout.flush()
-        self.records += len(records)
-        self.printed[number] = records[-1].offset
-        if self.form is not RecordFormat.TABLE:
-            # a table is printed at the end
-            self.commit()
-        self.pace.count(len(records))
-
-    def _wait_s(self, wait_s: float, began: float, limits: Limits) -> float:
-        """Not beyond the end of the time."""
-        if limits.seconds is None:
-            return wait_s if limits.idle_seconds is None else min(wait_s, limits.idle_seconds)
-        return max(0.001, min(wait_s, began + limits.seconds - time.monotonic()))
-
-    def _is_over(self, began: float, heard: float, limits: Limits) -> bool:
-        now = time.monotonic()
-        return (
-            (limits.records is not None and self.records >= limits.records)
-            or (limits.seconds is not None and now >= began + limits.seconds)
-            or (limits.idle_seconds is not None and now >= heard + limits.idle_seconds)
-        )
-
-
-def _check(partition: Sequence[int] | None, cursor: str | None, *, every: bool, reverse: bool) -> None:
+def _check(
+    partition: Sequence[int] | None, cursor: str | None, group: str | None, *, every: bool, reverse: bool
+) -> None:
     if partition and every:
         raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
     if cursor is not None and reverse:
         raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
+    if group is not None:
+        others = {"--partition": bool(partition), "--cursor": cursor is not None, "--reverse": reverse}
+        given = [option for option, is_given in others.items() if is_given]
+        if given:
+            raise UsageError("invalid_argument", f"--group and {given[0]} exclude each other: the group decides that")
 
 
-def _tell_start(place: str, asked: Start, found: Start, *, reverse: bool) -> None:
-    """Say where reading begins, when that is not where it was asked to."""
-    if not isinstance(found, int):
-        return  # the broker does not tell
-    following = f"the {'last' if reverse else 'next'} record, offset {found}"
-    if isinstance(asked, int) and found < asked:
-        text = f"offset {asked} is beyond the end of {place}: reading begins with {following}"
-    elif isinstance(asked, int) and found > asked:
-        text = f"offset {asked} of {place} was removed: reading begins at offset {found}"
-    elif isinstance(asked, datetime) and asked > datetime.now(UTC):
-        text = f"{asked.isoformat()} is still to come: reading of {place} begins with {following}"
-    else:
-        return
-    sys.stderr.write(f"bascule: {text}\n")
+def _group_start(start: str | None, stop: str | None, *, from_replica: bool) -> Any:
+    if stop is not None or from_replica:
+        option = "--from-replica" if stop is None else "--stop"
+        raise UsageError(
+            "invalid_argument", f"--group and {option} exclude each other; --count, --for and --idle end it"
+        )
+    chosen = start or "new"
+    if chosen not in GROUP_STARTS:
+        text = f'--start "{chosen}": with --group it is earliest, latest or new'
+        raise UsageError("invalid_argument", text)
+    return chosen
 
 
-def _check_reader() -> None:
-    """Raise `BrokenPipeError` when whoever read our output went away: nothing may come for hours that would tell."""
-    output = select.poll()
-    output.register(STANDARD_OUTPUT, 0)
-    if any(found & select.POLLERR for _, found in output.poll(0)):
-        raise BrokenPipeError
+def _reset(text: str) -> OffsetReset:
+    match text:
+        case "error" | "earliest" | "latest" | "new":
+            return text
+        case _:
+            raise UsageError(
+                "invalid_argument", f'--auto-offset-reset "{text}" is none of: error, earliest, latest, new'
+            )
 
 
-def _numbers(client: Client, stream: str, chosen: Sequence[int] | None, *, every: bool) -> list[int]:
-    if every:
-        return [partition.number for partition in client.get_stream(stream).partitions]
-    return sorted(set(chosen)) if chosen else [0]
+def _numbers(client: Client, stream: str, chosen: Sequence[int] | None) -> list[int]:
+    if chosen:
+        return sorted(set(chosen))
+    return [partition.number for partition in client.get_stream(stream).partitions]
 
 
 def _seconds(option: str, text: str | None) -> float | None:

@@ -10,13 +10,16 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
+from bascule._json import load_json
 from bascule.cli.output import BASE64_MARK
 from bascule.cli.quoting import shown
+from bascule.client.requests import nanoseconds
 from bascule.errors import UsageError
 
 __all__ = ["BATCH", "InputFormat", "Item", "Source", "items", "of_arguments"]
@@ -26,8 +29,13 @@ BATCH: Final = 4096
 CHUNK: Final = 1 << 16
 MOST_LINE: Final = 64 << 20
 _COLUMNS: Final = frozenset({"value", "key", "headers", "partition"})
-_NOT_SENT: Final = frozenset({"offset", "time", "subject"})
-"""What `consume` prints beside them and the broker gives each record anew."""
+_KEPT: Final = frozenset({"offset", "time", "subject", "origin_time"})
+"""What `consume` prints beside them; the broker gives each record its own, unless `--keep` says otherwise."""
+NULL_CELL: Final = '{"base64": null}'
+"""How a null value is written in a CSV cell, where an empty one is an empty value."""
+
+
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 
 
 class InputFormat(StrEnum):
@@ -45,11 +53,16 @@ class InputFormat(StrEnum):
 class Item(NamedTuple):
     """One record to be published."""
 
-    value: bytes
+    value: bytes | None
+    """`None` = a tombstone."""
     key: bytes | None = None
-    headers: Mapping[str, bytes] = {}
+    headers: Sequence[tuple[str, bytes]] = ()
     partition: int | None = None
     """That the record itself names."""
+    subject: str | None = None
+    """The same."""
+    time_ns: int | None = None
+    """The time at the origin, or the one of receipt, that the record itself names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,13 @@ class Source:
     key: bytes | None = None
     separator: bytes | None = None
     """Between key and value of a line."""
-    headers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    headers: Sequence[tuple[str, bytes]] = ()
+    """Instead of a record's own of the same names."""
+    null: bytes | None = None
+    """What a value that is null is written as, one a line."""
+    keeps_subject: bool = False
+    keeps_time: bool = False
+    """Whether a record is stored with what it says of itself."""
 
     def item(self, line: bytes, where: str) -> Item:
         """The record of one line."""
@@ -73,29 +92,35 @@ class Source:
                 text = f'{where} "{shown(line)}" has no key separator "{self.separator.decode(errors="replace")}"'
                 raise UsageError("invalid_argument", text)
             key, line = before, after
-        return Item(_decoded(self.form, line, where), key, self.headers)
+        value = None if line == self.null else _decoded(self.form, line, where)
+        return Item(value, key, self.headers)
 
     def document(self, document: object, where: str) -> Item:
         """The record of a JSON object, in the form in which `consume` prints it."""
         if not isinstance(document, dict) or "value" not in document:
             raise UsageError("invalid_argument", f'{where} is no JSON object with a "value"')
         row = cast("dict[str, Any]", document)
-        unknown = sorted(set(row) - _COLUMNS - _NOT_SENT)
+        unknown = sorted(set(row) - _COLUMNS - _KEPT)
         if unknown:
-            text = f'{where} has the unknown field "{unknown[0]}": known are {", ".join(sorted(_COLUMNS))}'
+            text = f'{where} has the unknown field "{unknown[0]}": known are {", ".join(sorted(_COLUMNS | _KEPT))}'
             raise UsageError("invalid_argument", text)
-        headers: Any = row.get("headers") or {}
-        if not isinstance(headers, dict):
-            raise UsageError("invalid_argument", f"{where}: headers is no JSON object of names and values")
-        named = {str(name): _bytes(value, where) for name, value in cast("dict[str, Any]", headers).items()}
-        # what the broker adds to each record is not sent again
-        own = {name: value for name, value in named.items() if name not in {"subject", "reply"}}
+        chosen = {name for name, _ in self.headers}
+        own = [pair for pair in _headers(row.get("headers"), where) if pair[0] not in chosen]
         partition = row.get("partition")
         if partition is not None and (type(partition) is not int or partition < 0):
             raise UsageError("invalid_argument", f"{where}: partition is {partition!r}, not a number from 0")
-        key = row.get("key")
-        chosen = self.key if key is None else _bytes(key, where)
-        return Item(_bytes(row["value"], where), chosen, {**own, **self.headers}, partition)
+        key, value = row.get("key"), row["value"]
+        subject = row.get("subject") if self.keeps_subject else None
+        if not isinstance(subject, str | None):
+            raise UsageError("invalid_argument", f"{where}: subject is {subject!r}, not text")
+        return Item(
+            None if value is None else _bytes(value, where),
+            self.key if key is None else _bytes(key, where),
+            (*own, *self.headers),
+            partition,
+            subject or None,
+            _time_ns(row.get("origin_time") or row.get("time"), where) if self.keeps_time else None,
+        )
 
 
 def of_arguments(values: Iterable[str], source: Source) -> Iterator[list[Item]]:
@@ -156,6 +181,7 @@ def _of_json(stream: BinaryIO, source: Source) -> Iterator[Item]:
 
 
 def _of_csv(stream: BinaryIO, source: Source) -> Iterator[Item]:
+    csv.field_size_limit(MOST_LINE)  # the usual limit, 128 KiB, is below what a record may hold
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     try:
         yield from _of_rows(csv.DictReader(text, strict=True), source)
@@ -178,10 +204,11 @@ def _of_rows(reader: "csv.DictReader[str]", source: Source) -> Iterator[Item]:
 
 
 def _csv_document(row: Mapping[str, str], where: str) -> dict[str, Any]:
-    """A cell holds text, or the `{"base64": …}` of bytes that are no text, as `consume` writes it."""
+    """A cell holds text, or the `{"base64": …}` of bytes that are no text or of null, as `consume` writes it."""
     document: dict[str, Any] = {name: _cell(value) for name, value in row.items() if name in {"value", "key"}}
     if not row.get("key"):
         document.pop("key", None)
+    document |= {name: value for name, value in row.items() if name in _KEPT and value}
     if row.get("headers"):
         document["headers"] = _parsed(row["headers"].encode(), where)
     if row.get("partition"):
@@ -191,11 +218,13 @@ def _csv_document(row: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def _cell(text: str) -> object:
+    if text == NULL_CELL:
+        return None
     if not text.startswith(BASE64_MARK):
         return text
     try:
-        found: object = json.loads(text)
-    except ValueError:
+        found: object = load_json(text)
+    except (ValueError, RecursionError):
         return text
     return found
 
@@ -233,8 +262,45 @@ def _bytes(value: object, where: str) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def _headers(document: object, where: str) -> list[tuple[str, bytes]]:
+    """Headers by name, or pairs in which names may repeat and be bytes."""
+    if document is None:
+        return []
+    pairs: list[object] | None = None
+    if isinstance(document, dict):
+        pairs = list(cast("dict[str, object]", document).items())
+    elif isinstance(document, list):
+        pairs = cast("list[object]", document)
+    found: list[tuple[str, bytes]] = []
+    for pair in pairs or ():
+        cells = tuple(cast("Sequence[object]", pair)) if isinstance(pair, list | tuple) else ()
+        if len(cells) != 2:
+            pairs = None
+            break
+        name, value = (_bytes(cell, where) for cell in cells)
+        found.append((name.decode("utf-8", "surrogateescape"), value))
+    if pairs is None:
+        text = f"{where}: headers is not a JSON object of names and values, nor a list of such pairs"
+        raise UsageError("invalid_argument", text)
+    return found
+
+
+def _time_ns(text: object, where: str) -> int | None:
+    """A time as `consume` writes it, to the nanosecond; one without a zone is one of the local zone."""
+    if text is None:
+        return None
+    found = _TIME.fullmatch(text) if isinstance(text, str) else None
+    try:
+        if found is not None:
+            time = datetime.fromisoformat(found[1] + (found[3] or ""))
+            return nanoseconds(time) + int((found[2] or "").ljust(9, "0"))
+    except (ValueError, OverflowError):
+        pass
+    raise UsageError("invalid_argument", f"{where}: time is {text!r}, not a time like 2026-01-31T12:00:00.000000000Z")
+
+
 def _parsed(text: bytes, where: str) -> object:
     try:
-        return cast("object", json.loads(text))
-    except (ValueError, RecursionError):
-        raise UsageError("invalid_argument", f'{where} "{shown(text)}" is no JSON') from None
+        return cast("object", load_json(text))
+    except (ValueError, RecursionError) as wrong:
+        raise UsageError("invalid_argument", f'{where} "{shown(text)}" is not valid JSON: {wrong}') from None

@@ -11,7 +11,7 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +21,7 @@ import yaml
 
 from bascule._text import visible
 
-__all__ = ["BASE64_MARK", "OutputFormat", "plain", "render", "text_of"]
+__all__ = ["BASE64_MARK", "OutputFormat", "csv_line", "plain", "render", "text_of"]
 
 
 BASE64_MARK = '{"base64"'
@@ -101,11 +101,16 @@ def _rows(document: object) -> list[dict[str, Any]]:
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
+    lines = [csv_line(rows[0]), *(csv_line(map(text_of, row.values())) for row in rows)]
+    return "".join(lines)
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """One line of CSV. What has a line feed or a carriage return in it is quoted, as readers of CSV demand."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(rows[0])
-    writer.writerows([text_of(value) for value in row.values()] for row in rows)
-    return text.getvalue()
+    # the writer quotes the characters of its own line end
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:

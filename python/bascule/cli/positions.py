@@ -1,6 +1,7 @@
 """Where reading begins and ends, as people write it."""
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -11,7 +12,7 @@ from bascule.errors import UsageError
 
 __all__ = ["parse_start", "parse_stop", "parse_time"]
 
-_WORDS = "an offset, a time like 2026-01-31T12:00:00Z, or one ago like -15m"
+_WORDS = "an offset, a time like 2026-01-31T12:00:00Z (local without a zone), or one ago like -15m"
 
 
 def _now() -> datetime:
@@ -19,7 +20,8 @@ def _now() -> datetime:
 
 
 def parse_start(text: str, now: Callable[[], datetime] = _now) -> Start:
-    """`earliest`, `latest`, `new`, an offset, a time, or a duration ago like `-15m`.
+    """`earliest`, `latest`, `new`, an offset, a time, or a duration ago like `-15m`. A time without a zone is in the
+    local zone, which is said on standard error.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -44,7 +46,7 @@ def parse_time(option: str, text: str, now: Callable[[], datetime] = _now) -> da
     Raises:
         UsageError: code `invalid_argument`.
     """
-    time = _time(text, now)
+    time = _time(option, text, now)
     if time is None:
         words = _WORDS.removeprefix("an offset, ")
         raise UsageError("invalid_argument", f'{option} "{text}" is not {words}')
@@ -54,16 +56,20 @@ def parse_time(option: str, text: str, now: Callable[[], datetime] = _now) -> da
 def _offset_or_time(option: str, text: str, words: str, now: Callable[[], datetime]) -> int | datetime:
     if re.fullmatch(r"[0-9]{1,19}", text):
         return int(text)
-    time = _time(text, now)
+    time = _time(option, text, now)
     if time is None:
         raise UsageError("invalid_argument", f'{option} "{text}" is none of: {words}, {_WORDS}')
     return time
 
 
-def _time(text: str, now: Callable[[], datetime]) -> datetime | None:
+def _time(option: str, text: str, now: Callable[[], datetime]) -> datetime | None:
     try:
         if re.fullmatch(r"-\d.*[a-z]", text):
             return now() - timedelta(milliseconds=int(str(parse_duration_ms(text[1:]))))
-        return datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            time = time.astimezone()
+            sys.stderr.write(f'bascule: {option} "{text}" has no time zone: local time, {time.isoformat()}\n')
+    except (ValueError, OverflowError, OSError):
         return None
+    return time

@@ -4,12 +4,12 @@
 
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -20,15 +20,16 @@ from bascule.cli.options import DryRun, Output
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.pace import Pace
 from bascule.cli.results import Produced
-from bascule.client import Ack, Client, Receipt
+from bascule.client import Ack, Client
 from bascule.client.refusals import no_partition
 from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["produce"]
 
 Values = Annotated[list[str] | None, typer.Argument(help="Records; without any, --file or standard input.")]
-Headers = Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE; repeatable.")]
-Choose = Callable[[Item], int]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="NAME=VALUE; repeatable, also with one name.")
+]
 
 
 class Acknowledged(StrEnum):
@@ -47,6 +48,14 @@ class PartitionBy(StrEnum):
     RECORD = "record"
 
 
+class Kept(StrEnum):
+    """What a record says of itself and is stored with."""
+
+    PARTITION = "partition"
+    SUBJECT = "subject"
+    TIME = "time"
+
+
 File = Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read records from it.")]
 Form = Annotated[
     InputFormat,
@@ -54,8 +63,18 @@ Form = Annotated[
 ]
 Key = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that names none.")]
 KeySeparator = Annotated[str | None, typer.Option(help="Each line is KEY, this text, VALUE.")]
-Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Number, from 0. [default: 0]")]
-By = Annotated[PartitionBy | None, typer.Option(help="Pick by the hash of the key, by turns, or as the record says.")]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, help="Number, from 0, for all records. [default: by key]")
+]
+By = Annotated[
+    PartitionBy | None,
+    typer.Option(help="Pick by the hash of the key, and without one in long turns; by turns; or as the record says."),
+]
+Keep = Annotated[
+    list[Kept] | None,
+    typer.Option(help="Of ndjson, json and csv keep this, too; time becomes the time at the origin. Repeatable."),
+]
+Null = Annotated[str | None, typer.Option(help="With text, base64 and hex: this text stands for a null value.")]
 AckPolicy = Annotated[Acknowledged, typer.Option(help="When a record counts as published.")]
 Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
 
@@ -73,6 +92,8 @@ def produce(
     header: Headers = None,
     partition: Partition = None,
     partition_by: By = None,
+    keep: Keep = None,
+    null: Null = None,
     ack: AckPolicy = Acknowledged.LEADER,
     rate: Rate = None,
     dry_run: DryRun = False,
@@ -83,30 +104,43 @@ def produce(
     Examples:
         bascule produce orders '{"id": 1}' '{"id": 2}'
 
-        bascule produce orders --file orders.ndjson --format ndjson --partition-by key
+        bascule produce orders --file orders.ndjson --format ndjson
     """
-    _check(values, file=file, form=form, key=key, separator=key_separator)
+    _check(values, file=file, form=form, key=key, separator=key_separator, null=null)
+    kept = frozenset(keep or ())
+    partition_by = PartitionBy.RECORD if Kept.PARTITION in kept and partition_by is None else partition_by
     if partition is not None and partition_by is not None:
-        raise UsageError("invalid_argument", "--partition and --partition-by exclude each other")
+        raise UsageError(
+            "invalid_argument", "--partition and --partition-by exclude each other; so does --keep partition"
+        )
     source = Source(
         form,
         None if key is None else key.encode(),
         None if key_separator is None else key_separator.encode(),
         _headers(header or []),
+        None if null is None else null.encode(),
+        keeps_subject=Kept.SUBJECT in kept,
+        keeps_time=Kept.TIME in kept,
     )
     with ExitStack() as stack:
         client = stack.enter_context(connection.open())
-        choose = _chooser(client, stream, partition or 0, partition_by)
+        count = len(client.get_stream(stream).partitions)
+        choice = _choice(stream, count, partition, partition_by)
         if values:
             batches = of_arguments(values, source)
         else:
             if file is None and sys.stdin.isatty():
                 sys.stderr.write("records, one a line; end with Ctrl-D\n")
             batches = items(stack.enter_context(file.open("rb")) if file else sys.stdin.buffer, source)
-        publishing = _Publishing(client, stream, ack.value, Pace(rate), dry_run=dry_run)
-        publishing.run(batches, choose)
+        publishing = _Publishing(client, stream, ack.value, Pace(rate), choice, count, dry_run=dry_run)
+        publishing.run(batches)
+    is_one = partition is not None or (partition_by is None and count == 1)
     rows = publishing.rows(partition or 0)
-    render(rows[0] if partition_by is None else rows, output)
+    render(rows[0] if is_one else rows, output)
+
+
+Choice: TypeAlias = int | Literal["round_robin", "record"] | None
+"""A partition for all, or how one is chosen; `None` = by key, as the SDK does."""
 
 
 @dataclass(slots=True)
@@ -117,10 +151,13 @@ class _Publishing:
     stream: str
     ack: Ack
     pace: Pace
+    choice: Choice
+    partitions: int
+    """Of the stream."""
     dry_run: bool = field(kw_only=True)
-    done: dict[int, Produced] = field(default_factory=dict[int, Produced])
+    done: dict[int | None, Produced] = field(default_factory=dict[int | None, Produced])
 
-    def run(self, batches: Iterator[list[Item]], choose: Choose) -> None:
+    def run(self, batches: Iterator[list[Item]]) -> None:
         """Publish all; records of one partition stay in order.
 
         Raises:
@@ -131,7 +168,7 @@ class _Publishing:
             for batch in batches:
                 step = self.pace.batch(BATCH)
                 for begin in range(0, len(batch), step):
-                    self._publish(batch[begin : begin + step], choose)
+                    self._publish(batch[begin : begin + step])
         except KeyboardInterrupt:
             sys.stderr.write(f"bascule: interrupted; {self._told()}\n")
             raise
@@ -143,88 +180,112 @@ class _Publishing:
 
     def rows(self, partition: int) -> list[Produced]:
         """What was published, by partition; `partition` stands there when nothing was."""
-        found = [self.done[number] for number in sorted(self.done)]
+        found = [
+            self.done[number]
+            for number in sorted(self.done, key=lambda number: sys.maxsize if number is None else number)
+        ]
         return found or [Produced(self.stream, partition, 0, None, None, self.dry_run)]
 
     def _told(self) -> str:
         return f"at least {sum(row.records for row in self.done.values())} records before it are published"
 
-    def _publish(self, batch: Sequence[Item], choose: Choose) -> None:
-        by_partition: dict[int, list[Item]] = {}
-        for item in batch:
-            by_partition.setdefault(choose(item), []).append(item)
-        for partition, chosen in by_partition.items():
-            self._publish_to(partition, chosen)
-        self.pace.count(0 if self.dry_run else len(batch))
-
-    def _publish_to(self, partition: int, batch: Sequence[Item]) -> None:
-        first = last = None
-        if not self.dry_run:
-            receipts = self._send(partition, batch)
-            if receipts:
-                first, last = receipts[0].offset, receipts[-1].offset
-        known = self.done.get(partition)
-        if known is not None:
-            first = known.first_offset if known.first_offset is not None else first
-        records = len(batch) + (known.records if known is not None else 0)
-        self.done[partition] = Produced(self.stream, partition, records, first, last, self.dry_run)
-
-    def _send(self, partition: int, batch: Sequence[Item]) -> list[Receipt]:
-        return self.client.publish_many(
+    def _publish(self, batch: Sequence[Item]) -> None:
+        partitions = [self._checked(item.partition or 0) for item in batch] if self.choice == "record" else None
+        if self.dry_run:
+            self._count_dry(batch, partitions)
+            return
+        receipts = self.client.publish_many(
             self.stream,
             [item.value for item in batch],
             keys=[item.key for item in batch],
-            headers=[dict(item.headers) for item in batch] if any(item.headers for item in batch) else None,
-            partition=partition,
+            headers=[item.headers for item in batch] if any(item.headers for item in batch) else None,
+            partition=None if self.choice == "record" else self.choice,
+            partitions=partitions,
+            subjects=[item.subject for item in batch] if any(item.subject for item in batch) else None,
+            origin_times_ns=[item.time_ns for item in batch]
+            if any(item.time_ns is not None for item in batch)
+            else None,
             ack=self.ack,
         )
+        for receipt in receipts:
+            self._count(receipt.partition, receipt.offset)
+        if not receipts:
+            self._count_unacknowledged(batch, partitions)
+        self.pace.count(len(batch))
 
-
-def _chooser(client: Client, stream: str, partition: int, by: PartitionBy | None) -> Choose:
-    """What picks a record's partition; asks the broker how many there are.
-
-    Raises:
-        StateError: codes `stream_not_found`, `partition_not_found`.
-    """
-    count = len(client.get_stream(stream).partitions)
-    turn = iter(range(sys.maxsize))
-
-    def checked(number: int) -> int:
-        if number >= count:
-            raise no_partition(stream, number, count)
+    def _checked(self, number: int) -> int:
+        if number >= self.partitions:
+            raise no_partition(self.stream, number, self.partitions)
         return number
 
+    def _count(self, partition: int | None, offset: int | None, records: int = 1) -> None:
+        known = self.done.get(partition)
+        before = 0 if known is None else known.records
+        first = offset if known is None or known.first_offset is None else known.first_offset
+        self.done[partition] = Produced(self.stream, partition, before + records, first, offset, self.dry_run)
+
+    def _count_dry(self, batch: Sequence[Item], partitions: list[int] | None) -> None:
+        """Where records would go; those without a key go to a partition that is not known before."""
+        if self.choice == "round_robin":
+            begun = sum(row.records for row in self.done.values())
+            partitions = [(begun + index) % self.partitions for index in range(len(batch))]
+        self._count_unacknowledged(batch, partitions)
+
+    def _count_unacknowledged(self, batch: Sequence[Item], partitions: list[int] | None) -> None:
+        for index, item in enumerate(batch):
+            self._count(self._expected(item) if partitions is None else partitions[index], None)
+
+    def _expected(self, item: Item) -> int | None:
+        """The partition that a record goes to; `None` = one that only the publisher's turn decides."""
+        if isinstance(self.choice, int):
+            return self.choice
+        if self.partitions == 1:
+            return 0
+        # as every Liftbridge client does it
+        return zlib.crc32(item.key) % self.partitions if item.key and self.choice is None else None
+
+
+def _choice(stream: str, count: int, partition: int | None, by: PartitionBy | None) -> Choice:
+    """How the partition of a record is chosen.
+
+    Raises:
+        StateError: code `partition_not_found`.
+    """
+    if partition is not None and partition >= count:
+        raise no_partition(stream, partition, count)
     match by:
-        case PartitionBy.KEY:
-            # as every Liftbridge client does it: CRC-32 of the key, of no bytes when there is none
-            return lambda item: zlib.crc32(item.key or b"") % count
         case PartitionBy.ROUND_ROBIN:
-            return lambda _: next(turn) % count
+            return "round_robin"
         case PartitionBy.RECORD:
-            return lambda item: checked(item.partition or 0)
-        case None:
-            checked(partition)
-            return lambda _: partition
+            return "record"
+        case PartitionBy.KEY | None:
+            return partition
 
 
 _SEPARABLE: Final = frozenset({InputFormat.TEXT, InputFormat.BASE64, InputFormat.HEX})
 
 
-def _check(values: Any, *, file: Path | None, form: InputFormat, key: str | None, separator: str | None) -> None:
+def _check(
+    values: Any, *, file: Path | None, form: InputFormat, key: str | None, separator: str | None, null: str | None
+) -> None:
     if key is not None and separator is not None:
         raise UsageError("invalid_argument", "--key and --key-separator exclude each other")
     if separator is not None and (form not in _SEPARABLE or not separator):
         text = f"--key-separator goes with --format {', '.join(sorted(_SEPARABLE))}, and is not empty"
         raise UsageError("invalid_argument", text)
+    if null is not None and form not in _SEPARABLE:
+        raise UsageError(
+            "invalid_argument", f"--null goes with --format {', '.join(sorted(_SEPARABLE))}, not with {form}"
+        )
     if values and file is not None:
         raise UsageError("invalid_argument", "records come from arguments or from --file, not from both")
 
 
-def _headers(pairs: list[str]) -> dict[str, bytes]:
-    headers: dict[str, bytes] = {}
+def _headers(pairs: list[str]) -> list[tuple[str, bytes]]:
+    headers: list[tuple[str, bytes]] = []
     for pair in pairs:
         name, found, value = pair.partition("=")
         if not found or not name:
             raise UsageError("invalid_argument", f'--header "{pair}" is not NAME=VALUE')
-        headers[name] = value.encode()
+        headers.append((name, value.encode()))
     return headers

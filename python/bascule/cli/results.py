@@ -2,8 +2,9 @@
 
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from bascule import engine
@@ -19,6 +20,8 @@ __all__ = [
     "StreamPurge",
     "StreamRow",
     "Version",
+    "header_document",
+    "time_text",
 ]
 
 
@@ -110,7 +113,8 @@ class Produced:
     """The answer of `produce`."""
 
     stream: str
-    partition: int
+    partition: int | None
+    """`None` = not known: without acknowledgements the broker does not say where records without a key went."""
     records: int
     first_offset: int | None
     last_offset: int | None
@@ -125,19 +129,47 @@ class Message:
     offset: int
     time: str
     key: bytes | None
-    value: bytes
+    value: bytes | None
+    """`None` = a tombstone."""
     subject: str
-    headers: dict[str, bytes]
+    headers: dict[str, bytes] | list[tuple[str | bytes, bytes]]
+    """By name; pairs in order where a name comes twice or is not text."""
+    origin_time: str | None
+    """As its publisher gave it."""
 
     @classmethod
     def of(cls, record: Record, partition: int) -> Self:
-        """A record with its time as text: UTC, microseconds."""
-        seconds, nanoseconds = divmod(record.timestamp_ns, 1_000_000_000)
-        time = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        key, value = record.key, record.value
+        """A record with its times as text: UTC, nanoseconds."""
+        origin = record.origin_time_ns
         return cls(
-            partition, record.offset, f"{time}.{nanoseconds // 1000:06}Z", key, value, record.subject, record.headers
+            partition,
+            record.offset,
+            time_text(record.timestamp_ns),
+            record.key,
+            record.value,
+            record.subject,
+            header_document(record.headers),
+            None if origin is None else time_text(origin),
         )
+
+
+def time_text(timestamp_ns: int) -> str:
+    """A time in UTC, with all its nanoseconds."""
+    seconds, nanoseconds = divmod(timestamp_ns, 1_000_000_000)
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
+
+
+def header_document(headers: Sequence[tuple[str, bytes]]) -> dict[str, bytes] | list[tuple[str | bytes, bytes]]:
+    """Headers by name where that shows everything, otherwise pairs in order; a name that is not UTF-8 is bytes."""
+    named = dict(headers)
+    if len(named) == len(headers) and all(map(_is_text, named)):
+        return named
+    return [(name if _is_text(name) else name.encode("utf-8", "surrogateescape"), value) for name, value in headers]
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 @dataclass(frozen=True, slots=True)

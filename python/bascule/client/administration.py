@@ -13,7 +13,7 @@ from bascule.client.details import Details, StreamDetails
 from bascule.client.existing import asks_for_details, asks_for_something, mismatch
 from bascule.client.requests import StreamOptions
 from bascule.client.routes import PartitionPlace
-from bascule.client.types import Ack, Broker, Partition, Purged, Stream, SubjectReceipt
+from bascule.client.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
 from bascule.errors import BrokerError, StateError
 
 __all__ = ["Administration"]
@@ -277,10 +277,10 @@ class Administration(Details):
     def publish_to_subject(
         self,
         subject: str,
-        value: bytes,
+        value: Content | None,
         *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
+        key: Content | None = None,
+        headers: Headers | None = None,
         ack: Ack = "leader",
         timeout: float | None = None,
     ) -> SubjectReceipt | None:
@@ -288,9 +288,9 @@ class Administration(Details):
 
         Args:
             subject: without wildcards.
-            value: any bytes.
-            key: any bytes; empty is the same as `None`.
-            headers: names to bytes; `subject` and `reply` are the broker's.
+            value: any bytes, or text; `None` = a tombstone.
+            key: any bytes, or text; empty is the same as `None`.
+            headers: names and values, in which names may repeat; at most 1,024.
             ack: what counts as done. With `none` nobody needs to listen.
             timeout: seconds; `None` = the client's.
 

@@ -24,7 +24,7 @@ from bascule.client.batch import Batch
 from bascule.client.consumer import OnChange
 from bascule.client.consuming import GroupStart
 from bascule.client.subscription import Subscription
-from bascule.client.types import Record, Start, Stop
+from bascule.client.types import OffsetReset, Record, Start, Stop
 
 __all__ = ["AsyncClient", "AsyncSubscription"]
 
@@ -68,6 +68,8 @@ class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDet
         stop: Stop = None,
         reverse: bool = False,
         cursor: str | None = None,
+        subject: str | None = None,
+        auto_offset_reset: OffsetReset = "error",
         resume: bool = False,
         from_replica: bool = False,
         batch_records: int = 8192,
@@ -81,6 +83,8 @@ class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDet
                 stop=stop,
                 reverse=reverse,
                 cursor=cursor,
+                subject=subject,
+                auto_offset_reset=auto_offset_reset,
                 resume=resume,
                 from_replica=from_replica,
                 batch_records=batch_records,
@@ -95,6 +99,8 @@ class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDet
         consumer: str | None = None,
         start: GroupStart = "earliest",
         commit_interval: float | None = 5.0,
+        subject: str | None = None,
+        auto_offset_reset: OffsetReset = "error",
         resume: bool = False,
         batch_records: int = 8192,
         on_assigned: OnChange | None = None,
@@ -108,6 +114,8 @@ class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDet
             consumer=consumer,
             start=start,
             commit_interval=commit_interval,
+            subject=subject,
+            auto_offset_reset=auto_offset_reset,
             resume=resume,
             batch_records=batch_records,
             on_assigned=on_assigned,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bascule.client.aio_calls import AsyncCalls
 from bascule.client.requests import StreamOptions
-from bascule.client.types import Ack, Broker, Partition, Purged, Stream, SubjectReceipt
+from bascule.client.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
 
 __all__ = ["AsyncAdministration"]
 
@@ -90,10 +90,10 @@ class AsyncAdministration(AsyncCalls):
     async def publish_to_subject(
         self,
         subject: str,
-        value: bytes,
+        value: Content | None,
         *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
+        key: Content | None = None,
+        headers: Headers | None = None,
         ack: Ack = "leader",
         timeout: float | None = None,
     ) -> SubjectReceipt | None:

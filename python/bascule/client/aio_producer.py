@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from bascule.client.producer import OnAck, Producer
-from bascule.client.types import Receipt
+from bascule.client.types import Content, Headers, Receipt
 from bascule.errors import UsageError
 
 __all__ = ["AsyncProducer", "in_loop"]
@@ -43,6 +43,7 @@ class AsyncProducer:
         # a thread of its own, started when something has to be waited for
         self._thread: Final = ThreadPoolExecutor(1, "bascule-producer-wait")
         self._closed = False
+        self._prepared = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,27 +68,34 @@ class AsyncProducer:
         """As `Producer.in_flight`."""
         return self._producer.in_flight
 
-    async def send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> None:
+    async def prepare(self) -> None:
+        """As `Producer.prepare`."""
+        await self._run(self._producer.prepare)
+        self._prepared = True
+
+    async def send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> None:
         """As `Producer.send`."""
+        if not self._prepared:
+            await self.prepare()
         if not self._producer.try_send(value, key=key, headers=headers):
             await self._run(lambda: self._producer.send(value, key=key, headers=headers))
 
     async def submit(
-        self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None
+        self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None
     ) -> "asyncio.Future[Receipt]":
         """As `Producer.submit`: returns once the record was taken; the future is to be awaited for its receipt."""
         return asyncio.wrap_future(await self._run(lambda: self._producer.submit(value, key=key, headers=headers)))
 
-    def try_send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> bool:
-        """As `Producer.try_send`."""
+    def try_send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> bool:
+        """As `Producer.try_send`. Before `prepare`, or an awaited call, it may wait for the broker."""
         return self._producer.try_send(value, key=key, headers=headers)
 
     async def send_many(
         self,
-        values: Sequence[bytes],
+        values: Sequence[Content | None],
         *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
+        keys: Sequence[Content | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> None:
         """As `Producer.send_many`."""
         await self._run(lambda: self._producer.send_many(values, keys=keys, headers=headers))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bascule.client.aio_calls import AsyncCalls
 from bascule.client.aio_producer import AsyncProducer, in_loop
 from bascule.client.producer import OnAck
-from bascule.client.types import Ack, Receipt
+from bascule.client.types import Ack, Content, Headers, PartitionChoice, Receipt
 
 __all__ = ["AsyncPublishing"]
 
@@ -20,13 +20,15 @@ class AsyncPublishing(AsyncCalls):
     async def publish(
         self,
         stream: str,
-        value: bytes,
+        value: Content | None,
         *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
-        partition: int = 0,
+        key: Content | None = None,
+        headers: Headers | None = None,
+        partition: PartitionChoice = None,
         ack: Ack = "leader",
         expected_offset: int | None = None,
+        subject: str | None = None,
+        origin_time_ns: int | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """As `Client.publish`."""
@@ -39,18 +41,23 @@ class AsyncPublishing(AsyncCalls):
             partition=partition,
             ack=ack,
             expected_offset=expected_offset,
+            subject=subject,
+            origin_time_ns=origin_time_ns,
             timeout=timeout,
         )
 
     async def publish_many(
         self,
         stream: str,
-        values: Sequence[bytes],
+        values: Sequence[Content | None],
         *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
-        partition: int = 0,
+        keys: Sequence[Content | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        partition: PartitionChoice = None,
+        partitions: Sequence[int] | None = None,
         ack: Ack = "leader",
+        subjects: Sequence[str | None] | None = None,
+        origin_times_ns: Sequence[int | None] | None = None,
         timeout: float | None = None,
     ) -> list[Receipt]:
         """As `Client.publish_many`."""
@@ -61,7 +68,10 @@ class AsyncPublishing(AsyncCalls):
             keys=keys,
             headers=headers,
             partition=partition,
+            partitions=partitions,
             ack=ack,
+            subjects=subjects,
+            origin_times_ns=origin_times_ns,
             timeout=timeout,
         )
 
@@ -69,7 +79,7 @@ class AsyncPublishing(AsyncCalls):
         self,
         stream: str,
         *,
-        partition: int = 0,
+        partition: PartitionChoice = None,
         ack: Ack = "leader",
         batch_records: int = 32_768,
         max_in_flight: int = 131_072,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import repeat
 from typing import Any, Final
 
 from bascule import engine
@@ -16,7 +17,8 @@ class Batch:
     """n ≥ 1 records of one partition, ascending by offset. Immutable; safe to share between threads.
 
     Anything that speaks the Arrow PyCapsule interface (pyarrow, polars, duckdb, …) takes a batch without copying it:
-    `pyarrow.record_batch(batch)`. Columns: offset, timestamp, key, value, subject, headers.
+    `pyarrow.record_batch(batch)`. Columns: offset, timestamp, key, value, subject, headers, reply,
+    origin_time.
     """
 
     __slots__ = ("_native", "incarnation", "partition", "stream")
@@ -41,6 +43,8 @@ class Batch:
             self._native.values(),
             self._native.subjects(),
             self._native.headers(),
+            self._native.replies() or repeat(""),
+            self._native.origin_times() or repeat(None),
         )
 
     def __repr__(self) -> str:
@@ -56,8 +60,8 @@ class Batch:
         return self._native.offsets()
 
     @property
-    def values(self) -> list[bytes]:
-        """Value of each record."""
+    def values(self) -> list[bytes | None]:
+        """Value of each record; `None` = a tombstone."""
         return self._native.values()
 
     @property

@@ -29,6 +29,7 @@ from bascule.client.positions import group_cursor
 from bascule.client.reading import Member, Reading
 from bascule.client.routes import CursorPlace, PartitionPlace
 from bascule.client.subscription import Subscription
+from bascule.client.types import OffsetReset
 from bascule.errors import BrokerError, StateError, UsageError, error
 
 __all__ = ["Change", "Consuming", "GroupStart", "Plan"]
@@ -57,6 +58,8 @@ class Plan:
     commit_interval: float | None
     resume: bool
     batch_records: int
+    subject: str | None = None
+    auto_offset_reset: OffsetReset = "error"
 
     def __post_init__(self) -> None:
         """Check what can be checked here.
@@ -94,6 +97,8 @@ class _Owned:
     """When it may be read again, on the monotonic clock."""
     is_gone: bool = False
     """What it read is no more: it begins anew."""
+    is_reset: bool = False
+    """The stored position lies beyond the end, and reading began elsewhere: it does not count any more."""
 
     @property
     def incarnation(self) -> int:
@@ -104,6 +109,13 @@ class _Owned:
         """The history is gone, and what was read of it."""
         self.given = self.processed = self.stored = -1
         self.is_gone = True
+
+    def note_reset(self) -> None:
+        """Positions from before the subscription began elsewhere say nothing any more."""
+        if self.subscription.was_reset:
+            self.subscription.was_reset = False
+            self.given = self.processed = self.stored = -1
+            self.is_reset = True
 
 
 class Consuming:
@@ -221,6 +233,7 @@ class Consuming:
                 owned.subscription.close()
                 owned = self._owned[place] = self._begin(place, self._standing, is_anew=True)
             batch = owned.subscription.next_batch(0)
+            owned.note_reset()
         except BrokerError as failure:
             owned.again = time.monotonic() + _RETRY_SECONDS
             if failure.code in _GONE:
@@ -238,7 +251,8 @@ class Consuming:
 
     def _renewed(self, old: Subscription) -> Subscription:
         old.close()
-        return self._subscription(replace(old.reading, start=old.position))
+        position = old.position
+        return self._subscription(replace(old.reading, start=position, is_remembered=isinstance(position, int)))
 
     def _subscription(self, reading: Reading) -> Subscription:
         return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
@@ -293,7 +307,7 @@ class Consuming:
         if owned.is_gone:
             return  # it begins anew under the epoch of then
         position = owned.subscription.position
-        if stored is not None and (not isinstance(position, int) or stored >= position):
+        if stored is not None and not owned.is_reset and (not isinstance(position, int) or stored >= position):
             position = stored + 1
             owned.stored = stored
         owned.subscription.close()
@@ -336,6 +350,9 @@ class Consuming:
             stream=place.stream,
             partition=place.partition,
             start=start,  # pyright: ignore[reportArgumentType]
+            is_remembered=isinstance(start, int),
+            auto_offset_reset=self._plan.auto_offset_reset,
+            subject=self._plan.subject,
             resume=self._plan.resume,
             batch_records=self._plan.batch_records,
             member=Member(self._plan.group, self._plan.consumer, standing.epoch),
@@ -404,6 +421,7 @@ class Consuming:
                 refused.append(failure)
             else:
                 owned.stored = owned.processed
+                owned.is_reset = False
         return refused
 
     # -- the end ------------------------------------------------------------------------------------------------------

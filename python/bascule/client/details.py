@@ -318,11 +318,11 @@ class Details(Calls):
         return places
 
 
-def _place(key: bytes | None, value: bytes) -> tuple[str, str, int] | None:
+def _place(key: bytes | None, value: bytes | None) -> tuple[str, str, int] | None:
     # the stored message and the request have the same first four fields
     kind = message("SetCursorRequest")
     try:
-        cursor = kind.FromString(value)
+        cursor = kind.FromString(value or b"")
     except ValueError:
         return None
     place = (cursor.cursorId, cursor.stream, cursor.partition)

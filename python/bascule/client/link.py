@@ -21,7 +21,7 @@ from bascule.client.turns import Turns
 from bascule.client.unreached import explained, is_absent
 from bascule.errors import BrokerError, UsageError, error
 
-__all__ = ["MAX_IN_FLIGHT", "Link", "Watched"]
+__all__ = ["MAX_IN_FLIGHT", "Link", "Watched", "may_try_again"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ _ALL_STREAMS: Final = message("FetchMetadataRequest")().SerializeToString()
 
 Connector = Callable[[str, bytes], engine.Client]
 Batches = Callable[[str, int, int, int], engine.Outgoing]
+Spreads = Callable[[str, engine.Partitioner, int, int], engine.Spread]
 Watched = Callable[[], AbstractContextManager[None]]
 MAX_IN_FLIGHT: Final = 16_384
 """Records that a publish has sent and not yet seen acknowledged, unless an option says otherwise."""
@@ -51,6 +52,7 @@ class Link:
         options: dict[str, Any],
         connector: Connector = engine.Client,
         batches: Batches = engine.Outgoing,
+        spreads: Spreads = engine.Spread,
         *,
         wait: bool = True,
         watched: Watched = nullcontext,
@@ -62,6 +64,7 @@ class Link:
             options: of the native client.
             connector: makes a native client; replaced in tests.
             batches: makes a native batch; replaced in tests.
+            spreads: makes a native batch for several partitions; replaced in tests.
             wait: whether `reach` waits for a broker that is not there yet.
             watched: entered while a call is under way, with what it has to try again.
         """
@@ -69,6 +72,7 @@ class Link:
         self._options: Final = options
         self._connector: Final = connector
         self._batches: Final = batches
+        self._spreads: Final = spreads
         self._wait: Final = wait
         self._watched: Final = watched
         self._lock: Final = threading.Lock()
@@ -155,7 +159,7 @@ class Link:
                 if failure.code in _MISSING:
                     self._routes = Routes()  # should it come again, it may be elsewhere
                 wait = next(pauses)
-                if not _may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
+                if not may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
                     raise self._explained(failure) from failure.__cause__
                 if failure.code == "not_leader" and self._has_route(place, address, deadline):
                     continue
@@ -166,6 +170,10 @@ class Link:
     def outgoing(self, stream: str, partition: int, ack_policy: int) -> engine.Outgoing:
         """An empty batch for a partition."""
         return self._batches(stream, partition, ack_policy, int(self._options.get("max_in_flight", MAX_IN_FLIGHT)))
+
+    def spread(self, stream: str, chooser: engine.Partitioner, ack_policy: int) -> engine.Spread:
+        """An empty batch for several partitions."""
+        return self._spreads(stream, chooser, ack_policy, int(self._options.get("max_in_flight", MAX_IN_FLIGHT)))
 
     def look(self, deadline: Deadline) -> None:
         """Ask anew which broker leads what. When nobody answers nothing changes: the call that needs to know is tried
@@ -251,7 +259,7 @@ def _pauses() -> Iterator[float]:
         pause = min(2 * pause, _MOST_PAUSE)
 
 
-def _may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:
+def may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:
     """What was not done, and what is done once however often it is sent. Other batches that are partly stored would be
     stored in part twice.
     """

@@ -11,8 +11,9 @@ from typing import Final, Self, TypeAlias
 
 from bascule import engine
 from bascule._text import counted
-from bascule.client.parts import receipts
-from bascule.client.types import Receipt
+from bascule.client.partitioning import number_of
+from bascule.client.parts import Outgoing, receipts
+from bascule.client.types import Content, Headers, Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 
 __all__ = ["OnAck", "Producer"]
@@ -28,7 +29,7 @@ BATCH_BYTES: Final = 16 << 20
 class _Group:
     """Records that are published together."""
 
-    batch: engine.Outgoing
+    batch: Outgoing
     records: int = 0
     bytes: int = 0
     futures: dict[int, "Future[Receipt]"] = field(default_factory=dict[int, "Future[Receipt]"])
@@ -44,11 +45,12 @@ class Producer:
     left, or raises; so does `close`, and no thread is left.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (everything is keyword-only)
         self,
         *,
-        make: Callable[[], engine.Outgoing],
-        publish: Callable[[engine.Outgoing], None],
+        make: Callable[[], Outgoing],
+        publish: Callable[[Outgoing], None],
+        choose: Callable[[Content | None, Content | None, int], int] | None,
         batch_records: int,
         most: tuple[int, int],
         on_ack: OnAck | None,
@@ -56,6 +58,7 @@ class Producer:
         """Use `Client.producer`."""
         self._make: Final = make
         self._publish: Final = publish
+        self._choose: Final = choose
         self._batch_records: Final = batch_records
         self._most_records, self._most_bytes = most
         self._on_ack: Final = on_ack
@@ -91,18 +94,27 @@ class Producer:
         """Records that were taken and are not acknowledged."""
         return self._records
 
-    def send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> None:
+    def prepare(self) -> None:
+        """Find out now how many partitions the stream has, instead of at the first record.
+
+        Raises:
+            StateError: code `stream_not_found`.
+            UnavailableError: no broker answered in time.
+        """
+        self._make()
+
+    def send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> None:
         """Take one record, copied; waits while too much is in flight.
 
         Args:
-            value: any bytes, at most the stream's `max_record_bytes`.
-            key: any bytes; empty is the same as `None`.
-            headers: names to bytes; `subject` and `reply` are the broker's.
+            value: any bytes, or text, at most the stream's `max_record_bytes`; `None` = a tombstone.
+            key: any bytes, or text; empty is the same as `None`.
+            headers: names and values, in which names may repeat.
 
         Raises:
             BrokerError: records that were sent before could not be published; this one was not taken.
             UsageError: code `closed`.
-            TypeError: no bytes.
+            TypeError: neither bytes nor text.
         """
         with self._lock:  # entered in half the time of the condition
             full = self._records >= self._most_records or self._bytes >= self._most_bytes
@@ -111,7 +123,7 @@ class Producer:
             self._take(value, key, headers)
 
     def submit(
-        self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None
+        self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None
     ) -> "Future[Receipt]":
         """As `send`, with a future of the record's receipt, or of its failure; that is raised by the next `send`,
         `flush` or `close` too.
@@ -124,7 +136,7 @@ class Producer:
             group.futures[group.records - 1] = receipt
         return receipt
 
-    def try_send(self, value: bytes, *, key: bytes | None = None, headers: dict[str, bytes] | None = None) -> bool:
+    def try_send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> bool:
         """As `send`, without waiting; false = too much is in flight, and the record was not taken."""
         with self._changed:
             if self._is_full():
@@ -135,10 +147,10 @@ class Producer:
 
     def send_many(
         self,
-        values: Sequence[bytes],
+        values: Sequence[Content | None],
         *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
+        keys: Sequence[Content | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
     ) -> None:
         """Take records, copied, all or none; waits while too much is in flight. Faster than one by one.
 
@@ -151,13 +163,13 @@ class Producer:
             BrokerError: as `send`.
             UsageError: code `closed`; `invalid_argument`: too many.
             ValueError: columns of different lengths.
-            TypeError: no bytes.
+            TypeError: neither bytes nor text.
         """
         if not values:
             return
         group = _Group(self._make(), len(values))
         with engine.native_errors():
-            group.bytes = group.batch.fill(keys, values, headers)
+            group.bytes = self._fill(group.batch, keys, values, headers)
         with self._changed:
             self._wait_for_room()
             self._front.append(group)
@@ -217,13 +229,16 @@ class Producer:
     def _is_full(self) -> bool:
         return self._records >= self._most_records or self._bytes >= self._most_bytes
 
-    def _take(self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None) -> _Group:
+    def _take(self, value: Content | None, key: Content | None, headers: Headers | None) -> _Group:
         group = self._front[-1] if self._front else None
         if group is None or group.records >= self._batch_records or group.bytes >= BATCH_BYTES:
             group = _Group(self._make())
             self._front.append(group)
         try:
-            held = group.batch.push(key, value, headers, -1)
+            if self._choose is None:
+                held = group.batch.push(key, value, headers)
+            else:
+                held = self._push_chosen(group.batch, key, value, headers)
         except BaseException:
             if not group.records:
                 self._front.pop()
@@ -235,6 +250,25 @@ class Producer:
         if self._idle or self._thread is None:
             self._wake()
         return group
+
+    def _push_chosen(self, batch: Outgoing, key: Content | None, value: Content | None, headers: Headers | None) -> int:
+        """Add a record to the partition that the application's function chooses."""
+        assert isinstance(batch, engine.Spread)
+        with engine.native_errors():
+            return batch.push(key, value, headers, number_of(self._choose, batch.partitioner, key, value))
+
+    def _fill(
+        self,
+        batch: Outgoing,
+        keys: Sequence[Content | None] | None,
+        values: Sequence[Content | None],
+        headers: Sequence[Headers | None] | None,
+    ) -> int:
+        if self._choose is None or not isinstance(batch, engine.Spread):
+            return batch.fill(keys, values, headers)
+        rows = zip(keys or [None] * len(values), values, strict=True)
+        chosen = [number_of(self._choose, batch.partitioner, key, value) for key, value in rows]
+        return batch.fill(keys, values, headers, chosen)
 
     def _wake(self) -> None:
         """Let the thread know that there is something to do."""
@@ -309,7 +343,7 @@ class Producer:
             return
         places = group.batch.places()
         for index, future in group.futures.items():
-            place = places[index] if index < len(places) else (-1, 0)
+            place = places[index] if index < len(places) else (-1, 0, 0)
             if failure is None or place[0] >= 0:
                 future.set_result(Receipt._make(place))
             else:

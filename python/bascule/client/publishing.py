@@ -2,19 +2,22 @@
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from bascule import engine
 from bascule.client import requests
 from bascule.client.calls import Calls
+from bascule.client.deadline import Deadline
 from bascule.client.link import Link
-from bascule.client.parts import publish_in_parts
+from bascule.client.partitioning import Partitioning, check_choice, number_of
+from bascule.client.parts import Outgoing, publish_in_parts
 from bascule.client.producer import OnAck, Producer
 from bascule.client.routes import PartitionPlace
 from bascule.client.sessions import Sessions
-from bascule.client.types import Ack, Receipt
-from bascule.errors import UsageError
+from bascule.client.types import Ack, Content, Headers, PartitionChoice, Receipt
+from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Publishing"]
 
@@ -24,6 +27,9 @@ PART_RECORDS: Final = 8_192
 """Records of one part of a longer list."""
 
 
+_MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
+
+
 class Publishing(Calls):
     """Records in."""
 
@@ -31,17 +37,20 @@ class Publishing(Calls):
         """Use `bascule.connect`."""
         super().__init__(link, timeout=timeout, reconnect=reconnect)
         self._sessions: Final = Sessions(link)
+        self._partitioning: Final = Partitioning(link)
 
     def publish(
         self,
         stream: str,
-        value: bytes,
+        value: Content | None,
         *,
-        key: bytes | None = None,
-        headers: dict[str, bytes] | None = None,
-        partition: int = 0,
+        key: Content | None = None,
+        headers: Headers | None = None,
+        partition: PartitionChoice = None,
         ack: Ack = "leader",
         expected_offset: int | None = None,
+        subject: str | None = None,
+        origin_time_ns: int | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Publish one record; returns when it is acknowledged. Many are much faster with `publish_many`.
@@ -51,13 +60,18 @@ class Publishing(Calls):
 
         Args:
             stream: name of the stream.
-            value: any bytes, at most the stream's `max_record_bytes`.
-            key: any bytes; empty is the same as `None`.
-            headers: names to bytes; `subject` and `reply` are the broker's.
-            partition: number, from 0.
+            value: any bytes, or text, at most the stream's `max_record_bytes`; `None` = a tombstone, which a Liftbridge
+                server stores as an empty value.
+            key: any bytes, or text; empty is the same as `None`.
+            headers: names and values, in which names may repeat; at most 1,024.
+            partition: number, from 0; `None` = by the key, without one sticky; "round_robin"; or a function of key,
+                value and number of partitions.
             ack: what counts as done; with `none` the receipt's offset is −1.
             expected_offset: the offset that the record has to get in a stream that checks them (`concurrency_control`);
-                `None` = any.
+                `None` = any. Needs a partition by number.
+            subject: NATS subject to be stored with the record, without wildcards; `None` = the partition's own. Nothing
+                is published on it.
+            origin_time_ns: time at the origin, nanoseconds since 1970, kept beside the time of receipt.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -67,68 +81,95 @@ class Publishing(Calls):
             OutcomeUnknownError: it was sent and not acknowledged in time.
             UnavailableError: it could not be sent in time.
         """
-        place = PartitionPlace(stream, requests.check_partition(partition))
+        check_choice(partition)
         expected = -1 if expected_offset is None else requests.check_offset("expected_offset", expected_offset)
+        if expected_offset is not None and not isinstance(partition, int):
+            text = f"expected_offset {expected_offset} is an offset of one partition: name it with partition"
+            raise UsageError("invalid_argument", text, {"expected_offset": expected_offset})
         deadline = self._deadline(timeout)
+        if isinstance(partition, int):
+            number = partition
+        else:
+            chooser = self._partitioning.of(stream, partition, deadline)
+            number = number_of(partition, chooser, key, value)
+        place = PartitionPlace(stream, number)
         batch = self._batch(place, ack)
         with engine.native_errors():
-            batch.push(key, value, headers, expected)
-        self._sessions.publish(place, batch, ack, deadline, expected_offset)
+            batch.push(key, value, headers, expected, subject, origin_time_ns)
+        with self._forgetting(stream):
+            self._sessions.publish(place, batch, ack, deadline, expected_offset)
         places = batch.places()
-        return Receipt._make(places[0]) if places else Receipt(-1, 0)
+        return Receipt._make(places[0]) if places else Receipt(-1, 0, number)
 
     def publish_many(
         self,
         stream: str,
-        values: Sequence[bytes],
+        values: Sequence[Content | None],
         *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[dict[str, bytes] | None] | None = None,
-        partition: int = 0,
+        keys: Sequence[Content | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        partition: PartitionChoice = None,
+        partitions: Sequence[int] | None = None,
         ack: Ack = "leader",
+        subjects: Sequence[str | None] | None = None,
+        origin_times_ns: Sequence[int | None] | None = None,
         timeout: float | None = None,
     ) -> list[Receipt]:
-        """Publish records in order; returns when all are acknowledged, with one receipt each, in order; with ack `none`
-        without any. Sent again and stored once as `publish`.
+        """Publish records in order within each partition; returns when all are acknowledged, with one receipt each, in
+        order; with ack `none` without any. Sent again and stored once as `publish`.
 
         Args:
             stream: name of the stream.
-            values: n ≥ 0 values.
+            values: n ≥ 0 values, each as of `publish`.
             keys: as many keys, or `None` for records without.
             headers: as many sets of headers, or `None` for records without.
-            partition: number, from 0.
+            partition: as of `publish`, for each record.
+            partitions: as many partitions, instead of `partition`.
             ack: what counts as done.
+            subjects: as many subjects, as of `publish`.
+            origin_times_ns: as many times at the origin, as of `publish`.
             timeout: seconds for all of them; `None` = the client's.
 
         Raises:
             BrokerError: as `publish`, of the first record that failed; `details` has its `index`, and how many of the
                 list are known to be stored (`acknowledged`). Up to 8,192 records behind it may be stored too.
-            TypeError: no bytes. Of a list of up to 32,768 records nothing was sent then.
+            TypeError: neither bytes nor text. Of a list of up to 32,768 records nothing was sent then.
         """
-        _same_length("keys", keys, values)
-        _same_length("headers", headers, values)
-        place = PartitionPlace(stream, requests.check_partition(partition))
+        columns: dict[str, Sequence[object] | None] = {"keys": keys, "headers": headers, "partitions": partitions}
+        columns |= {"subjects": subjects, "origin_times_ns": origin_times_ns}
+        for name, column in columns.items():
+            _same_length(name, column, values)
+        check_choice(partition)
         deadline = self._deadline(timeout)
         requests.ack_policy(ack)
+        if not values:
+            return []
+        if partitions is None and callable(partition):
+            chooser = self._partitioning.of(stream, None, deadline)
+            rows = zip(keys or [None] * len(values), values, strict=True)
+            partitions = [number_of(partition, chooser, key, value) for key, value in rows]
+        make = self._maker(stream, None if partitions is not None else partition, ack, deadline)
 
-        def framed(part: slice) -> engine.Outgoing:
-            batch = self._batch(place, ack)
+        def framed(part: slice) -> Outgoing:
+            batch = make()
+            rows = (keys and keys[part], values[part], headers and headers[part])
+            more = (subjects and subjects[part], origin_times_ns and origin_times_ns[part])
             with engine.native_errors():
-                batch.fill(keys and keys[part], values[part], headers and headers[part])
+                if isinstance(batch, engine.Outgoing):
+                    batch.fill(*rows, *more)
+                else:
+                    batch.fill(*rows, partitions and partitions[part], *more)
             return batch
-
-        def publish(batch: engine.Outgoing) -> None:
-            self._sessions.publish(place, batch, ack, deadline)
 
         begins = range(0, len(values), PART_RECORDS)
         parts = map(framed, (slice(begin, begin + PART_RECORDS) for begin in begins))
-        return publish_in_parts(parts, publish)
+        return publish_in_parts(parts, lambda batch: self._publish(stream, batch, ack, deadline))
 
     def producer(
         self,
         stream: str,
         *,
-        partition: int = 0,
+        partition: PartitionChoice = None,
         ack: Ack = "leader",
         batch_records: int = 32_768,
         max_in_flight: int = 131_072,
@@ -140,7 +181,7 @@ class Publishing(Calls):
 
         Args:
             stream: name of the stream.
-            partition: number, from 0.
+            partition: as of `publish`, for each record.
             ack: what counts as done.
             batch_records: most records that are published together, 1 to 50,000. Nothing is waited for: what has
                 gathered while the last batch was published makes up the next one.
@@ -153,7 +194,7 @@ class Publishing(Calls):
         Raises:
             UsageError: code `invalid_argument`: a number out of range.
         """
-        place = PartitionPlace(stream, requests.check_partition(partition))
+        check_choice(partition)
         requests.ack_policy(ack)
         for name, value, most in (
             ("batch_records", batch_records, MOST_RECORDS),
@@ -163,18 +204,91 @@ class Publishing(Calls):
             if value < 1 or (most is not None and value > most):
                 bound = "1 or more" if most is None else f"1 to {most}"
                 raise UsageError("invalid_argument", f"{name} is {bound}, not {value}")
+
+        def make() -> Outgoing:
+            return self._maker(stream, partition, ack, self._deadline(timeout), may_be_old=True)()
+
+        def publish(batch: Outgoing) -> None:
+            self._refresh(stream, partition, self._deadline(timeout))
+            self._publish(stream, batch, ack, self._deadline(timeout))
+
         return Producer(
-            make=lambda: self._batch(place, ack),
-            publish=lambda batch: self._sessions.publish(place, batch, ack, self._deadline(timeout)),
+            make=make,
+            publish=publish,
+            choose=partition if callable(partition) else None,
             batch_records=batch_records,
             most=(max_in_flight, max_in_flight_bytes),
             on_ack=on_ack,
         )
 
+    def _maker(
+        self, stream: str, choice: PartitionChoice, ack: Ack, deadline: Deadline, *, may_be_old: bool = False
+    ) -> Callable[[], Outgoing]:
+        """Makes empty batches."""
+        if isinstance(choice, int):
+            place = PartitionPlace(stream, choice)
+            return lambda: self._batch(place, ack)
+        chooser = self._partitioning.of(stream, choice, deadline, may_be_old=may_be_old)
+        return lambda: self._link.spread(stream, chooser, requests.ack_policy(ack))
+
     def _batch(self, place: PartitionPlace, ack: Ack) -> engine.Outgoing:
         return self._link.outgoing(place.stream, place.partition, requests.ack_policy(ack))
 
+    def _publish(self, stream: str, batch: Outgoing, ack: Ack, deadline: Deadline) -> None:
+        """Publish a batch.
 
-def _same_length(name: str, column: Sequence[object] | None, values: Sequence[bytes]) -> None:
+        Raises:
+            BrokerError: of the first record that failed; `details` has its `index`, and how many of the batch are known
+                to be stored (`acknowledged`).
+        """
+        with self._forgetting(stream):
+            if isinstance(batch, engine.Outgoing):
+                self._sessions.publish(PartitionPlace(stream, batch.partition), batch, ack, deadline)
+                return
+            parts = batch.parts()
+            outcomes = self._sessions.publish_all(stream, parts, ack, deadline)
+            _raise_first(batch, parts, outcomes)
+
+    def _refresh(self, stream: str, choice: PartitionChoice, deadline: Deadline) -> None:
+        """Ask again how many partitions there are, when that is long ago. A publish says why it cannot be asked."""
+        if not isinstance(choice, int):
+            with suppress(BrokerError):
+                self._partitioning.of(stream, choice, deadline)
+
+    @contextmanager
+    def _forgetting(self, stream: str) -> Generator[None]:
+        """What is known of the stream's partitions is forgotten when one is not there."""
+        try:
+            yield
+        except BrokerError as failure:
+            if failure.code in _MISSING:
+                self._partitioning.forget(stream)
+            raise
+
+
+def _raise_first(
+    batch: engine.Spread, parts: Sequence[engine.Outgoing], outcomes: Sequence[BrokerError | None]
+) -> None:
+    """Raise the failure of the record that comes first in the batch; the others stand in its notes."""
+    stored = 0
+    failures: list[tuple[int, BrokerError]] = []
+    for part, outcome in zip(parts, outcomes, strict=True):
+        if outcome is None:
+            stored += len(part)
+            continue
+        stored += outcome.details.get("acknowledged", 0)
+        position = batch.position(part.partition, outcome.details.get("index", 0))
+        failures.append((len(batch) if position is None else position, outcome))
+    if not failures:
+        return
+    index, first = min(failures, key=lambda found: found[0])
+    for _, other in failures:
+        if other is not first:
+            first.add_note(f"and: {other}")
+    first.details.update(index=index, acknowledged=stored)
+    raise first
+
+
+def _same_length(name: str, column: Sequence[object] | None, values: Sequence[object]) -> None:
     if column is not None and len(column) != len(values):
         raise UsageError("invalid_argument", f"there are {len(column)} {name} for {len(values)} values")

@@ -6,11 +6,12 @@ from typing import Final
 
 from bascule._liftbridge_pb import message, number
 from bascule.client import requests
-from bascule.client.types import Start, Stop
+from bascule.client.types import OffsetReset, Start, Stop
 from bascule.errors import UsageError
 
 __all__ = ["Member", "Reading", "is_empty_range", "subscribe"]
 
+_RESETS: Final = ("error", "earliest", "latest", "new")
 _STARTS: Final = {"earliest": "EARLIEST", "latest": "LATEST", "new": "NEW_ONLY"}
 
 
@@ -35,6 +36,12 @@ class Reading:
     resume: bool = False
     from_replica: bool = False
     cursor: str | None = None
+    subject: str | None = None
+    """Only records whose subject matches this filter; `None` = all."""
+    auto_offset_reset: OffsetReset = "error"
+    """What happens when a remembered position lies beyond the end."""
+    is_remembered: bool = False
+    """`start` is a position that was stored, or read up to, before."""
     batch_records: int = 8192
     member: Member | None = None
     incarnation: int = 0
@@ -47,6 +54,13 @@ class Reading:
             UsageError: code `invalid_argument`.
         """
         requests.check_partition(self.partition)
+        for name in ("start", "stop"):
+            value: object = getattr(self, name)
+            if isinstance(value, datetime) and value.tzinfo is None:
+                object.__setattr__(self, name, value.astimezone())
+        if self.auto_offset_reset not in _RESETS:
+            text = f"auto_offset_reset is one of {', '.join(_RESETS)}, not {self.auto_offset_reset!r}"
+            raise UsageError("invalid_argument", text)
         if self.batch_records < 1:
             raise UsageError("invalid_argument", f"batch_records is 1 or more, not {self.batch_records}")
         if self.cursor is not None:
@@ -84,6 +98,7 @@ def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) 
         readISRReplica=reading.from_replica,
         reverse=reading.reverse,
         incarnation=incarnation,
+        subject=reading.subject or "",
     )
     if reading.member is not None:
         member = reading.member

@@ -7,7 +7,7 @@ from typing import Final
 
 from bascule.errors import BrokerError, StateError, error
 
-__all__ = ["incorrect_offset", "no_partition", "no_stream", "of_record", "of_size"]
+__all__ = ["beyond_end", "incorrect_offset", "no_partition", "no_stream", "of_record", "of_size"]
 
 _LARGER: Final = re.compile(r"received message larger than max \((\d+) vs\. (\d+)\)")
 """How a broker refuses what is larger than any message may be."""
@@ -26,6 +26,25 @@ def no_partition(stream: str, number: int, count: int) -> StateError:
     """The stream has `count` partitions, and that is none of them."""
     text = f'stream "{stream}" has no partition {number}: its partitions are numbered 0 to {count - 1}'
     return StateError("partition_not_found", text, {"stream": stream, "partition": number})
+
+
+def beyond_end(who: str, stream: str, partition: int, position: int, end: int) -> BrokerError:
+    """A remembered position lies beyond the end of the partition.
+
+    Args:
+        who: whose position it is, e.g. `cursor "report"`.
+        stream: name of the stream.
+        partition: number.
+        position: offset of the next record to be read.
+        end: the high watermark.
+    """
+    text = (
+        f'{who} stands at offset {position} of partition {partition} of stream "{stream}", beyond its end, {end}: the '
+        "broker lost records, or an older copy of its data was restored; check what is missing, then set the position, "
+        'or read on with auto_offset_reset "earliest", "latest" or "new"'
+    )
+    details = {"stream": stream, "partition": partition, "position": position, "high_watermark": end}
+    return error("offset_out_of_range", text, details)
 
 
 def of_size(failure: BrokerError) -> BrokerError | None:

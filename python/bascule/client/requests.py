@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from bascule._liftbridge_pb import message
 from bascule.client import refusals
-from bascule.client.types import Ack, Broker, EventTimes, Group, Partition, Stream, SubjectReceipt
+from bascule.client.types import Ack, Broker, Content, EventTimes, Group, Headers, Partition, Stream, SubjectReceipt
 from bascule.errors import StateError, UsageError, error
 
 __all__ = [
@@ -406,15 +406,35 @@ def read_cursor(answer: bytes) -> Position:
 
 
 def publish_to_subject(
-    subject: str, value: bytes, key: bytes | None, headers: Mapping[str, bytes] | None, ack: Ack
+    subject: str, value: Content | None, key: Content | None, headers: Headers | None, ack: Ack
 ) -> bytes:
-    """A PublishToSubjectRequest."""
-    request = message("PublishToSubjectRequest")(subject=subject, value=value, ackPolicy=ack_policy(ack))
+    """A PublishToSubjectRequest. Headers that a map cannot hold go as a list, which only brokers of ours read."""
+    request = message("PublishToSubjectRequest")(subject=subject, ackPolicy=ack_policy(ack))
+    if value is None:
+        request.nullValue = True
+    else:
+        request.value = _bytes(value)
     if key:
-        request.key = key
-    for name, content in (headers or {}).items():
-        request.headers[name] = content
+        request.key = _bytes(key)
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+    names = [name.encode("utf-8", "surrogateescape") for name, _ in pairs]
+    texts = [name for name, _ in pairs if _is_text(name)]
+    for name, content in pairs:
+        if _is_text(name):
+            request.headers[name] = _bytes(content)
+    if len(set(texts)) < len(pairs):
+        for name, (_, content) in zip(names, pairs, strict=True):
+            request.headerList.add(name=name, value=_bytes(content))
     return request.SerializeToString()
+
+
+def _bytes(content: Content) -> bytes:
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+def _is_text(name: str) -> bool:
+    """Whether no bytes stand in it as lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def read_subject_ack(answer: bytes) -> SubjectReceipt | None:

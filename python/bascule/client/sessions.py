@@ -10,15 +10,16 @@ Other brokers skip all of that, and what they were sent is never sent twice.
 
 import secrets
 import threading
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from bascule import engine
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
+from bascule.client.link import Link, may_try_again
 from bascule.client.naming import naming
 from bascule.client.routes import PartitionPlace
 from bascule.client.types import Ack
-from bascule.errors import BrokerError
+from bascule.errors import BrokerError, from_failure
 
 __all__ = ["Sessions"]
 
@@ -78,39 +79,121 @@ class Sessions:
         """
         if ack == "none":
             # nobody answers, so there is nothing to send again for
-            self._run(place, batch, deadline, None, expected)
+            self._run(place, deadline, _Attempt(batch, None), expected)
             return
         session = self._borrow(place)
+        self._finish(place, session, deadline, _Attempt(batch, session.identity), expected)
+
+    def publish_all(
+        self, stream: str, batches: Sequence[engine.Outgoing], ack: Ack, deadline: Deadline
+    ) -> list[BrokerError | None]:
+        """Publish batches for several partitions of one stream at once: each as `publish` does, with what it raised.
+
+        Raises:
+            UnavailableError: no broker answered in time; nothing was sent.
+        """
+        places = [PartitionPlace(stream, batch.partition) for batch in batches]
+        sessions = [None if ack == "none" else self._borrow(place) for place in places]
+        identities = [None if session is None else session.identity for session in sessions]
+        used: list[engine.Client] = []
+
+        def publish(native: engine.Client, left_ms: int) -> list[tuple[str, str, str] | None]:
+            used[:] = [native]
+            return native.publish_all(batches, identities, left_ms)
+
         try:
-            self._run(place, batch, deadline, session, expected)
+            with naming(self._link, stream):
+                outcomes = self._link.run(deadline, publish)
+        except BaseException:
+            for place, session in zip(places, sessions, strict=True):
+                if session is not None:
+                    session.begin_anew()
+                    self._give_back(place, session)
+            raise
+        tried = [outcome if outcome is None else (used[0], from_failure(*outcome)) for outcome in outcomes]
+        attempts = list(map(_Attempt, batches, identities, tried))
+        return [
+            self._outcome(place, session, deadline, attempt)
+            for place, session, attempt in zip(places, sessions, attempts, strict=True)
+        ]
+
+    def _outcome(
+        self, place: PartitionPlace, session: _Session | None, deadline: Deadline, attempt: "_Attempt"
+    ) -> BrokerError | None:
+        try:
+            if session is not None:
+                self._finish(place, session, deadline, attempt, None)
+            elif attempt.failed is not None:
+                self._run(place, deadline, attempt, None)
+        except BrokerError as failure:
+            return failure
+        return None
+
+    def _finish(
+        self,
+        place: PartitionPlace,
+        session: _Session,
+        deadline: Deadline,
+        attempt: "_Attempt",
+        expected: int | None,
+    ) -> None:
+        """Publish, unless that is done, and again what may be; then the session is free for others."""
+        batch = attempt.batch
+        try:
+            self._run(place, deadline, attempt, expected)
         except BaseException as failure:
             session.begin_anew()
             if not (isinstance(failure, BrokerError) and _is_refused_as_producer(failure)):
                 raise
             # so many others publish that one more cannot be remembered: it is stored all the same, but sent only once
-            self._run(place, batch, deadline, None, expected)
+            self._run(place, deadline, _Attempt(batch, None), expected)
         else:
             session.advance(len(batch))
         finally:
-            with self._lock:
-                self._idle.setdefault(place, []).append(session)
+            self._give_back(place, session)
 
     def _run(
         self,
         place: PartitionPlace,
-        batch: engine.Outgoing,
         deadline: Deadline,
-        session: _Session | None,
+        attempt: "_Attempt",
         expected: int | None,
     ) -> None:
-        identity = None if session is None else session.identity
+        if attempt.is_done:
+            return
         with naming(self._link, place.stream, partition=place.partition, expected=expected):
-            self._link.run(deadline, lambda native, left: native.publish(batch, identity, left), place)
+            self._link.run(deadline, attempt.publish, place)
+
+    def _give_back(self, place: PartitionPlace, session: _Session) -> None:
+        with self._lock:
+            self._idle.setdefault(place, []).append(session)
 
     def _borrow(self, place: PartitionPlace) -> _Session:
         with self._lock:
             idle = self._idle.get(place)
             return idle.pop() if idle else _Session()
+
+
+class _Attempt:
+    """Publishes a batch; when that was tried together with others, the first attempt is what came of it."""
+
+    def __init__(
+        self,
+        batch: engine.Outgoing,
+        identity: tuple[int, int, int] | None,
+        tried: tuple[engine.Client, BrokerError] | Literal["untried"] | None = "untried",
+    ) -> None:
+        self.batch: Final = batch
+        self._identity: Final = identity
+        self.is_done: Final = tried is None
+        self.failed = tried if isinstance(tried, tuple) else None
+
+    def publish(self, native: engine.Client, left_ms: int) -> None:
+        """Publish, or raise the failure that is known; over another connection what may be tried again is tried."""
+        failed, self.failed = self.failed, None
+        if failed is not None and (native is failed[0] or not may_try_again(failed[1], repeatable=False)):
+            raise failed[1]
+        native.publish(self.batch, self._identity, left_ms)
 
 
 def _is_refused_as_producer(failure: BrokerError) -> bool:

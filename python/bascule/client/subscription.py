@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bascule import engine
-from bascule.client import cursors, requests
+from bascule.client import cursors, refusals, requests
 from bascule.client.batch import Batch
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link
@@ -51,17 +51,24 @@ class Subscription:
         self._stop: Stop = reading.stop
         self._incarnation = reading.incarnation
         """Of which history of the partition `_start` is an offset, once that is known: a purge begins another one."""
-        self._bell: Final = bell
+        self.bell = bell
+        """Rung whenever it has something; to be set before it is opened."""
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
         self._lock: Final = threading.Lock()
         self._native: engine.Subscription | None = None
         self._looked_up = reading.cursor is None
+        self._is_remembered = reading.is_remembered
+        """Whether `_start` was read up to before, so that the partition has to reach it."""
         self._last: int | None = None
         self._ended = False
         self._closed = False
         self.reconnects = 0
         """How often the subscription has come back after its broker went away."""
+        self.remembered: int | None = None
+        """Where the cursor stood when it was looked up: offset of the next record; `None` = nowhere."""
+        self.was_reset = False
+        """Whether its position lay beyond the end, and reading began anew as `auto_offset_reset` says."""
 
     def __enter__(self) -> Self:
         self.open()
@@ -116,6 +123,7 @@ class Subscription:
 
         Raises:
             StateError: the stream was deleted or purged, also while the broker was away, or the partition paused.
+            StateError: code `offset_out_of_range`: the position lies beyond the end, see `auto_offset_reset`.
             UnavailableError: the broker went away and did not come back in time.
             UsageError: code `closed`.
         """
@@ -188,6 +196,7 @@ class Subscription:
 
     def _advance(self, last: int) -> None:
         self._last = last
+        self._is_remembered = True
         if not self.reading.reverse:
             self._start = last + 1
         elif last > 0:
@@ -210,37 +219,25 @@ class Subscription:
         return naming(self._link, self.reading.stream, partition=self.reading.partition)
 
     def _open_unnamed(self, deadline: Deadline) -> None:
-        reading = self.reading
-        place = PartitionPlace(reading.stream, reading.partition)
+        place = PartitionPlace(self.reading.stream, self.reading.partition)
         self._look_up_cursor(deadline)
         if self._stop == "latest":
-            self._stop = requests.read_partition(self._link.run(deadline, self._ask_end, place)).high_watermark
-        if is_empty_range(self._start, self._stop, reverse=reading.reverse):
+            self._stop = self._end(deadline, place)
+            self._check_remembered(self._stop)
+        native = None if self._is_over(deadline, place) else self._subscribe(deadline, place)
+        if native is None:
             self._finish()
             return
-        wanted = subscribe(reading, self._start, self._stop, self._incarnation)
-        try:
-            native = self._link.run(deadline, lambda native, _left: native.subscribe(wanted, self._bell), place)
-        except BrokerError as failure:
-            if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
-                self._finish()
-                return
-            is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
-            raise (self._paused() if is_paused else failure) from failure.__cause__
         if self._is_below_the_log(native.start):
             native.close()
             self._finish()
             return
-        if native.start is not None and self._start != "earliest":
-            self._start = native.start  # so that coming back leaves nothing out, whatever was published meanwhile
-        if isinstance(self._start, int):
-            self._incarnation = self._incarnation or native.incarnation
-        with self._lock:
-            if not self._closed:
-                self._native = native
+        if self._is_remembered and not self.reading.reverse:
+            reached = native.start if native.start is not None else self._end(deadline, place)
+            if self._check_remembered(reached, native):
+                self._open_unnamed(deadline)
                 return
-        native.close()
-        raise UsageError("closed", "the subscription is closed")
+        self._begin(native)
 
     def _is_below_the_log(self, begins: int | None) -> bool:
         """Whether a reverse reading that came back has nothing left: everything below its last record was removed,
@@ -249,6 +246,66 @@ class Subscription:
         if not self.reading.reverse or self._last is None or begins is None:
             return False
         return isinstance(self._start, int) and begins > self._start
+
+    def _is_over(self, deadline: Deadline, place: PartitionPlace) -> bool:
+        """Whether nothing can lie between start and stop."""
+        if not is_empty_range(self._start, self._stop, reverse=self.reading.reverse):
+            return False
+        if self._is_remembered:
+            return not self._check_remembered(self._end(deadline, place))
+        return True
+
+    def _subscribe(self, deadline: Deadline, place: PartitionPlace) -> engine.Subscription | None:
+        """The native subscription; `None` when the range holds nothing."""
+        reading = self.reading
+        wanted = subscribe(reading, self._start, self._stop, self._incarnation)
+        try:
+            return self._link.run(deadline, lambda native, _left: native.subscribe(wanted, self.bell), place)
+        except BrokerError as failure:
+            if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
+                return None
+            is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
+            raise (self._paused() if is_paused else failure) from failure.__cause__
+
+    def _begin(self, native: engine.Subscription) -> None:
+        if native.start is not None and self._start != "earliest":
+            self._start = native.start  # so that coming back leaves nothing out, whatever was published meanwhile
+        if isinstance(self._start, int):
+            self._is_remembered = True
+            self._incarnation = self._incarnation or native.incarnation
+        with self._lock:
+            if not self._closed:
+                self._native = native
+                return
+        native.close()
+        raise UsageError("closed", "the subscription is closed")
+
+    def _check_remembered(self, reached: int, native: engine.Subscription | None = None) -> bool:
+        """Whether the remembered position lies beyond the end, `reached`, and reading begins elsewhere; then `native`,
+        which began there, is closed.
+
+        Raises:
+            StateError: code `offset_out_of_range`, unless `auto_offset_reset` says where else to begin.
+        """
+        reading, start = self.reading, self._start
+        if reading.reverse or not self._is_remembered or not isinstance(start, int) or start <= reached:
+            return False
+        if native is not None:
+            native.close()
+        if reading.auto_offset_reset == "error":
+            raise refusals.beyond_end(self._who(), reading.stream, reading.partition, start, reached)
+        self._start, self._is_remembered, self._last, self.was_reset = reading.auto_offset_reset, False, None, True
+        return True
+
+    def _who(self) -> str:
+        """Whose position it is."""
+        if self.reading.member is not None:
+            return f'group "{self.reading.member.group}"'
+        return "the reader" if self.reading.cursor is None else f'cursor "{self.reading.cursor}"'
+
+    def _end(self, deadline: Deadline, place: PartitionPlace) -> int:
+        """The high watermark."""
+        return requests.read_partition(self._link.run(deadline, self._ask_end, place)).high_watermark
 
     def _ask_end(self, native: engine.Client, left_ms: int) -> bytes:
         """The partition's metadata. A paused one has no end to be asked for: it is resumed first, when it may be."""
@@ -286,6 +343,7 @@ class Subscription:
             return
         found = cursors.find(self._link, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
         if found.offset is not None:
-            self._start = found.offset + 1
+            self._start = self.remembered = found.offset + 1
+            self._is_remembered = True
         self._incarnation = found.incarnation
         self._looked_up = True

@@ -17,7 +17,7 @@ from bascule.client.producer import Producer
 from bascule.client.publishing import Publishing
 from bascule.client.reading import Reading
 from bascule.client.subscription import Subscription
-from bascule.client.types import Start, Stop
+from bascule.client.types import OffsetReset, Start, Stop
 
 __all__ = ["Client", "Consumer", "Producer", "Subscription"]
 
@@ -59,6 +59,8 @@ class Client(Administration, Positions, Publishing, Details):
         stop: Stop = None,
         reverse: bool = False,
         cursor: str | None = None,
+        subject: str | None = None,
+        auto_offset_reset: OffsetReset = "error",
         resume: bool = False,
         from_replica: bool = False,
         batch_records: int = 8192,
@@ -79,6 +81,10 @@ class Client(Administration, Positions, Publishing, Details):
                 not given any more. Nothing is waited for.
             cursor: id of a cursor: reading goes on behind it; `start` counts only when it was never set. What was read
                 is stored there by `Subscription.commit`, not by itself.
+            subject: only records whose subject matches, `*` and a final `>` as in NATS; others are not sent.
+            auto_offset_reset: what happens when the cursor's position, or the one reached before the broker went away,
+                lies beyond the end, because records were lost or an older copy of the data was restored: "error", or
+                where to begin.
             resume: whether a paused partition is to be resumed.
             from_replica: whether any in-sync replica may answer, not only the leader.
             batch_records: most records of one batch, 1 or more.
@@ -93,6 +99,8 @@ class Client(Administration, Positions, Publishing, Details):
             stop=stop,
             reverse=reverse,
             cursor=cursor,
+            subject=subject,
+            auto_offset_reset=auto_offset_reset,
             resume=resume,
             from_replica=from_replica,
             batch_records=batch_records,
@@ -107,6 +115,8 @@ class Client(Administration, Positions, Publishing, Details):
         consumer: str | None = None,
         start: GroupStart = "earliest",
         commit_interval: float | None = 5.0,
+        subject: str | None = None,
+        auto_offset_reset: OffsetReset = "error",
         resume: bool = False,
         batch_records: int = 8192,
         on_assigned: OnChange | None = None,
@@ -125,6 +135,9 @@ class Client(Administration, Positions, Publishing, Details):
             start: where to begin in a partition without a stored position; "error" = refuse to.
             commit_interval: seconds between stores of what was processed, above 0; `None` = only `Consumer.commit`
                 stores anything.
+            subject: only records whose subject matches, `*` and a final `>` as in NATS.
+            auto_offset_reset: what happens when the stored position, or the one reached before, lies beyond the end of
+                a partition, as of `subscribe`.
             resume: whether paused partitions are to be resumed.
             batch_records: most records of one batch, 1 or more.
             on_assigned: told of partitions that it reads from now on.
@@ -141,6 +154,8 @@ class Client(Administration, Positions, Publishing, Details):
             streams=(streams,) if isinstance(streams, str) else tuple(streams),
             start=start,
             commit_interval=commit_interval,
+            subject=subject,
+            auto_offset_reset=auto_offset_reset,
             resume=resume,
             batch_records=batch_records,
         )

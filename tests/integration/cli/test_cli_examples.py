@@ -56,7 +56,7 @@ def ready(command: str, client: bascule.Client) -> None:
         case "group delete":
             client.set_cursor(group, "orders", 0)
         case "stream trim":
-            client.publish_many("orders", [b"record"] * 1000)
+            client.publish_many("orders", [b"record"] * 1000, partition=0)
         case "stream delete":
             client.create_stream("orders", exist_ok=True)
         case _:

@@ -117,7 +117,7 @@ def test_a_record_published_on_a_subject_is_stored_by_who_listens(client: Client
     assert (receipt.stream, receipt.offset) == (stream, 0)
     assert client.publish_to_subject(f"{stream}.a", b"w", ack="none") is None
     first, _ = client.subscribe(stream, stop=2).records()
-    assert (first.key, first.value, first.subject, first.headers["h"]) == (b"k", b"v", f"{stream}.a", b"1")
+    assert (first.key, first.value, first.subject, first.header("h")) == (b"k", b"v", f"{stream}.a", b"1")
     with pytest.raises(OutcomeUnknownError):
         client.publish_to_subject("nobody.listens", b"", timeout=0.2)
     with pytest.raises(UsageError):

@@ -75,7 +75,7 @@ def test_after_the_records_went_the_group_reads_all_that_came_since(grouped: Tes
         except StateError as failure:
             assert failure.code == "stream_not_found"  # noqa: PT017 (told at least once, while it lasts)
         else:
-            into.extend(batch.values if batch is not None else [])
+            into.extend(value or b"" for value in (batch.values if batch is not None else []))
 
     with grouped.connect() as client:
         client.create_stream(stream)
@@ -108,7 +108,7 @@ def test_members_read_a_stream_that_was_deleted_and_is_created_again_later(group
             except StateError as failure:
                 assert failure.code == "stream_not_found"  # noqa: PT017 (reported at least once, while it lasts)
             else:
-                into.extend(batch.values if batch is not None else [])
+                into.extend(value or b"" for value in (batch.values if batch is not None else []))
 
     def exactly(found: list[bytes], expected: list[bytes]) -> None:
         until(lambda: (values(members, found), len(found) >= len(expected))[1])

@@ -58,7 +58,7 @@ def kill_while(publishing: Publishing, running: TestBroker) -> None:
 
 
 def stored(client: Client) -> list[int]:
-    return [int(value) for batch in client.subscribe("s", stop="latest") for value in batch.values]
+    return [int(value or b"") for batch in client.subscribe("s", stop="latest") for value in batch.values]
 
 
 @pytest.mark.parametrize("at_once", [1, 20_000])
@@ -145,9 +145,9 @@ def test_a_refused_record_does_not_harm_what_comes_after(running: TestBroker, st
 def test_expected_offsets_are_checked(running: TestBroker, stream: str) -> None:
     with running.connect() as client:
         client.create_stream(stream, options=StreamOptions(concurrency_control=True))
-        assert client.publish(stream, b"0", expected_offset=0).offset == 0
+        assert client.publish(stream, b"0", partition=0, expected_offset=0).offset == 0
         with pytest.raises(StateError) as raised:
-            client.publish(stream, b"0", expected_offset=0)
+            client.publish(stream, b"0", partition=0, expected_offset=0)
         assert raised.value.code == "incorrect_offset"
-        assert client.publish(stream, b"1", expected_offset=1).offset == 1
+        assert client.publish(stream, b"1", partition=0, expected_offset=1).offset == 1
         assert client.publish(stream, b"2").offset == 2

@@ -41,7 +41,7 @@ def publish(broker: Process, *values: bytes) -> None:
 def read(broker: Process, count: int) -> list[bytes]:
     """Values up to the end, of which there are `count`."""
     with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
-        values = [value for batch in client.subscribe("s", stop="latest") for value in batch.values]
+        values = [value or b"" for batch in client.subscribe("s", stop="latest") for value in batch.values]
     assert len(values) == count
     return values
 

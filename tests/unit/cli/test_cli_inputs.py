@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Final
 
 import pytest
 from bascule import Record
@@ -35,8 +36,8 @@ def test_encoded_lines_become_bytes(name: str, line: bytes) -> None:
 
 
 def test_a_key_stands_before_its_separator() -> None:
-    source = Source(separator=b":", headers={"h": b"1"})
-    assert read(b"a:b:c\n:d\n", source) == [Item(b"b:c", b"a", {"h": b"1"}), Item(b"d", b"", {"h": b"1"})]
+    source = Source(separator=b":", headers=(("h", b"1"),))
+    assert read(b"a:b:c\n:d\n", source) == [Item(b"b:c", b"a", (("h", b"1"),)), Item(b"d", b"", (("h", b"1"),))]
     with pytest.raises(UsageError, match='line 2 "ab" has no key separator ":"'):
         read(b"a:b\nab\n", source)
 
@@ -49,14 +50,15 @@ def test_what_consume_prints_comes_back_as_it_was() -> None:
         "key": {"base64": "/wA="},
         "value": "text",
         "subject": "s",
-        "headers": {"a": "1", "subject": "s", "reply": ""},
+        "headers": {"a": "1", "b": ""},
+        "origin_time": None,
     }
-    expected = [Item(b"text", b"\xff\x00", {"a": b"1"}, 2)]
+    expected = [Item(b"text", b"\xff\x00", (("a", b"1"), ("b", b"")), 2)]
     assert read(json.dumps(row).encode() + b"\n", form("ndjson")) == expected
     assert read(json.dumps([row]).encode(), form("json")) == expected
     assert read(json.dumps(row).encode(), form("json")) == expected
     head = "partition,offset,time,key,value,subject,headers\n"
-    line = '2,7,t,"{""base64"": ""/wA=""}",text,s,"{""a"": ""1"", ""subject"": ""s""}"\n'
+    line = '2,7,t,"{""base64"": ""/wA=""}",text,s,"{""a"": ""1"", ""b"": """"}"\n'
     assert read((head + line).encode(), form("csv")) == expected
 
 
@@ -67,17 +69,56 @@ def test_csv_comes_back_as_it_was_whatever_it_looks_like(
     capfdbinary: pytest.CaptureFixture[bytes], value: bytes
 ) -> None:
     writer = record_writer(RecordFormat.CSV)
-    writer.write(0, [Record(0, 1, value, value, "s", {})])
+    writer.write(0, [Record(0, 1, value, value, "s", [])])
     writer.close()
     (item,) = read(capfdbinary.readouterr().out, form("csv"))
     assert (item.key, item.value) == (value, value)
 
 
+ODD: Final = [
+    Record(0, 1_700_000_000_123_456_789, None, None, "s.a", []),
+    Record(1, 2, b"k", b"", "s.b", [("a", b"1"), ("b", b""), ("a", b"2")]),
+    Record(2, 3, b"\xff", b'cr\rlf\n"quoted",\r\n', "s", [("caf\udce9", b"\xff"), ("subject", b"own")]),
+    Record(3, 4, b"null", b"null", "s", [("x", b"null")], "", -1),
+    Record(4, 5, None, b'{"base64": null}', "s", []),
+    Record(5, 6, b"long", b"x" * 200_000, "s", []),
+]
+"""What is easily lost: null beside empty, repeats, names that are not text, line ends, and large values."""
+
+
+@pytest.mark.parametrize("name", ["ndjson", "json", "csv"])
+def test_what_consume_writes_produce_reads_back_exactly(capfdbinary: pytest.CaptureFixture[bytes], name: str) -> None:
+    writer = record_writer(RecordFormat(name))
+    writer.write(7, ODD)
+    writer.close()
+    source = Source(InputFormat(name), keeps_subject=True, keeps_time=True)
+    found = read(capfdbinary.readouterr().out, source)
+    times = [record.timestamp_ns if record.origin_time_ns is None else record.origin_time_ns for record in ODD]
+    assert found == [
+        Item(record.value, record.key, tuple(record.headers), 7, record.subject, time)
+        for record, time in zip(ODD, times, strict=True)
+    ]
+
+
+def test_a_json_null_is_a_null_value_and_so_is_the_text_that_stands_for_it() -> None:
+    assert read(b'{"value": null}\n{"value": ""}\n', form("ndjson")) == [Item(None), Item(b"")]
+    source = Source(separator=b":", null=b"NULL")
+    assert read(b"a:NULL\nb:null\n", source) == [Item(None, b"a"), Item(b"null", b"b")]
+
+
+@pytest.mark.parametrize("time", ["noon", "2026-13-01T00:00:00Z", 5, ["x"]])
+def test_a_time_to_be_kept_is_one(time: object) -> None:
+    row = json.dumps({"value": "v", "time": time}).encode()
+    assert read(row, form("ndjson")) == [Item(b"v")], "not looked at unless it is kept"
+    with pytest.raises(UsageError, match=r"line 1: time is .*, not a time like"):
+        read(row, Source(InputFormat.NDJSON, keeps_time=True))
+
+
 def test_other_json_is_its_compact_text_and_a_key_may_be_given_for_all() -> None:
-    source = Source(InputFormat.NDJSON, key=b"k", headers={"h": b"x"})
+    source = Source(InputFormat.NDJSON, key=b"k", headers=[("h", b"x")])
     assert read(b'{"value": {"a": [1, 2]}}\n{"value": "v", "key": "own", "headers": {"i": 1}}', source) == [
-        Item(b'{"a":[1,2]}', b"k", {"h": b"x"}),
-        Item(b"v", b"own", {"i": b"1", "h": b"x"}),
+        Item(b'{"a":[1,2]}', b"k", (("h", b"x"),)),
+        Item(b"v", b"own", (("i", b"1"), ("h", b"x"))),
     ]
 
 
@@ -117,25 +158,25 @@ def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
     ("name", "data", "said"),
     [
         ("ndjson", b'{"value": "v"}\n{"val": 1}\n', 'line 2 is no JSON object with a "value"'),
-        ("ndjson", b'{"value": "v", "keys": "k"}', 'line 1 has the unknown field "keys": known are headers, key, part'),
+        ("ndjson", b'{"value": "v", "keys": "k"}', 'line 1 has the unknown field "keys": known are headers, key, off'),
         ("json", b'{"value": "v", "stream": "s"}', 'record 1 has the unknown field "stream"'),
         ("ndjson", b"[1]\n", 'line 1 is no JSON object with a "value"'),
-        ("ndjson", b"{nope\n", 'line 1 "{nope" is no JSON'),
+        ("ndjson", b"{nope\n", 'line 1 "{nope" is not valid JSON'),
         (
             "ndjson",
             b'{"value": "v", "headers": []}\n{"value": "v", "headers": [1]}',
-            "line 2: headers is no JSON object",
+            "line 2: headers is not a JSON object",
         ),
         ("ndjson", b'{"value": "v", "partition": -1}', "line 1: partition is -1, not a number from 0"),
         ("ndjson", b'{"value": {"base64": "?"}}', 'line 1: "\\?" is no base64'),
         ("json", b'[{"value": "v"}, 5]', "record 2 is no JSON object"),
-        ("json", b"", 'the input "" is no JSON'),
+        ("json", b"", 'the input "" is not valid JSON'),
         ("base64", b"/wA=\nno!\n", 'line 2 "no!" is no base64'),
         ("hex", b"f\n", 'line 1 "f" is no hex'),
         ("hex", b"\xff\x1b[0m\n", "is no hex"),
         ("csv", b"key\nk\n", 'names no column "value"'),
         ("csv", b"value,key\na\n", "line 2 has another number of columns"),
-        ("csv", b"value,headers\na,{\n", 'line 2 "{" is no JSON'),
+        ("csv", b"value,headers\na,{\n", 'line 2 "{" is not valid JSON'),
         ("csv", b"value\n\xff\n", "the input is no CSV in UTF-8"),
     ],
 )

@@ -28,8 +28,8 @@ PLAIN: list[dict[str, object]] = [
     {"name": "b,c", "count": 22, "tags": [], "fine": False, "note": 'said "no"'},
 ]
 RECORDS = [
-    Record(0, 1_700_000_000_000_001_999, None, b"plain", "s.a", {}),
-    Record(1, 1_700_000_000_000_002_000, b"k", b"\xff\x00", "s.b", {"h": b"1"}),
+    Record(0, 1_700_000_000_000_001_999, None, b"plain", "s.a", []),
+    Record(1, 1_700_000_000_000_002_000, b"k", b"\xff\x00", "s.b", [("h", b"1")]),
 ]
 
 
@@ -148,6 +148,38 @@ def test_values_alone_in_other_clothes(
     assert write(capfdbinary, form, RECORDS) == said
 
 
+def test_a_template_says_what_stands_where(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    records = [RECORDS[1], Record(7, 5, None, None, "s.c", [("a", b"1"), ("a", b"\xff")])]
+    writer = record_writer(r"%p/%o %k=%v %h %s\t%t %%")
+    writer.write(3, records)
+    assert capfdbinary.readouterr().out.splitlines() == [
+        b'3/1 k=\xff\x00 {"h":"1"} s.b\t2023-11-14T22:13:20.000002000Z %',
+        b'3/7 =null [["a","1"],["a",{"base64":"/w=="}]] s.c\t1970-01-01T00:00:00.000000005Z %',
+    ]
+    writer = record_writer(r"%v\0\n", null="-")
+    writer.write(0, records)
+    assert capfdbinary.readouterr().out == b"\xff\x00\0\n-\0\n", "one line end is enough"
+    for text in ("%x", "%v %", r"\q"):
+        with pytest.raises(UsageError, match="means nothing; known are %p, %o, %k, %h, %v, %t, %s"):
+            record_writer(text)
+
+
+def test_a_null_value_is_said_where_values_are_text(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    null = [Record(0, 1, b"k", None, "s", []), Record(1, 1, b"k", b"", "s", [])]
+    for form, options, said in (
+        (RecordFormat.TEXT, {}, b"null\n\n"),
+        (RecordFormat.TEXT, {"null": "NIL"}, b"NIL\n\n"),
+        (RecordFormat.HEX, {}, b"\n\n"),
+        (RecordFormat.RAW, {}, b""),
+    ):
+        writer = record_writer(form, **options)
+        writer.write(0, null)
+        assert capfdbinary.readouterr().out == said
+    assert b"null" in write(capfdbinary, RecordFormat.TABLE, null)
+    with pytest.raises(UsageError, match="--null goes with text"):
+        record_writer(RecordFormat.JSON, null="")
+
+
 def test_keys_stand_before_values_when_a_separator_is_given(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     writer = record_writer(RecordFormat.TEXT, "=")
     writer.write(0, RECORDS)
@@ -164,20 +196,22 @@ def test_records_in_structured_forms_are_the_same(capfdbinary: pytest.CaptureFix
         {
             "partition": 3,
             "offset": 0,
-            "time": f"{time}.000001Z",
+            "time": f"{time}.000001999Z",
             "key": None,
             "value": "plain",
             "subject": "s.a",
             "headers": {},
+            "origin_time": None,
         },
         {
             "partition": 3,
             "offset": 1,
-            "time": f"{time}.000002Z",
+            "time": f"{time}.000002000Z",
             "key": "k",
             "value": binary,
             "subject": "s.b",
             "headers": {"h": "1"},
+            "origin_time": None,
         },
     ]
     assert json.loads(write(capfdbinary, RecordFormat.JSON, RECORDS)) == expected

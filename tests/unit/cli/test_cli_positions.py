@@ -1,5 +1,6 @@
 """Positions as people write them, and keeping a pace."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -39,6 +40,23 @@ def test_what_is_no_position_is_refused_with_what_is(text: str) -> None:
         parse_stop(text, now)
     with pytest.raises(UsageError, match="is not a time like"):
         parse_time("--to", text, now)
+
+
+def test_a_time_without_a_zone_is_local_and_said_with_its_offset(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        found = parse_start("2026-11-25 01:19", now)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == datetime(2026, 11, 24, 19, 49, tzinfo=UTC)
+    said = 'bascule: --start "2026-11-25 01:19" has no time zone: local time, 2026-11-25T01:19:00+05:30\n'
+    assert capsys.readouterr().err == said
+    parse_stop("2026-11-25T01:19:00Z", now)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_stop_may_be_left_out() -> None:

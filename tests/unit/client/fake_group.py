@@ -187,7 +187,7 @@ class FakeGroupBroker:
                 response.groupMetadata.add(groupId=group, error=1)
 
     def _FetchPartitionMetadata(self, request: Any, response: Any) -> None:  # noqa: N802
-        response.metadata.highWatermark = self.ends.get((request.stream, request.partition), 0) - 1
+        response.metadata.highWatermark = self.ends.get((request.stream, request.partition), 1 << 40) - 1
 
     def _check(self, place: tuple[str, int], incarnation: int) -> None:
         if incarnation not in (0, self._incarnation(place)):

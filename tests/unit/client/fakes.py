@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from bascule._liftbridge_pb import message
 from bascule._native import NativeError
 from bascule.client import Client
 from bascule.client.link import Link
@@ -10,6 +11,10 @@ from bascule.client.link import Link
 
 def failure(code: str, text: str = "told to fail", details: str = "{}") -> NativeError:
     return cast("Callable[..., NativeError]", NativeError)(code, text, details)
+
+
+LONG_PARTITION = message("FetchPartitionMetadataResponse")(metadata={"highWatermark": 1 << 40}).SerializeToString()
+"""What is said of a partition when nothing else is scripted: it reaches every position."""
 
 
 class FakeBatch:
@@ -36,8 +41,14 @@ class FakeBatch:
     def subjects(self) -> list[str]:
         return ["s" for _ in self.numbers]
 
-    def headers(self) -> list[dict[str, bytes]]:
-        return [{} for _ in self.numbers]
+    def headers(self) -> list[list[tuple[str, bytes]]]:
+        return [[] for _ in self.numbers]
+
+    def replies(self) -> None:
+        return None
+
+    def origin_times(self) -> None:
+        return None
 
 
 Step = FakeBatch | Exception | None
@@ -67,23 +78,43 @@ class FakeOutgoing:
         self.place = (stream, partition, ack_policy)
         self.keys: list[bytes | None] = []
         self.values: list[bytes] = []
-        self.stored: list[tuple[int, int]] = []
+        self.stored: list[tuple[int, int, int]] = []
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def push(self, key: bytes | None, value: bytes, _headers: dict[str, bytes] | None, _expected: int) -> int:
+    @property
+    def partition(self) -> int:
+        return self.place[1]
+
+    def parts(self) -> list["FakeOutgoing"]:
+        return [self]
+
+    def position(self, _partition: int, index: int) -> int:
+        return index
+
+    def push(self, key: bytes | None, value: bytes, _headers: object = None, *_more: object) -> int:
         self.keys.append(key)
         self.values.append(value)
         return sum(map(len, self.values))
 
-    def fill(self, keys: Sequence[bytes | None] | None, values: Sequence[bytes], _headers: object) -> int:
+    def fill(
+        self, keys: Sequence[bytes | None] | None, values: Sequence[bytes], _headers: object, *_more: object
+    ) -> int:
         self.keys += keys or [None] * len(values)
         self.values += values
         return sum(map(len, self.values))
 
-    def places(self) -> list[tuple[int, int]]:
+    def places(self) -> list[tuple[int, int, int]]:
         return self.stored if self.place[2] != 2 else []
+
+
+class FakeSpread(FakeOutgoing):
+    """Records of several partitions: all of them go to the first."""
+
+    def __init__(self, stream: str, partitioner: object, ack_policy: int, max_in_flight: int) -> None:
+        super().__init__(stream, 0, ack_policy, max_in_flight)
+        self.partitioner = partitioner
 
 
 class FakeNative:
@@ -110,11 +141,24 @@ class FakeNative:
         return self
 
     def call(self, method: str, request: bytes, _timeout_ms: int) -> bytes:
+        if method == "FetchMetadata" and not self.answers:
+            return self.one_partition(request)
+        if method == "FetchPartitionMetadata" and not self.answers:
+            return LONG_PARTITION
         self.requests.append((method, request))
         answer = self.answers.pop(0) if self.answers else b""
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    @staticmethod
+    def one_partition(request: bytes) -> bytes:
+        """Each stream that is asked for has one partition."""
+        answer = message("FetchMetadataResponse")()
+        for name in message("FetchMetadataRequest").FromString(request).streams:
+            found = answer.streamMetadata.add(name=name)
+            found.partitions[0].id = 0
+        return answer.SerializeToString()
 
     def publish(self, batch: FakeOutgoing, producer: tuple[int, int, int] | None, _timeout_ms: int) -> None:
         self.producers.append(producer)
@@ -125,7 +169,20 @@ class FakeNative:
             raise step
         self.published.append(batch.values)
         first, self.next_offset = self.next_offset, self.next_offset + len(batch)
-        batch.stored = [(offset, 1) for offset in range(first, self.next_offset)]
+        batch.stored = [(offset, 1, batch.partition) for offset in range(first, self.next_offset)]
+
+    def publish_all(
+        self, batches: Sequence[FakeOutgoing], producers: Sequence[tuple[int, int, int] | None], timeout_ms: int
+    ) -> list[tuple[str, str, str] | None]:
+        outcomes: list[tuple[str, str, str] | None] = []
+        for batch, producer in zip(batches, producers, strict=True):
+            try:
+                self.publish(batch, producer, timeout_ms)
+            except NativeError as failed:
+                outcomes.append(cast("tuple[str, str, str]", failed.args))
+            else:
+                outcomes.append(None)
+        return outcomes
 
     def subscribe(self, request: bytes, _bell: object = None) -> FakeSubscription:
         self.requests.append(("Subscribe", request))
@@ -139,5 +196,6 @@ class FakeNative:
 
 
 def client_of(native: FakeNative, *addresses: str, timeout: float = 2.0, wait: bool = True) -> Client:
-    link = Link(addresses or ("here:1",), {}, cast("Any", native.connect), cast("Any", FakeOutgoing), wait=wait)
+    fakes = (cast("Any", native.connect), cast("Any", FakeOutgoing), cast("Any", FakeSpread))
+    link = Link(addresses or ("here:1",), {}, *fakes, wait=wait)
     return Client(link, timeout=timeout, reconnect=timeout)

@@ -214,7 +214,7 @@ def test_what_another_member_read_meanwhile_is_not_read_again() -> None:
     with broker.client().consumer("g", "s") as consumer:
         batch_of(consumer)
         with broker.lock:
-            broker.cursors[CURSOR, *S0] = 7
+            broker.cursors[CURSOR, *S0], broker.ends[S0] = 7, 8
             broker.change(S0)
         until(lambda: consumer.next_batch(0) is None and broker.subscribed[-1].consumer.groupEpoch == broker.epoch)
         assert broker.subscribed[-1].startOffset == 8

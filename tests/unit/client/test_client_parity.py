@@ -69,7 +69,11 @@ def test_the_exports_are_exactly_the_promised_ones() -> None:
     assert sorted(bascule.__all__) == bascule.__all__
     assert set(bascule.__all__) - {"BrokerError"} == set(client.__all__) - {
         "Ack",
+        "Content",
         "GroupStart",
+        "Headers",
+        "OffsetReset",
+        "PartitionChoice",
         "OnAck",
         "OnChange",
         "Start",

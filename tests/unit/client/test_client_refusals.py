@@ -15,7 +15,7 @@ NO_REPLICAS = "failed to append: not enough in-sync replicas: there are 1, min I
 
 def refused(native: FakeNative, expected_offset: int | None = None) -> BrokerError:
     with pytest.raises(BrokerError) as raised:
-        client_of(native).publish("s", b"v", expected_offset=expected_offset)
+        client_of(native).publish("s", b"v", partition=0, expected_offset=expected_offset)
     return raised.value
 
 

@@ -84,11 +84,11 @@ def test_what_is_gone_is_forgotten_and_looked_for_anew() -> None:
     client = brokers.client()
     first.acks = [failure("not_leader")]
     first.answers = [cluster({("s", 0): "b"})]
-    client.publish("s", b"1")
+    client.publish("s", b"1", partition=0)
     leader.acks = [failure("stream_not_found")]
     with pytest.raises(BrokerError):
-        client.publish("s", b"2")
-    client.publish("s", b"3")
+        client.publish("s", b"2", partition=0)
+    client.publish("s", b"3", partition=0)
     assert (first.published, leader.published) == ([[b"3"]], [[b"1"]])
 
 
@@ -98,8 +98,8 @@ def test_a_leader_that_dies_is_left_for_whoever_answers() -> None:
     client = brokers.client()
     first.acks = [failure("not_leader")]
     first.answers = [cluster({("s", 0): "b"})]
-    client.publish("s", b"1")
+    client.publish("s", b"1", partition=0)
     leader.acks = [failure("unavailable")]
-    client.publish("s", b"2")
+    client.publish("s", b"2", partition=0)
     assert (first.published, leader.published) == ([[b"2"]], [[b"1"]])
     assert client.reconnects == 1

@@ -81,7 +81,8 @@ def test_batches_come_until_the_stop_and_the_position_follows() -> None:
     assert [batch.offsets for batch in batches] == [[0, 1, 2], [3, 4]]
     assert (subscription.position, subscription.ended) == (5, True)
     assert batches[0].to_pylist()[2] == {
-        "offset": 2, "timestamp_ns": 2000, "key": None, "value": b"2", "subject": "s", "headers": {},
+        "offset": 2, "timestamp_ns": 2000, "key": None, "value": b"2", "subject": "s",
+        "headers": [], "reply": "", "origin_time_ns": None,
     }  # fmt: skip
     assert repr(batches[0]) == "<Batch of s/0: 3 records, offsets 0 to 2>"
 

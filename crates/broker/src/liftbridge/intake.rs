@@ -201,7 +201,7 @@ impl Intake {
         match self
             .routes
             .find(&first.stream, first.partition)
-            .check(policy)
+            .check(policy, messages.iter().map(|(view, _)| &view.subject))
         {
             Err(Refusal::Paused(_)) => self.parked.extend(messages),
             Err(refusal) => {
@@ -224,7 +224,7 @@ impl Intake {
         match self
             .routes
             .find(&view.stream, view.partition)
-            .check(view.ack_policy)
+            .check(view.ack_policy, [&view.subject])
         {
             Err(Refusal::Paused(_)) => self.parked.push((view, length)),
             Err(refusal) => self.refuse(&view, length, &refusal),

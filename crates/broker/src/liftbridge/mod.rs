@@ -39,6 +39,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 mod to_subject;
+mod wanted;
 
 pub(crate) use call::parse_timeout;
 pub(crate) use cursors::{CursorIndexes, GroupPosition, group_positions};

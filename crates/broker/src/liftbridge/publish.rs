@@ -125,7 +125,7 @@ async fn open_destination(
             check_subject("ackInbox", &inbox)?;
             check_ack_inbox(shared, &inbox)?;
         }
-        match route.check(view.ack_policy) {
+        match route.check(view.ack_policy, [&view.subject]) {
             Ok(destination) => return Ok(destination.clone()),
             Err(Refusal::Paused(_)) => {}
             Err(refusal) => return Err(refused(shared, &refusal)),

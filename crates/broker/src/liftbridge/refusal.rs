@@ -4,6 +4,7 @@ use crate::metrics::PublishError;
 use crate::partition::{AppendError, RejectReason};
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
+use bascule_wire::subject::MAX_SUBJECT_BYTES;
 use tonic::{Code, Status};
 
 /// A failed check or append of one publish. The text is the same in both forms.
@@ -27,6 +28,12 @@ pub(super) enum Refusal {
     /// More headers than a record may have.
     #[error("message has more than {} headers", MAX_HEADERS)]
     TooManyHeaders,
+    /// A subject that nothing can be published on.
+    #[error(
+        "subject {0:?} is not valid: tokens joined by dots, without white space and wildcards, at most {max} bytes",
+        max = MAX_SUBJECT_BYTES
+    )]
+    InvalidSubject(String),
     /// Publishes are refused.
     #[error("readonly partition: {0}")]
     Readonly(i32),
@@ -80,7 +87,8 @@ impl Refusal {
             | Self::Internal
             | Self::PolicyMissing
             | Self::PolicyUnknown(_)
-            | Self::TooManyHeaders => PublishError::InvalidArgument,
+            | Self::TooManyHeaders
+            | Self::InvalidSubject(_) => PublishError::InvalidArgument,
             Self::Denied(Denied::Nameless) => PublishError::Unauthenticated,
             Self::Denied(_) => PublishError::PermissionDenied,
             Self::NoSuchStream(_) => PublishError::StreamNotFound,
@@ -109,6 +117,7 @@ impl Refusal {
             | Self::PolicyMissing
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
+            | Self::InvalidSubject(_)
             | Self::Rejected(RejectReason::TooLarge) => Code::InvalidArgument,
             Self::Denied(_) => Code::PermissionDenied,
             Self::NoSuchStream(_) | Self::NoSuchPartition(_) => Code::NotFound,
@@ -137,6 +146,7 @@ impl Refusal {
             | Self::PolicyMissing
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
+            | Self::InvalidSubject(_)
             | Self::Rejected(RejectReason::TooLarge) => AsyncCode::BadRequest,
             Self::Rejected(RejectReason::IncorrectOffset) => AsyncCode::IncorrectOffset,
             Self::Rejected(RejectReason::Encryption) => AsyncCode::EncryptionFailed,

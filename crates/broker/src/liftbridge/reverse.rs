@@ -7,6 +7,7 @@ use super::call::shutting_down;
 use super::damaged::damaged;
 use super::position::Range;
 use super::subscribe::Slot;
+use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::partition::{Partition, opened};
 use crate::shared::SharedRef;
@@ -38,6 +39,7 @@ pub(super) struct ReverseSubscription {
     /// Ascending; the last one is delivered next.
     held: Vec<Batch>,
     window: u64,
+    wanted: Wanted,
     permit: Permit,
     _slot: Slot,
 }
@@ -56,6 +58,7 @@ impl ReverseSubscription {
         (slot, permit): (Slot, Permit),
         partition: &Partition,
         range: Range,
+        wanted: Wanted,
     ) -> Self {
         let identity = partition.identity();
         Self {
@@ -71,6 +74,7 @@ impl ReverseSubscription {
             stops: range.stop.is_some(),
             held: Vec::new(),
             window: FIRST_WINDOW,
+            wanted,
             permit,
             _slot: slot,
         }
@@ -109,14 +113,19 @@ impl ReverseSubscription {
         // Retention and trimming may have taken the beginning of the batch.
         let stop = self.stop.max(self.partition.reader().log_start());
         let (lowest, mut next) = (batch.seek(stop), batch.seek(self.below));
+        if !self.wanted.judge(batch) {
+            next = lowest;
+        }
         while next > lowest && out.len() < CHUNK_BYTES {
             next -= 1;
-            let before = out.len();
-            self.encoder.put_frame(out, batch, next);
             self.below = batch.offset(next);
-            let statistics = &self.shared.statistics;
-            statistics.records_delivered.add(1);
-            statistics.bytes_delivered.add((out.len() - before) as u64);
+            if self.wanted.has(batch, next) {
+                let before = out.len();
+                self.encoder.put_frame(out, batch, next);
+                let statistics = &self.shared.statistics;
+                statistics.records_delivered.add(1);
+                statistics.bytes_delivered.add((out.len() - before) as u64);
+            }
         }
         if next <= lowest {
             self.below = self.below.min(batch.header().base_offset);

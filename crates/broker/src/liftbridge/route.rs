@@ -1,4 +1,5 @@
 //! From a stream and partition number to the place an append goes, with the checks before it in their order.
+use super::call::SHOWN;
 use super::refusal::Refusal;
 use crate::access::{self, AccessTable, Action};
 use crate::partition::{IncomingRecord, Partition};
@@ -8,6 +9,7 @@ use crate::view::{DEFAULT_NAMESPACE, View, is_internal};
 use bascule_wire::liftbridge::acks::AckTemplate;
 use bascule_wire::liftbridge::messages::AckPolicy;
 use bascule_wire::liftbridge::publish::PublishView;
+use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::sync::{Arc, Weak};
 
@@ -95,14 +97,19 @@ impl Route {
         self.number == number && !stream.is_empty() && self.stream == stream
     }
 
-    /// The checks of §3.7 and §3.8 in their order.
+    /// The checks of §3.7 and §3.8 in their order, and of the subjects that the records are to be stored with.
     ///
     /// # Errors
     /// The first that fails; [`Refusal::Paused`] after all others: resume, look the route up again and check again.
-    pub(super) fn check(&self, ack_policy: i32) -> Result<&Arc<Destination>, Refusal> {
+    pub(super) fn check<'a>(
+        &self,
+        ack_policy: i32,
+        subjects: impl IntoIterator<Item = &'a Bytes>,
+    ) -> Result<&Arc<Destination>, Refusal> {
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
+        subjects.into_iter().try_for_each(check_subject)?;
         if AckPolicy::try_from(ack_policy).is_err() {
             return Err(Refusal::PolicyUnknown(ack_policy));
         }
@@ -204,6 +211,15 @@ impl Destination {
     }
 }
 
+/// The subject that a record is to be stored with, if it names one.
+fn check_subject(subject: &Bytes) -> Result<(), Refusal> {
+    let text = String::from_utf8_lossy(subject);
+    if text.is_empty() || is_publish_subject(&text) {
+        return Ok(());
+    }
+    Err(Refusal::InvalidSubject(text.chars().take(SHOWN).collect()))
+}
+
 /// Whether a NATS subject has a wildcard token.
 fn has_wildcard(subject: &str) -> bool {
     subject.split('.').any(|token| token == "*" || token == ">")
@@ -217,11 +233,13 @@ pub(super) struct AckContext {
 }
 
 /// Splits a request into what is stored and what its ack needs. `received_bytes` is the length of the message.
-pub(super) fn split(view: PublishView, received_bytes: usize) -> (IncomingRecord, AckContext) {
+pub(super) fn split(mut view: PublishView, received_bytes: usize) -> (IncomingRecord, AckContext) {
     let record = IncomingRecord {
+        value: view.record_value(),
+        headers: view.take_record_headers(),
         key: view.key,
-        value: Some(view.value),
-        headers: view.headers,
+        subject: view.subject,
+        origin_time: view.origin_time,
         expected_offset: view.expected_offset,
         received_bytes: u32::try_from(received_bytes).unwrap_or(u32::MAX),
         ..IncomingRecord::default()
@@ -247,7 +265,7 @@ mod tests {
         routes.refresh();
         for letter in ["a", "b", "\u{fc}", ""] {
             let name = letter.repeat(100_000);
-            let Err(refusal) = routes.find(name.as_bytes(), 0).check(0) else {
+            let Err(refusal) = routes.find(name.as_bytes(), 0).check(0, []) else {
                 panic!("there is no such stream");
             };
             assert!(refusal.to_string().len() <= SHOWN_BYTES + 20, "{refusal}");

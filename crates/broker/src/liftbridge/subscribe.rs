@@ -7,6 +7,7 @@ use super::reply::{self, Reply};
 use super::resume::resume;
 use super::reverse::ReverseSubscription;
 use super::subscription::Subscription;
+use super::wanted::Wanted;
 use crate::access::Action;
 use crate::names;
 use crate::partition::Partition;
@@ -51,6 +52,7 @@ pub(super) async fn subscribe(
     let permit = permit.map_err(|denied| denied.status())?;
     // What is wrong with the request is said first, and nothing is resumed for a call that finds no place.
     find(shared, &request)?;
+    let wanted = Wanted::parse(&request.subject)?;
     let slot = Slot::take(shared)?;
     let partition = open_partition(shared, call, &request).await?;
     let incarnation = partition.identity().incarnation;
@@ -67,6 +69,7 @@ pub(super) async fn subscribe(
     if group.is_some_and(|(id, epoch)| !shared.members.admits(incarnation, id, epoch)) {
         return Err(not_assigned());
     }
+    let wanted = wanted.of_partition(&partition.identity().subject);
     // What was published before, also without waiting for its ack, counts for where reading begins and ends.
     let committed = needs_committed(&request);
     call.within(partition.flush(committed)).await?;
@@ -75,7 +78,7 @@ pub(super) async fn subscribe(
         let range = call.within(resolve_reverse(&request, &reader)).await??;
         join(shared, group, incarnation)?;
         let place = (slot, permit);
-        let subscription = ReverseSubscription::new(shared, place, &partition, range);
+        let subscription = ReverseSubscription::new(shared, place, &partition, range, wanted);
         (Source::Down(subscription), range.start)
     } else {
         let readonly = partition.is_readonly();
@@ -83,7 +86,7 @@ pub(super) async fn subscribe(
         let membership = join(shared, group, incarnation)?;
         let place = (slot, permit);
         let subscription = Subscription::new(shared, place, &partition, range, call.deadline);
-        let subscription = subscription.with_membership(membership);
+        let subscription = subscription.with_membership(membership).with_wanted(wanted);
         (Source::Up(subscription), range.start)
     };
     let mut reply = reply::with_body(StreamBody::new(frames(source)));

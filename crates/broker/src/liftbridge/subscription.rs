@@ -8,6 +8,7 @@ use super::damaged::damaged;
 use super::members::Membership;
 use super::position::Range;
 use super::subscribe::Slot;
+use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::partition::{EndReason, Partition, Subscriber};
 use crate::shared::{Shared, SharedRef};
@@ -52,6 +53,7 @@ pub(super) struct Subscription {
     deadline: Option<Instant>,
     /// Of a consumer group, when it reads for one.
     membership: Option<Membership>,
+    wanted: Wanted,
     permit: Permit,
     _slot: Slot,
     _subscriber: Subscriber,
@@ -95,6 +97,7 @@ impl Subscription {
             failed: None,
             deadline,
             membership: None,
+            wanted: Wanted::default(),
             partition: partition.clone(),
             permit,
             _slot: slot,
@@ -108,16 +111,22 @@ impl Subscription {
         self
     }
 
+    /// Delivers only records that are wanted.
+    pub(super) fn with_wanted(mut self, wanted: Wanted) -> Self {
+        self.wanted = wanted;
+        self
+    }
+
     /// The next frames, one or more. Waits for commits.
     ///
     /// # Errors
     /// The status that the stream ends with (§3.5, end of stream).
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
-        // A subscriber that keeps up must not keep a thread of the runtime to itself.
-        tokio::task::coop::consume_budget().await;
         self.chunk_bytes = self.most_chunk.min(self.shared.delivery_share() / 4);
         let mut out = Vec::new();
         loop {
+            // A subscriber that keeps up, or wants little of what there is, must not keep a thread of the runtime to itself.
+            tokio::task::coop::consume_budget().await;
             if self
                 .membership
                 .as_ref()
@@ -188,11 +197,22 @@ impl Subscription {
                 out.reserve(self.chunk_bytes + (self.chunk_bytes >> 4));
             }
             let before = out.len();
-            let written = self
-                .encoder
-                .put_frames(out, batch, *next, end, self.chunk_bytes);
+            let (written, delivered) = if self.wanted.is_everything() {
+                let written = self
+                    .encoder
+                    .put_frames(out, batch, *next, end, self.chunk_bytes);
+                (written, written - *next)
+            } else {
+                put_wanted(
+                    &self.wanted,
+                    &mut self.encoder,
+                    out,
+                    (batch, *next..end),
+                    self.chunk_bytes,
+                )
+            };
             let statistics = &self.shared.statistics;
-            statistics.records_delivered.add((written - *next) as u64);
+            statistics.records_delivered.add(delivered as u64);
             statistics.bytes_delivered.add((out.len() - before) as u64);
             if let Some(last) = written.checked_sub(1) {
                 self.position = batch.offset(last) + 1;
@@ -210,7 +230,11 @@ impl Subscription {
             Ok(batch) => batch,
             Err(error) => return Err(self.refused(&bytes, &error)),
         };
-        let first = batch.seek(self.position);
+        let first = if self.wanted.judge(&batch) {
+            batch.seek(self.position)
+        } else {
+            batch.len()
+        };
         self.batch = Some((batch, first));
         Ok(())
     }
@@ -329,6 +353,28 @@ impl Subscription {
             Ok(Ok(())) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Writes frames of the records in `range` that are wanted until `out` has at least `limit` bytes; the first record that was
+/// not looked at, and how many were written.
+fn put_wanted(
+    wanted: &Wanted,
+    encoder: &mut DeliveryEncoder,
+    out: &mut Vec<u8>,
+    (batch, range): (&Batch, std::ops::Range<usize>),
+    limit: usize,
+) -> (usize, usize) {
+    let mut delivered = 0;
+    for i in range.clone() {
+        if out.len() >= limit {
+            return (i, delivered);
+        }
+        if wanted.has(batch, i) {
+            encoder.put_frame(out, batch, i);
+            delivered += 1;
+        }
+    }
+    (range.end, delivered)
 }
 
 /// The status of a subscription to a partition that is no longer served.

@@ -95,6 +95,8 @@ fn enveloped(request: PublishToSubjectRequest) -> Bytes {
         ack_inbox: request.ack_inbox,
         correlation_id: request.correlation_id,
         ack_policy: request.ack_policy,
+        null_value: request.null_value,
+        header_list: request.header_list,
         ..Message::default()
     };
     let mut out = Vec::new();

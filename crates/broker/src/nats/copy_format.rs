@@ -132,11 +132,12 @@ fn put_envelope(out: &mut Vec<u8>, stream: &str, subject: &str, record: &Incomin
     let headers: Vec<_> = record
         .headers
         .iter()
-        .filter_map(|(name, value)| Some((std::str::from_utf8(name).ok()?, value.as_ref())))
+        .map(|(name, value)| (name.as_ref(), value.as_ref()))
         .collect();
     let fields = PublishFields {
         key: &record.key,
         value: record.value.as_deref().unwrap_or_default(),
+        is_null: record.value.is_none(),
         stream,
         headers: &headers,
         ack_policy: POLICY_NONE,
@@ -152,8 +153,13 @@ pub(super) fn as_received(
     mode: NatsCopy,
     subject: &Bytes,
 ) -> IncomingRecord {
-    let value = record.value.clone().unwrap_or_default();
     let is_envelope = mode == NatsCopy::Envelope;
+    let value = if is_envelope {
+        record.value.clone()
+    } else {
+        Some(record.value.clone().unwrap_or_default())
+    };
+    let value_bytes = value.as_ref().map_or(0, Bytes::len);
     let headers = if is_envelope {
         record.headers.clone()
     } else {
@@ -170,13 +176,14 @@ pub(super) fn as_received(
         } else {
             Bytes::new()
         },
-        received_bytes: u32::try_from(value.len() + record.key.len() + header_bytes)
+        received_bytes: u32::try_from(value_bytes + record.key.len() + header_bytes)
             .unwrap_or(u32::MAX),
-        value: Some(value),
+        value,
         headers,
         subject: subject.clone(),
         reply: Bytes::new(),
         id: 0,
+        origin_time: None,
         expected_offset: if is_envelope { ANY_OFFSET } else { 0 },
     }
 }

@@ -177,14 +177,11 @@ fn read(
 
 fn record(batch: &Batch, i: usize) -> IncomingRecord {
     let slice = |bytes: &[u8]| batch.payload().slice_ref(bytes);
-    let text = |header: &[u8]| std::str::from_utf8(header).is_ok();
     IncomingRecord {
         key: batch.key(i).map(slice).unwrap_or_default(),
         value: batch.value(i).map(slice),
-        // Others have no name that an envelope could say.
         headers: batch
             .headers(i)
-            .filter(|header| text(header.key))
             .map(|header| (slice(header.key), slice(header.value)))
             .collect(),
         subject: batch

@@ -232,7 +232,7 @@ impl<'a> Received<'a> {
                     });
                 }
                 record.key = publish.key;
-                record.value = Some(publish.value);
+                record.value = publish.value;
                 // Those of the envelope first, those of NATS after them.
                 publish.headers.append(&mut record.headers);
                 record.headers = publish.headers;

@@ -22,6 +22,8 @@ pub struct IncomingRecord {
     pub id: u128,
     /// It came as a plain NATS message: where its stream acknowledges JetStream publishers, its control headers count.
     pub is_plain_nats: bool,
+    /// Time at the origin, ns since 1970.
+    pub origin_time: Option<i64>,
     /// Offset the record must get when the stream checks offsets; −1 = any.
     pub expected_offset: i64,
     /// Length of the message as received (envelope and NATS headers included), for the size limit.

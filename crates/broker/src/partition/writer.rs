@@ -218,7 +218,7 @@ impl Writer {
         let (subject, reply) = (text(&record.subject), text(&record.reply));
         let entry = RecordRef {
             timestamp: self.timestamp,
-            origin_time: None,
+            origin_time: record.origin_time,
             id: record.id,
             key: Some(&record.key[..]).filter(|key| !key.is_empty()),
             value: record.value.as_deref(),

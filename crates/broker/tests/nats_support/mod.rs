@@ -327,11 +327,12 @@ impl Stream {
     }
 }
 
-/// A record as it was stored; nothing is the same as empty.
+/// A record as it was stored; a key or reply that is not there is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
+    pub is_null: bool,
     pub headers: Vec<(Vec<u8>, Vec<u8>)>,
     pub subject: String,
     pub reply: String,
@@ -344,6 +345,7 @@ impl Stored {
         Self {
             key: batch.key(i).unwrap_or_default().to_vec(),
             value: batch.value(i).unwrap_or_default().to_vec(),
+            is_null: batch.value(i).is_none(),
             headers: batch.headers(i).map(header).collect(),
             subject: batch
                 .subject(i)

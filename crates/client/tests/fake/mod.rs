@@ -1,6 +1,6 @@
 //! A broker of a few lines: what it does depends on the stream's name.
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate, put_async_error_frame};
-use bascule_wire::liftbridge::messages::{Message, SubscribeRequest};
+use bascule_wire::liftbridge::messages::{Header, Message, SubscribeRequest};
 use bascule_wire::liftbridge::publish::PublishView;
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, Request, Response};
@@ -206,6 +206,14 @@ async fn subscribe(body: Body, frames: &Frames) -> Status {
                 .into(),
             ..Message::default()
         };
+        let message = match request.stream.as_str() {
+            "odd" => odd(message),
+            "subjects" => Message {
+                subject: format!("s.{offset}.{}", if offset % 2 == 0 { "x" } else { "y" }),
+                ..message
+            },
+            _ => message,
+        };
         out.push(0);
         out.extend_from_slice(&(message.encoded_len() as u32).to_be_bytes());
         out.extend_from_slice(&message.encode_to_vec());
@@ -217,6 +225,32 @@ async fn subscribe(body: Body, frames: &Frames) -> Status {
     }
     let _ = frames.send(Ok(Frame::data(out.into())));
     Status::resource_exhausted("Stop offset reached")
+}
+
+/// A null value, then headers that a map cannot show.
+fn odd(message: Message) -> Message {
+    let header = |name: &'static [u8], value: &'static [u8]| Header {
+        name: Bytes::from_static(name),
+        value: Bytes::from_static(value),
+    };
+    if message.offset == 0 {
+        return Message {
+            value: Bytes::new(),
+            null_value: true,
+            ..message
+        };
+    }
+    Message {
+        value: Bytes::new(),
+        header_list: vec![
+            header(b"a", b"1"),
+            header(b"\xe9", b"2"),
+            header(b"a", b"3"),
+        ],
+        reply_subject: "answer.here".into(),
+        origin_time: Some(-7),
+        ..message
+    }
 }
 
 async fn echo(body: Body, frames: &Frames) -> Status {

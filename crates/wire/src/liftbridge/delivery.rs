@@ -1,4 +1,5 @@
 //! `Message` frames for Subscribe, straight from batch columns, and the same read in place by the SDK.
+use super::headers;
 use crate::protobuf::{self, Fields, Malformed};
 use bascule_record::{Batch, HeaderEntry};
 use bytes::Bytes;
@@ -8,6 +9,10 @@ use std::ops::Range;
 const TEXT_KEY: u8 = 2;
 const SUBJECT_HEADER: &[u8] = b"subject";
 const REPLY_HEADER: &[u8] = b"reply";
+/// Fields of ours.
+const NULL_VALUE: [u8; 2] = protobuf::wide_key(100, 0);
+const HEADER_LIST: [u8; 2] = protobuf::wide_key(101, 2);
+const ORIGIN_TIME: [u8; 2] = protobuf::wide_key(102, 0);
 
 /// Writes deliveries of one partition. The constant parts (stream, partition, subject, the `subject` and `reply` headers)
 /// are prepared once, and again when the subject changes.
@@ -23,8 +28,9 @@ pub struct DeliveryEncoder {
     headers_at: usize,
     /// Where the header `reply` begins in `constant`.
     reply_at: usize,
-    /// Encoded user headers of the record at hand.
+    /// Encoded user headers of the record at hand, and our fields behind everything else.
     headers: Vec<u8>,
+    own: Vec<u8>,
 }
 
 impl DeliveryEncoder {
@@ -41,6 +47,7 @@ impl DeliveryEncoder {
             headers_at: 0,
             reply_at: 0,
             headers: Vec::new(),
+            own: Vec::new(),
         };
         encoder.prepare();
         encoder
@@ -48,11 +55,14 @@ impl DeliveryEncoder {
 
     /// Appends one gRPC frame (5-byte prefix included) for record `i`: offset, key, value, timestamp, stream, partition,
     /// subject, replySubject, headers (text-keyed ones, then `subject` and `reply`, which overwrite user headers of those
-    /// names). Panics only when `i` is no record of the batch.
+    /// names), and of our fields those that say something: a null value, the list of all headers where the map cannot show
+    /// them, a time at the origin. Panics only when `i` is no record of the batch.
     pub fn put_frame(&mut self, out: &mut Vec<u8>, batch: &Batch, i: usize) {
         self.turn_to(batch.subject(i));
         let reply = batch.reply(i).unwrap_or_default();
-        if reply.is_empty() && !batch.has_headers() {
+        let is_plain =
+            !batch.has_headers() && batch.value_nulls().is_none() && batch.origin_times().is_none();
+        if reply.is_empty() && is_plain {
             self.put_plain(out, batch, i);
         } else {
             self.put_rich(out, batch, i, reply.as_bytes());
@@ -92,6 +102,8 @@ impl DeliveryEncoder {
         for header in batch.headers(i).filter(is_shown_header) {
             protobuf::put_header_field(&mut self.headers, 9, header.key, header.value);
         }
+        self.own.clear();
+        put_own(&mut self.own, batch, i);
         let own = OwnFields::of(batch, i);
         let (before, headers) = self.constant.split_at(self.headers_at);
         let subject_header = headers
@@ -102,7 +114,8 @@ impl DeliveryEncoder {
             + protobuf::bytes_field_bytes(reply)
             + self.headers.len()
             + subject_header.len()
-            + protobuf::header_field_bytes(REPLY_HEADER, reply);
+            + protobuf::header_field_bytes(REPLY_HEADER, reply)
+            + self.own.len();
         out.reserve(5 + body);
         protobuf::put_frame_prefix(out, body);
         own.put(out);
@@ -111,6 +124,7 @@ impl DeliveryEncoder {
         out.extend_from_slice(&self.headers);
         out.extend_from_slice(subject_header);
         protobuf::put_header_field(out, 9, REPLY_HEADER, reply);
+        out.extend_from_slice(&self.own);
     }
 
     fn turn_to(&mut self, subject: Option<&str>) {
@@ -136,6 +150,30 @@ impl DeliveryEncoder {
         self.reply_at = self.constant.len();
         protobuf::put_header_field(&mut self.constant, 9, REPLY_HEADER, b"");
     }
+}
+
+/// Appends our fields of record `i`.
+fn put_own(out: &mut Vec<u8>, batch: &Batch, i: usize) {
+    if batch.value(i).is_none() {
+        out.extend_from_slice(&NULL_VALUE);
+        out.push(1);
+    }
+    if needs_list(batch, i) {
+        for header in batch.headers(i) {
+            headers::put_list_field(out, HEADER_LIST, header.key, header.value);
+        }
+    }
+    if let Some(time) = batch.origin_time(i) {
+        out.extend_from_slice(&ORIGIN_TIME);
+        protobuf::put_varint(out, time as u64);
+    }
+}
+
+/// Whether the map leaves out a header of record `i`: one that is not shown, or of two with one name the first.
+fn needs_list(batch: &Batch, i: usize) -> bool {
+    let mut all = batch.headers(i);
+    all.any(|header| !is_shown_header(&header))
+        || headers::repeats(&batch.headers(i).map(|header| header.key))
 }
 
 /// Whether a Liftbridge client is shown this header: text keys only, and not the two that the broker sets itself.
@@ -197,6 +235,10 @@ pub struct MessageView {
     reply: Range<usize>,
     /// From the first header entry to the end of the last; other fields may lie between.
     headers: Range<usize>,
+    /// The same of the header list.
+    header_list: Range<usize>,
+    null_value: bool,
+    origin_time: Option<i64>,
 }
 
 impl MessageView {
@@ -234,9 +276,24 @@ impl MessageView {
         self.part(&self.key)
     }
 
-    /// Value.
+    /// Value; empty for a null.
     pub fn value(&self) -> &[u8] {
         self.part(&self.value)
+    }
+
+    /// Whether the value is null.
+    pub fn is_null(&self) -> bool {
+        self.null_value && self.value.is_empty()
+    }
+
+    /// Whether the broker says that an empty value is null.
+    pub fn null_value(&self) -> bool {
+        self.null_value
+    }
+
+    /// Time at the origin, ns since 1970.
+    pub fn origin_time(&self) -> Option<i64> {
+        self.origin_time
     }
 
     /// Key, sharing the received buffer.
@@ -279,6 +336,32 @@ impl MessageView {
         })
     }
 
+    /// The publisher's headers in order, with equal names and names that are not text where there are any.
+    pub fn record_headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let has_list = !self.header_list.is_empty();
+        let map = self
+            .headers()
+            .filter(move |_| !has_list)
+            .map(|(name, value)| (name.as_bytes(), value))
+            .filter(|(name, _)| *name != SUBJECT_HEADER && *name != REPLY_HEADER);
+        self.header_list().chain(map)
+    }
+
+    /// Entries of the header list.
+    pub fn header_list(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut fields = Fields::within(&self.message, self.header_list.clone())
+            .unwrap_or_else(|_| Fields::new(&[]));
+        std::iter::from_fn(move || {
+            while let Some((number, value)) = fields.next_field().ok()? {
+                if number == 101 {
+                    let (name, value) = protobuf::list_entry(&self.message, value).ok()?;
+                    return Some((self.part(&name), self.part(&value)));
+                }
+            }
+            None
+        })
+    }
+
     /// Value of the header `name`.
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers()
@@ -310,19 +393,27 @@ impl MessageView {
                 8 => self.reply = value.text(message)?,
                 9 => {
                     protobuf::header_entry(message, value)?;
-                    let from = if self.headers.is_empty() {
-                        at
-                    } else {
-                        self.headers.start
-                    };
-                    self.headers = from..fields.position();
+                    extend(&mut self.headers, at..fields.position());
                 }
                 10 | 11 => value.any_text(message)?,
                 12 => value.any_varint()?,
+                100 => self.null_value = value.varint()? != 0,
+                101 => {
+                    protobuf::list_entry(message, value)?;
+                    extend(&mut self.header_list, at..fields.position());
+                }
+                102 => self.origin_time = Some(value.int64()?),
                 _ => {}
             }
             at = fields.position();
         }
         Ok(())
     }
+}
+
+/// Makes `range` reach to the end of `field`, from its own start if it has one.
+fn extend(range: &mut Range<usize>, field: Range<usize>) {
+    let is_first = range.start == range.end;
+    let start = if is_first { field.start } else { range.start };
+    *range = start..field.end;
 }

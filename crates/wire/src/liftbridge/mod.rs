@@ -3,10 +3,11 @@
 //! [`messages`] has every message as a prost struct. The hot ones go by hand, straight from and to bytes: [`publish`] reads
 //! requests as slices of the received bytes, [`acks`] writes `PublishResponse` frames, [`delivery`] writes `Message`
 //! frames from batch columns. Each has the client's side too. A *frame* is a gRPC message with its 5-byte prefix.
-//! [`cursors`] has what is kept of cursors.
+//! [`headers`] has what they share about headers, [`cursors`] what is kept of cursors.
 pub mod acks;
 pub mod cursors;
 pub mod delivery;
+pub mod headers;
 pub mod messages;
 pub mod methods;
 pub mod publish;

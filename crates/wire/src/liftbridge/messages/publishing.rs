@@ -47,6 +47,29 @@ pub struct PublishRequest {
     /// Ours, see [`crate::liftbridge::publish::ProducerBatch`]; empty = none begins here.
     #[prost(bytes = "bytes", tag = "100")]
     pub producer_batch: Bytes,
+    /// Ours: whether an empty value is null, a tombstone.
+    #[prost(bool, tag = "101")]
+    pub null_value: bool,
+    /// Ours: all headers in order; empty = `headers` are all.
+    #[prost(message, repeated, tag = "102")]
+    pub header_list: Vec<Header>,
+    /// Ours: the NATS subject that the record is stored with; empty = the partition's own.
+    #[prost(string, tag = "103")]
+    pub subject: String,
+    /// Ours: time at the origin.
+    #[prost(int64, optional, tag = "104")]
+    pub origin_time: Option<i64>,
+}
+
+/// Ours: a header whose name may repeat, and may be any bytes.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Header {
+    /// Name.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub name: Bytes,
+    /// Value.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub value: Bytes,
 }
 
 /// Why a message published asynchronously was not stored.
@@ -120,6 +143,12 @@ pub struct PublishToSubjectRequest {
     /// An [`AckPolicy`].
     #[prost(enumeration = "AckPolicy", tag = "7")]
     pub ack_policy: i32,
+    /// Ours: whether an empty value is null, a tombstone.
+    #[prost(bool, tag = "100")]
+    pub null_value: bool,
+    /// Ours: all headers in order; empty = `headers` are all.
+    #[prost(message, repeated, tag = "101")]
+    pub header_list: Vec<Header>,
 }
 
 /// The first ack, if one was waited for.

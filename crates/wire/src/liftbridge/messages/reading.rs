@@ -89,6 +89,9 @@ pub struct SubscribeRequest {
     /// Ours: the creation of the partition that is to be read; 0 = the present one.
     #[prost(uint64, tag = "100")]
     pub incarnation: u64,
+    /// Ours: only records whose subject matches this filter, `*` and `>` as in NATS; empty = all.
+    #[prost(string, tag = "101")]
+    pub subject: String,
 }
 
 /// A delivery, and the payload of a Publish envelope on NATS. The comments say what counts where.
@@ -130,4 +133,13 @@ pub struct Message {
     /// An [`AckPolicy`].
     #[prost(enumeration = "AckPolicy", tag = "12")]
     pub ack_policy: i32,
+    /// Ours, both: whether an empty value is null, a tombstone.
+    #[prost(bool, tag = "100")]
+    pub null_value: bool,
+    /// Ours, both: all headers in order, where the map cannot show everything; empty = `headers` are all.
+    #[prost(message, repeated, tag = "101")]
+    pub header_list: Vec<super::Header>,
+    /// Ours, delivery only: time at the origin.
+    #[prost(int64, optional, tag = "102")]
+    pub origin_time: Option<i64>,
 }

@@ -1,0 +1,165 @@
+//! Records for several partitions of one stream, which are published together.
+use crate::outgoing::{NewRecord, Outgoing};
+use crate::partitioner::Partitioner;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Stands for a partition without records.
+const NOWHERE: u32 = u32::MAX;
+
+/// One [`Outgoing`] for each partition that has records, and the order in which they came.
+#[derive(Debug)]
+pub struct Spread {
+    stream: String,
+    ack_policy: i32,
+    in_flight: usize,
+    partitioner: Arc<Partitioner>,
+    parts: Vec<Arc<Mutex<Outgoing>>>,
+    /// Index into `parts` by partition.
+    slots: Vec<u32>,
+    /// Index into `parts` by record.
+    order: Vec<u32>,
+    bytes: usize,
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Negative while it is not known to be stored.
+    pub offset: i64,
+    /// When the broker received it, ns since 1970.
+    pub timestamp: i64,
+    /// Its partition.
+    pub partition: i32,
+}
+
+impl Spread {
+    /// An empty one. `ack_policy` and `in_flight` as of [`Outgoing::new`].
+    pub fn new(
+        stream: &str,
+        partitioner: Arc<Partitioner>,
+        ack_policy: i32,
+        in_flight: usize,
+    ) -> Self {
+        Self {
+            stream: stream.into(),
+            ack_policy,
+            in_flight,
+            parts: Vec::new(),
+            slots: vec![NOWHERE; partitioner.partitions().get() as usize],
+            partitioner,
+            order: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a record; everything is copied. `partition`: which one it goes to; `None` = the partitioner chooses. False, and
+    /// nothing was added, when the stream has no such partition.
+    pub fn push(&mut self, record: &NewRecord<'_>, partition: Option<u32>) -> bool {
+        let bytes = record.value.map_or(0, <[u8]>::len);
+        let partition = partition.unwrap_or_else(|| self.partitioner.choose(record.key, bytes));
+        let Some(slot) = self.slots.get_mut(partition as usize) else {
+            return false;
+        };
+        if *slot == NOWHERE {
+            *slot = self.parts.len() as u32;
+            let part = Outgoing::new(
+                &self.stream,
+                partition as i32,
+                self.ack_policy,
+                self.in_flight,
+            );
+            let part = part.sharing(self.partitioner.partitions().get() as usize);
+            self.parts.push(Arc::new(Mutex::new(part)));
+        }
+        let slot = *slot;
+        if let Some(part) = self.parts.get(slot as usize) {
+            let mut part = part.lock();
+            let before = part.bytes();
+            part.push(record);
+            self.bytes += part.bytes() - before;
+        }
+        self.order.push(slot);
+        true
+    }
+
+    /// What chooses partitions.
+    pub fn partitioner(&self) -> &Arc<Partitioner> {
+        &self.partitioner
+    }
+
+    /// Records added.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Bytes that are sent, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The batches, one for each partition that has records.
+    pub fn parts(&self) -> &[Arc<Mutex<Outgoing>>] {
+        &self.parts
+    }
+
+    /// Index of record `index` of `partition` among all records.
+    pub fn position(&self, partition: u32, index: usize) -> Option<usize> {
+        let slot = *self.slots.get(partition as usize)?;
+        let of_part = self.order.iter().enumerate().filter(|(_, of)| **of == slot);
+        of_part.map(|(position, _)| position).nth(index)
+    }
+
+    /// Where each record lies, in order; nothing for policy NONE.
+    pub fn places(&self) -> Vec<Place> {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.lock()).collect();
+        let mut next: Vec<_> = parts
+            .iter()
+            .map(|part| (part.partition(), part.places().iter()))
+            .collect();
+        let place = |slot: &u32| {
+            let (partition, places) = next.get_mut(*slot as usize)?;
+            let (offset, timestamp) = *places.next()?;
+            Some(Place {
+                offset,
+                timestamp,
+                partition: *partition,
+            })
+        };
+        self.order.iter().map_while(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partitioner::Rule;
+    use std::num::NonZeroU32;
+
+    #[test]
+    fn records_keep_their_place_among_all() {
+        let partitions = NonZeroU32::new(4).unwrap_or(NonZeroU32::MIN);
+        let partitioner = Arc::new(Partitioner::new(Rule::RoundRobin, partitions));
+        let mut spread = Spread::new("s", partitioner, 0, 100);
+        for partition in [None, Some(2), None, Some(2), None] {
+            assert!(spread.push(&NewRecord::default(), partition));
+        }
+        assert!(!spread.push(&NewRecord::default(), Some(4)));
+        let size = |part: &Arc<Mutex<Outgoing>>| {
+            let part = part.lock();
+            (part.partition(), part.len())
+        };
+        let sizes: Vec<_> = spread.parts().iter().map(size).collect();
+        assert_eq!((spread.len(), sizes), (5, vec![(0, 1), (2, 3), (1, 1)]));
+        assert_eq!(spread.position(2, 0), Some(1));
+        assert_eq!(spread.position(2, 2), Some(4));
+        assert_eq!((spread.position(2, 3), spread.position(3, 0)), (None, None));
+        let bytes: usize = spread.parts().iter().map(|part| part.lock().bytes()).sum();
+        assert_eq!(spread.bytes(), bytes);
+    }
+}

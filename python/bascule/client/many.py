@@ -1,0 +1,77 @@
+"""Several subscriptions of one stream, waited on at once: whichever has records first is given first."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from bascule import engine
+from bascule.client.batch import Batch
+from bascule.client.subscription import Subscription
+
+__all__ = ["Many"]
+
+_OPENED_AT_ONCE: Final = 8
+_WAIT_SECONDS: Final = 0.5
+
+
+class Many:
+    """Subscriptions by partition. Those that ended drop out. For one thread."""
+
+    def __init__(self, subscriptions: Mapping[int, Subscription]) -> None:
+        """Take subscriptions that are not open yet."""
+        self._bell: Final = engine.Bell()
+        self._open: Final = dict(subscriptions)
+        self._turn = 0
+        for subscription in subscriptions.values():
+            subscription.bell = self._bell
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one of them has not ended."""
+        return bool(self._open)
+
+    def open(self) -> None:
+        """Open them all.
+
+        Raises:
+            BrokerError: as `Subscription.open`, of one that could not be opened.
+        """
+        if len(self._open) == 1:
+            for subscription in self._open.values():
+                subscription.open()
+            return
+        with ThreadPoolExecutor(_OPENED_AT_ONCE, "bascule-open") as threads:
+            for opened in [threads.submit(subscription.open) for subscription in self._open.values()]:
+                opened.result()
+
+    def next_batch(self, timeout: float | None = None) -> Batch | None:
+        """The next records of any partition; each has its turn.
+
+        Args:
+            timeout: seconds to wait; `None` = half a second.
+
+        Returns:
+            `None` when nothing came in time, or all have ended.
+
+        Raises:
+            BrokerError: as `Subscription.next_batch`.
+        """
+        seen = self._bell.wait(0, 0)
+        batch = self._poll()
+        if batch is None and self._open:
+            self._bell.wait(seen, max(1, round((_WAIT_SECONDS if timeout is None else timeout) * 1000)))
+            batch = self._poll()
+        return batch
+
+    def _poll(self) -> Batch | None:
+        places = list(self._open)
+        for step in range(len(places)):
+            index = (self._turn + step) % len(places)
+            subscription = self._open[places[index]]
+            batch = subscription.next_batch(0)
+            if batch is not None:
+                self._turn = index + 1
+                return batch
+            if subscription.ended:
+                del self._open[places[index]]
+        return None
