@@ -264,7 +264,7 @@ fn rows_for_elsewhere_are_refused() {
     ]);
     assert_eq!(
         error,
-        "column partition says \"4\" in row 1, but the request is for \"3\"; send each partition by itself"
+        "column partition says \"4\" in row 1, but the request is for \"3\"; a request without a partition takes rows of several"
     );
     let error = refused(vec![
         ("value", values(2)),

@@ -1,11 +1,13 @@
 //! Doors for the fuzz targets.
 use super::intake::Intake;
 use super::request::{OffsetsRequest, PutCommand, ScanTicket, Selection, parse};
+use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use bascule_record::{BatchBuilder, BatchLimits, Codec};
-use bascule_wire::flight::ingest::{IngestTarget, ingest};
+use bascule_wire::flight::ingest::{Ingest, IngestError, IngestTarget, ingest};
 use futures_util::{FutureExt, StreamExt, stream};
+use std::num::NonZeroU32;
 
 /// A JSON document of a client, chosen by `kind`: whether it is taken. A ticket that is taken reads again as written.
 ///
@@ -29,7 +31,11 @@ pub fn flight_document(kind: u8, bytes: &[u8]) -> bool {
     }
 }
 
-/// The messages of one `DoPut`, as the pump of a call takes them in: records that were built.
+/// The messages of one `DoPut`, as the pump of a call takes them in: records that were built. Spread over partitions they
+/// are as many.
+///
+/// # Panics
+/// When they are not.
 pub fn flight_put(messages: Vec<FlightData>) -> u64 {
     let mut intake = Intake::default();
     let checked = messages.into_iter().map_while(move |message| {
@@ -52,11 +58,29 @@ pub fn flight_put(messages: Vec<FlightData>) -> u64 {
         if let DecodedPayload::RecordBatch(batch) = decoded.payload
             && let Ok(sealed) = ingest(&batch, &target, &mut builder)
         {
-            built += sealed
-                .iter()
-                .map(|batch| u64::from(batch.count()))
-                .sum::<u64>();
+            let taken: u64 = sealed.iter().map(|batch| u64::from(batch.count())).sum();
+            assert_eq!(spread(&batch, &target, &mut builder), Ok(taken));
+            built += taken;
         }
     }
     built
+}
+
+/// Takes the rows to the partitions of a stream with three; returns how many records were built.
+fn spread(
+    batch: &RecordBatch,
+    target: &IngestTarget<'_>,
+    builder: &mut BatchBuilder,
+) -> Result<u64, IngestError> {
+    let partitions = NonZeroU32::MIN.saturating_add(2);
+    let bound = Ingest::bind(batch, target.stream)?;
+    let mut built = 0;
+    for rows in bound.spread(partitions, 1)?.values() {
+        let sealed = bound.seal(rows, target, builder)?;
+        built += sealed
+            .iter()
+            .map(|batch| u64::from(batch.count()))
+            .sum::<u64>();
+    }
+    Ok(built)
 }

@@ -4,7 +4,7 @@
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.
-//! * `put` ← `intake`: batched, optionally idempotent append. `info`, `offsets`: planning.
+//! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `offsets`: planning.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
 mod fit;
@@ -14,6 +14,7 @@ mod get;
 mod info;
 mod intake;
 mod offsets;
+mod place;
 mod put;
 mod range;
 mod refusal;

@@ -1,49 +1,32 @@
 //! `DoPut`: batched append.
 //!
-//! A task per call decodes record batches, makes log batches of them on a blocking thread and hands these to the partition
-//! without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
+//! A task per call decodes record batches, makes log batches of them on a blocking thread and hands these to their
+//! partitions without waiting for each to be committed; the results are sent in order. What is under way is bounded in bytes, and so
 //! is the number of results that the caller has not read.
 use super::intake::Intake;
+use super::place::{Lane, Part, Place};
 use super::refusal::{append_failed, denied, internal, invalid, refuse};
 use super::request::{PutCommand, parse};
 use super::{resolve, threads};
 use crate::access::{Action, Permit};
-use crate::partition::{Append, AppendError, Committed, Partition, Payload};
+use crate::partition::{Append, AppendError, Committed, Payload};
 use crate::shared::SharedRef;
 use crate::tls::Peer;
-use crate::view::{DEFAULT_NAMESPACE, is_internal};
 use arrow_array::RecordBatch;
 use arrow_flight::decode::{DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
-use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
-use bascule_wire::flight::ingest::{IngestError, IngestTarget, ingest};
+use bascule_record::{Producer, SealedBatch};
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
 
-/// Most rows of one record batch of an idempotent producer.
-const MAX_ROWS: usize = 1 << 24;
-/// Most bytes of one record batch of an idempotent producer.
-const MAX_BYTES: usize = 64 << 20;
-/// Log batches made from record batches without a producer: records and bytes.
-const SPLIT: BatchLimits = BatchLimits {
-    records: 16 << 10,
-    bytes: 1 << 20,
-    record_bytes: MAX_BYTES,
-};
-/// One record batch of a producer is one log batch.
-const WHOLE: BatchLimits = BatchLimits {
-    records: MAX_ROWS,
-    bytes: MAX_BYTES,
-    record_bytes: MAX_BYTES,
-};
 /// Bytes of one call that are appended and not committed, in KiB. A larger batch goes alone.
 const IN_FLIGHT_KIB: u32 = 32 << 10;
 /// Results that wait for the caller to read them.
@@ -56,8 +39,9 @@ type Outcome = Result<Committed, AppendError>;
 
 /// What the pump sends to the results: an append under way, or the failure that ends the call.
 enum Pending {
-    Append(oneshot::Receiver<Outcome>),
-    Empty,
+    Append(Arc<Lane>, oneshot::Receiver<Outcome>),
+    /// A record batch without rows; the call's only partition, if it has one.
+    Empty(Option<u32>),
     Failed(Status),
 }
 
@@ -76,7 +60,6 @@ pub async fn respond(
     let names = (command.namespace.as_str(), command.stream.as_str());
     let permit = resolve::permit(shared, peer, Action::Publish, names)?;
     let target = Target::open(shared, &command, permit)?;
-    let what: Arc<str> = target.what.as_str().into();
     let (sender, receiver) = mpsc::channel(MAX_RESULTS);
     let messages = stream::once(async { Ok(first) }).chain(messages);
     let pump = tokio::spawn(pump(target, messages, sender.clone()));
@@ -88,10 +71,10 @@ pub async fn respond(
             let _ = sender.send(Pending::Failed(status)).await;
         }
     });
-    Ok(results(receiver, what).boxed())
+    Ok(results(receiver).boxed())
 }
 
-/// Reads the descriptor of a put: a JSON command, or a path for partition 0.
+/// Reads the descriptor of a put: a JSON command, or a path, which names no partition.
 fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> {
     let missing = || invalid("the first message carries no descriptor".to_owned());
     let descriptor = descriptor.ok_or_else(missing)?;
@@ -108,18 +91,17 @@ fn command(descriptor: Option<&FlightDescriptor>) -> Result<PutCommand, Status> 
     Ok(PutCommand {
         namespace: selection.namespace,
         stream: selection.stream,
-        partition: 0,
+        partition: None,
         incarnation: None,
         producer: None,
         nats_copy: false,
     })
 }
 
-/// Where a call appends, and with which sequence.
+/// A call that appends: where to, and what is under way.
 struct Target {
     shared: SharedRef,
-    what: String,
-    partition: Partition,
+    place: Arc<Place>,
     producer: Option<Producer>,
     nats_copy: bool,
     in_flight: Arc<Semaphore>,
@@ -128,40 +110,17 @@ struct Target {
 
 impl Target {
     fn open(shared: &SharedRef, command: &PutCommand, permit: Permit) -> Result<Self, Status> {
-        let view = shared.view.load();
-        if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
-            let text = "stream is reserved: the broker alone writes to it";
-            return Err(invalid(format!("{}: {text}", command.stream)));
-        }
-        let stream = resolve::stream(&view, &command.namespace, &command.stream)?;
-        let view = resolve::partition(&stream, command.partition)?;
-        let what = resolve::label(&stream, command.partition);
-        if view.readonly {
-            let message = format!("{what} is read-only");
-            return Err(refuse(
-                Code::FailedPrecondition,
-                "readonly",
-                message,
-                json!({}),
-            ));
-        }
-        let partition = resolve::handle(shared, &stream, view, command.incarnation)?;
-        if !partition.is_leading() {
-            return Err(append_failed(&what, &AppendError::NotLeader));
-        }
         let producer = command.producer.map(|p| Producer {
             id: p.id,
             epoch: p.epoch,
             base_sequence: p.base_sequence,
         });
-        let in_flight = Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize));
         Ok(Self {
             shared: shared.clone(),
-            what,
-            partition,
+            place: Arc::new(Place::open(shared, command)?),
             producer,
             nats_copy: command.nats_copy,
-            in_flight,
+            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_KIB as usize)),
             permit,
         })
     }
@@ -217,45 +176,58 @@ impl Target {
         allowed.map_err(|refusal| denied(&refusal))?;
         let rows = batch.num_rows();
         if rows == 0 {
-            return deliver(results, Pending::Empty).await;
+            return deliver(results, Pending::Empty(self.place.only())).await;
         }
-        let sealed = self.seal(batch).await?;
+        let parts = self.seal(batch).await?;
         if let Some(producer) = &mut self.producer {
             producer.base_sequence = producer.base_sequence.wrapping_add(rows as u32);
         }
-        for batch in sealed {
-            let room = self.room_for(&batch).await?;
-            let (producer, records) = (batch.producer(), batch.count() as usize);
-            let (outcome, receiver) = oneshot::channel();
-            let shared = self.shared.clone();
-            let done = move |committed: Outcome| {
-                drop(room);
-                let statistics = &shared.statistics;
-                statistics.publish_errors.count(&committed, records);
-                if let Ok(committed) = &committed {
-                    statistics
-                        .flight_rows_written
-                        .add(u64::from(committed.count));
-                }
-                // This fails when nobody listens any more.
-                let _ = outcome.send(committed);
-            };
-            let append = Append {
-                payload: Payload::Sealed(batch),
-                producer,
-                copy_to_nats: self.nats_copy,
-                done: Box::new(done),
-            };
-            self.partition.append(append).await;
-            deliver(results, Pending::Append(receiver)).await?;
+        for part in parts {
+            let lane = Arc::new(part.lane);
+            for batch in part.sealed {
+                self.hand_over(&lane, batch, results).await?;
+            }
         }
         Ok(())
     }
 
+    /// Appends one log batch as soon as there is room.
+    async fn hand_over(
+        &self,
+        lane: &Arc<Lane>,
+        batch: SealedBatch,
+        results: &mpsc::Sender<Pending>,
+    ) -> Result<(), Status> {
+        let room = self.room_for(&batch).await?;
+        let (producer, records) = (batch.producer(), batch.count() as usize);
+        let (outcome, receiver) = oneshot::channel();
+        let shared = self.shared.clone();
+        let done = move |committed: Outcome| {
+            drop(room);
+            let statistics = &shared.statistics;
+            statistics.publish_errors.count(&committed, records);
+            if let Ok(committed) = &committed {
+                statistics
+                    .flight_rows_written
+                    .add(u64::from(committed.count));
+            }
+            // This fails when nobody listens any more.
+            let _ = outcome.send(committed);
+        };
+        let append = Append {
+            payload: Payload::Sealed(batch),
+            producer,
+            copy_to_nats: self.nats_copy,
+            done: Box::new(done),
+        };
+        lane.partition.append(append).await;
+        deliver(results, Pending::Append(lane.clone(), receiver)).await
+    }
+
     /// Makes log batches of the rows, on a blocking thread.
-    async fn seal(&self, batch: RecordBatch) -> Result<Vec<SealedBatch>, Status> {
-        let (partition, producer) = (self.partition.clone(), self.producer);
-        threads::run(move || seal(&batch, &partition, producer))
+    async fn seal(&self, batch: RecordBatch) -> Result<Vec<Part>, Status> {
+        let (place, producer) = (self.place.clone(), self.producer);
+        threads::run(move || place.seal(&batch, producer))
             .await
             .map_err(|lost| internal(format!("a record batch could not be taken in: {lost}")))?
     }
@@ -267,57 +239,6 @@ impl Target {
         let room = self.in_flight.clone().acquire_many_owned(wanted).await;
         room.map_err(|_| internal("the call's budget was closed".to_owned()))
     }
-}
-
-fn seal(
-    batch: &RecordBatch,
-    partition: &Partition,
-    producer: Option<Producer>,
-) -> Result<Vec<SealedBatch>, Status> {
-    let identity = partition.identity();
-    let target = IngestTarget {
-        stream: &identity.stream,
-        partition: identity.number as i32,
-        subject: Some(identity.subject.as_str()).filter(|subject| !subject.is_empty()),
-        now: now_ns(),
-        codec: Codec::None,
-        producer,
-    };
-    let limits = if producer.is_some() { WHOLE } else { SPLIT };
-    let mut builder = BatchBuilder::new(BatchLimits {
-        record_bytes: partition.max_record_bytes(),
-        ..limits
-    });
-    let sealed = ingest(batch, &target, &mut builder).map_err(not_taken)?;
-    if producer.is_some() && sealed.len() > 1 {
-        return Err(invalid(format!(
-            "a record batch of an idempotent producer has at most {MAX_ROWS} rows and {MAX_BYTES} bytes; this one has {} rows: send smaller ones",
-            batch.num_rows()
-        )));
-    }
-    Ok(sealed)
-}
-
-fn not_taken(error: IngestError) -> Status {
-    match error {
-        IngestError::Record {
-            cause: BuildError::TooLarge { bytes, limit },
-            ..
-        } => refuse(
-            Code::InvalidArgument,
-            "too_large",
-            error.to_string(),
-            json!({"bytes": bytes, "limit": limit}),
-        ),
-        error => invalid(error.to_string()),
-    }
-}
-
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    })
 }
 
 /// Hands a result to the caller's side. When results pile up unread the call ends with an error rather than wait for ever:
@@ -336,36 +257,35 @@ async fn deliver(results: &mpsc::Sender<Pending>, result: Pending) -> Result<(),
 /// One result per log batch, in order; ends after the first failure.
 fn results(
     receiver: mpsc::Receiver<Pending>,
-    what: Arc<str>,
 ) -> impl Stream<Item = Result<PutResult, Status>> + Send {
-    stream::unfold(Some((receiver, what)), |state| async move {
-        let (mut receiver, what) = state?;
-        let outcome = match receiver.recv().await? {
-            Pending::Empty => Ok(
-                json!({"base_offset": null, "count": 0, "timestamp_ns": null, "duplicate": false}),
-            ),
-            Pending::Failed(status) => Err(status),
-            Pending::Append(outcome) => match outcome.await {
-                Ok(Ok(committed)) => Ok(result(&committed)),
-                Ok(Err(error)) => Err(append_failed(&what, &error)),
-                Err(_) => Err(internal(format!(
-                    "append to {what} was dropped: its outcome is unknown"
-                ))),
-            },
-        };
-        match outcome {
-            Ok(result) => Some((
-                Ok(PutResult {
-                    app_metadata: Bytes::from(result.to_string()),
-                }),
-                Some((receiver, what)),
-            )),
+    stream::unfold(Some(receiver), |receiver| async move {
+        let mut receiver = receiver?;
+        match answer(receiver.recv().await?).await {
+            Ok(answer) => {
+                let app_metadata = Bytes::from(answer.to_string());
+                Some((Ok(PutResult { app_metadata }), Some(receiver)))
+            }
             Err(status) => Some((Err(status), None)),
         }
     })
 }
 
-fn result(committed: &Committed) -> Value {
-    json!({"base_offset": committed.base_offset, "count": committed.count, "timestamp_ns": committed.timestamp,
-        "duplicate": committed.duplicate})
+async fn answer(pending: Pending) -> Result<Value, Status> {
+    match pending {
+        Pending::Empty(partition) => Ok(
+            json!({"partition": partition, "base_offset": null, "count": 0, "timestamp_ns": null, "duplicate": false}),
+        ),
+        Pending::Failed(status) => Err(status),
+        Pending::Append(lane, outcome) => match outcome.await {
+            Ok(Ok(committed)) => Ok(
+                json!({"partition": lane.number(), "base_offset": committed.base_offset, "count": committed.count,
+                "timestamp_ns": committed.timestamp, "duplicate": committed.duplicate}),
+            ),
+            Ok(Err(error)) => Err(append_failed(&lane.what, &error)),
+            Err(_) => Err(internal(format!(
+                "append to {} was dropped: its outcome is unknown",
+                lane.what
+            ))),
+        },
+    }
 }

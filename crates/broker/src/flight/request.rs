@@ -119,9 +119,9 @@ pub struct PutCommand {
     pub namespace: String,
     /// Stream.
     pub stream: String,
-    /// Partition number.
+    /// Partition number; absent = the one that each row says, else by key.
     #[serde(default)]
-    pub partition: u32,
+    pub partition: Option<u32>,
     /// Incarnation that must be there; absent = whichever there is.
     #[serde(default)]
     pub incarnation: Option<u64>,

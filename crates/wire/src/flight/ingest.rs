@@ -7,9 +7,11 @@
 //! | `headers` | list or map of (`key` text, `value` binary or text) | headers with text keys and raw values; null = none |
 //! | `subject` | text | subject; null = the partition's own; wildcards are refused |
 //! | `timestamp` | timestamp, any unit and zone | origin time; null = none |
-//! | `stream`, `partition` | text, integer | must say in every row what the request says |
+//! | `stream` | text | must say in every row what the request says |
+//! | `partition` | integer | the partition of the request in every row; where it names none, the partition of the row ([`super::spread`]) |
 //!
 //! Names are compared without regard to case. Any other column is refused by name, so that nothing is lost silently.
+use super::spread::Rows;
 use super::values::{self, Bytes, Headers, Text, Times};
 use crate::subject::is_publish_subject;
 use arrow_array::RecordBatch;
@@ -37,8 +39,8 @@ const RAW_VALUE: u8 = 1;
 pub struct IngestTarget<'a> {
     /// Stream that the request names.
     pub stream: &'a str,
-    /// Partition that the request names.
-    pub partition: i32,
+    /// Partition that the rows go to.
+    pub partition: u32,
     /// The partition's own subject, if it has one.
     pub subject: Option<&'a str>,
     /// Receipt time of all rows, ns since 1970.
@@ -52,9 +54,10 @@ pub struct IngestTarget<'a> {
 /// The columns of a record batch, bound by name and type.
 #[derive(Debug)]
 pub struct Ingest<'a> {
-    rows: usize,
+    pub(super) rows: usize,
+    pub(super) partition: Option<&'a arrow_array::ArrayRef>,
     value: Bytes<'a>,
-    key: Option<Bytes<'a>>,
+    pub(super) key: Option<Bytes<'a>>,
     headers: Option<Headers<'a>>,
     subject: Option<Text<'a>>,
     timestamp: Option<Times<'a>>,
@@ -64,9 +67,9 @@ impl<'a> Ingest<'a> {
     /// Binds the columns of `rows`.
     ///
     /// # Errors
-    /// [`IngestError`] that names the column: not accepted, sent twice, of another type, missing, or (for `stream` and
-    /// `partition`) with a row that says something else than `stream` and `partition` here.
-    pub fn bind(rows: &'a RecordBatch, stream: &str, partition: i32) -> Result<Self, IngestError> {
+    /// [`IngestError`] that names the column: not accepted, sent twice, of another type, missing, or (for `stream`) with
+    /// a row that says something else than `stream` here.
+    pub fn bind(rows: &'a RecordBatch, stream: &str) -> Result<Self, IngestError> {
         let columns = Columns::find(rows)?;
         if let Some(column) = columns.get("stream") {
             let names = Text::named(column, "stream")?;
@@ -74,18 +77,10 @@ impl<'a> Ingest<'a> {
                 names.at(row).map(str::to_owned)
             })?;
         }
-        if let Some(column) = columns.get("partition") {
-            let numbers = values::integers(column, "partition")?;
-            check_constant(
-                "partition",
-                &partition.to_string(),
-                rows.num_rows(),
-                |row| numbers(row).map(|n| n.to_string()),
-            )?;
-        }
         let value = columns.get("value").ok_or(IngestError::NoValue)?;
         Ok(Self {
             rows: rows.num_rows(),
+            partition: columns.get("partition"),
             value: Bytes::any(value, "value")?,
             key: columns
                 .get("key")
@@ -100,24 +95,61 @@ impl<'a> Ingest<'a> {
         })
     }
 
-    /// Rows to be pushed.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Pushes rows from `from` on until `builder` is full; returns the first row not pushed. All get the receipt time `now`.
+    /// All rows, which are for `partition`.
     ///
     /// # Errors
-    /// [`IngestError`] that names the column or row. Rows before it stay in `builder`.
-    pub fn push(
+    /// [`IngestError`] when the column `partition` says something else.
+    pub fn all(&self, partition: u32) -> Result<Rows, IngestError> {
+        if let Some(column) = self.partition {
+            let numbers = values::integers(column, "partition")?;
+            check_constant("partition", &partition.to_string(), self.rows, |row| {
+                numbers(row).map(|n| n.to_string())
+            })?;
+        }
+        Ok(Rows::All(self.rows))
+    }
+
+    /// Seals `rows` into as few batches as the limits of `builder` allow. With a producer each batch carries the sequence
+    /// of its first row; the same rows and limits always give the same batches. `builder` must be empty before and is
+    /// empty after, also after an error.
+    ///
+    /// # Errors
+    /// [`IngestError`]; then nothing was sealed.
+    pub fn seal(
+        &self,
+        rows: &Rows,
+        target: &IngestTarget<'_>,
+        builder: &mut BatchBuilder,
+    ) -> Result<Vec<SealedBatch>, IngestError> {
+        let mut sealed = Vec::new();
+        let mut at = 0;
+        while at < rows.len() {
+            let pushed = self.push(builder, rows, at, target.now);
+            let producer = target.producer.map(|producer| Producer {
+                base_sequence: producer.base_sequence.wrapping_add(at as u32),
+                ..producer
+            });
+            // Sealed in any case: that is what empties the builder.
+            let batch = builder.seal(target.codec, producer, target.subject);
+            at = pushed?;
+            sealed.extend(batch);
+        }
+        Ok(sealed)
+    }
+
+    /// Pushes `rows` from place `from` on until `builder` is full; returns the first place not pushed. All get the receipt
+    /// time `now`. After an error the rows before stay in `builder`.
+    fn push(
         &self,
         builder: &mut BatchBuilder,
+        rows: &Rows,
         from: usize,
         now: i64,
     ) -> Result<usize, IngestError> {
         let mut headers = Vec::new();
         let mut checked = None;
-        for row in from..self.rows {
+        for place in from..rows.len() {
+            let row = rows.at(place);
             headers.clear();
             if let Some(column) = &self.headers {
                 column.each(row, |key, value| {
@@ -150,17 +182,15 @@ impl<'a> Ingest<'a> {
             };
             match builder.push(&record) {
                 Ok(()) => {}
-                Err(BuildError::Full) if !builder.is_empty() => return Ok(row),
+                Err(BuildError::Full) if !builder.is_empty() => return Ok(place),
                 Err(cause) => return Err(IngestError::Record { row, cause }),
             }
         }
-        Ok(self.rows)
+        Ok(rows.len())
     }
 }
 
-/// Takes `rows` apart and seals them into as few batches as the limits of `builder` allow. With a producer each batch
-/// carries the sequence of its first row; the same rows and limits always give the same batches. `builder` must be empty
-/// before and is empty after, also after an error.
+/// Takes `rows`, all of which are for the partition of `target`, apart and seals them ([`Ingest::seal`]).
 ///
 /// # Errors
 /// [`IngestError`]; then nothing was sealed.
@@ -169,21 +199,9 @@ pub fn ingest(
     target: &IngestTarget<'_>,
     builder: &mut BatchBuilder,
 ) -> Result<Vec<SealedBatch>, IngestError> {
-    let bound = Ingest::bind(rows, target.stream, target.partition)?;
-    let mut sealed = Vec::new();
-    let mut row = 0;
-    while row < bound.rows() {
-        let pushed = bound.push(builder, row, target.now);
-        let producer = target.producer.map(|producer| Producer {
-            base_sequence: producer.base_sequence.wrapping_add(row as u32),
-            ..producer
-        });
-        // Sealed in any case: that is what empties the builder.
-        let batch = builder.seal(target.codec, producer, target.subject);
-        row = pushed?;
-        sealed.extend(batch);
-    }
-    Ok(sealed)
+    let bound = Ingest::bind(rows, target.stream)?;
+    let all = bound.all(target.partition)?;
+    bound.seal(&all, target, builder)
 }
 
 fn check_subject(subject: Option<&str>, row: usize) -> Result<(), IngestError> {
@@ -215,6 +233,15 @@ fn check_constant(
         }
     }
     Ok(())
+}
+
+/// What to do about rows that are not for the stream or partition of the request.
+fn remedy(column: &str) -> &'static str {
+    if column == "partition" {
+        "a request without a partition takes rows of several"
+    } else {
+        "send each stream in a call of its own"
+    }
 }
 
 /// The accepted columns that a batch has.
@@ -268,7 +295,8 @@ pub enum IngestError {
     },
     /// `stream` or `partition` says something else than the request.
     #[error(
-        "column {column} says {found:?} in row {row}, but the request is for {expected:?}; send each partition by itself"
+        "column {column} says {found:?} in row {row}, but the request is for {expected:?}; {remedy}",
+        remedy = remedy(column)
     )]
     Elsewhere {
         /// Name.
@@ -279,6 +307,18 @@ pub enum IngestError {
         found: String,
         /// What the request says.
         expected: String,
+    },
+    /// `partition` says a number that the stream does not have.
+    #[error(
+        "column partition says {found} in row {row}, but the stream has the partitions 0 to {last}; null = by key"
+    )]
+    NoPartition {
+        /// Row, from 0.
+        row: usize,
+        /// What the row says.
+        found: i128,
+        /// Highest number.
+        last: u32,
     },
     /// A subject that nothing can be published on.
     #[error("column subject has {subject:?} in row {row}, which is no NATS subject to publish on")]

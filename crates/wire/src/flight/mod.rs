@@ -1,9 +1,11 @@
 //! Batches of the log to Arrow record batches and back (`specs/formats/flight.md`).
 //!
 //! [`schema`] names the columns of a stream seen as a table; [`gather`] fills them from batches, one memory copy per column
-//! where it can; [`ingest`] takes record batches sent by clients apart into records.
+//! where it can; [`ingest`] takes record batches sent by clients apart into records, and
+//! [`spread`] says which partition each row goes to.
 mod columns;
 pub mod gather;
 pub mod ingest;
 pub mod schema;
+pub mod spread;
 mod values;

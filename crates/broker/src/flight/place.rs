@@ -1,0 +1,253 @@
+//! Where the rows of a `DoPut` go: the partition that the request names, or each row to its own.
+use super::refusal::{append_failed, invalid, refuse};
+use super::request::PutCommand;
+use super::resolve;
+use crate::partition::{AppendError, Partition};
+use crate::shared::SharedRef;
+use crate::view::{DEFAULT_NAMESPACE, StreamView, is_internal};
+use arrow_array::RecordBatch;
+use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
+use bascule_wire::flight::ingest::{Ingest, IngestError, IngestTarget};
+use bascule_wire::flight::spread::Rows;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+use tonic::{Code, Status};
+
+/// Most rows of one record batch of an idempotent producer, or whose rows go to several partitions.
+const MAX_ROWS: usize = 1 << 24;
+/// Most bytes of one record batch of an idempotent producer.
+const MAX_BYTES: usize = 64 << 20;
+/// Log batches made from record batches without a producer: records and bytes.
+const SPLIT: BatchLimits = BatchLimits {
+    records: 16 << 10,
+    bytes: 1 << 20,
+    record_bytes: MAX_BYTES,
+};
+/// One record batch of a producer is one log batch.
+const WHOLE: BatchLimits = BatchLimits {
+    records: MAX_ROWS,
+    bytes: MAX_BYTES,
+    record_bytes: MAX_BYTES,
+};
+
+/// Whose turn it is to get the rows without a key, by the stream's id: streams that share a place share turns.
+static TURNS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+/// Where a call appends.
+pub struct Place {
+    shared: SharedRef,
+    stream: Arc<StreamView>,
+    partitions: NonZeroU32,
+    /// The partition that the request names.
+    named: Option<u32>,
+    /// The incarnation that the request expects.
+    incarnation: Option<u64>,
+    /// Where rows without a key go that have a choice.
+    sticky: u32,
+}
+
+/// A partition that takes appends.
+pub struct Lane {
+    /// The open partition.
+    pub partition: Partition,
+    /// How sentences call it.
+    pub what: String,
+}
+
+/// Log batches for one partition.
+pub struct Part {
+    /// The partition.
+    pub lane: Lane,
+    /// In the order of their rows.
+    pub sealed: Vec<SealedBatch>,
+}
+
+impl Lane {
+    /// The partition's number.
+    pub fn number(&self) -> u32 {
+        self.partition.identity().number
+    }
+}
+
+impl Place {
+    /// Where the rows of `command` go.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `NOT_FOUND`, `FAILED_PRECONDITION`, UNAVAILABLE. Without a partition, when none of the stream
+    /// takes appends.
+    pub fn open(shared: &SharedRef, command: &PutCommand) -> Result<Self, Status> {
+        if command.namespace == DEFAULT_NAMESPACE && is_internal(&command.stream) {
+            let text = "stream is reserved: the broker alone writes to it";
+            return Err(invalid(format!("{}: {text}", command.stream)));
+        }
+        let stream = resolve::stream(&shared.view.load(), &command.namespace, &command.stream)?;
+        let count = u32::try_from(stream.partitions.len()).unwrap_or(u32::MAX);
+        let partitions = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+        check_needs(command, count)?;
+        let mut place = Self {
+            shared: shared.clone(),
+            stream,
+            partitions,
+            named: command.partition,
+            incarnation: command.incarnation,
+            sticky: 0,
+        };
+        match place.only() {
+            Some(number) => drop(place.lane(number)?),
+            None => place.sticky = place.choose()?,
+        }
+        Ok(place)
+    }
+
+    /// The partition of every row: the request names it, or the stream has one only.
+    pub fn only(&self) -> Option<u32> {
+        self.named.or((self.partitions.get() == 1).then_some(0))
+    }
+
+    /// Makes log batches of the rows, by partition. Nothing is left to be refused then but by the partitions themselves.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for rows that cannot be stored; as [`Place::open`] for their partitions.
+    pub fn seal(
+        &self,
+        batch: &RecordBatch,
+        producer: Option<Producer>,
+    ) -> Result<Vec<Part>, Status> {
+        let bound = Ingest::bind(batch, &self.stream.name).map_err(not_taken)?;
+        let parts = self.spread(&bound, batch.num_rows())?;
+        // Every partition is looked at before any row is taken: a batch is not appended in part for a foreseeable reason.
+        let lanes = parts
+            .into_iter()
+            .map(|(number, rows)| Ok((self.lane(number)?, rows)))
+            .collect::<Result<Vec<_>, Status>>()?;
+        let sealed = lanes.into_iter().map(|(lane, rows)| {
+            let sealed = seal(&bound, &rows, &lane.partition, producer)?;
+            Ok(Part { lane, sealed })
+        });
+        sealed.collect()
+    }
+
+    fn spread(&self, bound: &Ingest<'_>, rows: usize) -> Result<BTreeMap<u32, Rows>, Status> {
+        if let Some(number) = self.named {
+            let all = bound.all(number).map_err(not_taken)?;
+            return Ok(BTreeMap::from([(number, all)]));
+        }
+        if rows > MAX_ROWS {
+            return Err(invalid(format!(
+                "a record batch without a partition has at most {MAX_ROWS} rows; this one has {rows}: send smaller ones"
+            )));
+        }
+        let parts = bound.spread(self.partitions, self.sticky);
+        parts.map_err(not_taken)
+    }
+
+    /// The partition for rows without a key: the next in turn that takes appends.
+    fn choose(&self) -> Result<u32, Status> {
+        let turn = TURNS
+            .get(self.stream.id as usize % TURNS.len())
+            .map_or(0, |turn| turn.fetch_add(1, Ordering::Relaxed));
+        let count = self.partitions.get();
+        let first = turn % count;
+        let mut refused = None;
+        for number in (first..count).chain(0..first) {
+            match self.lane(number) {
+                Ok(_) => return Ok(number),
+                Err(status) => refused = refused.or(Some(status)),
+            }
+        }
+        Err(refused.unwrap_or_else(|| invalid("the stream has no partition".to_owned())))
+    }
+
+    /// A partition by number, when it takes appends.
+    fn lane(&self, number: u32) -> Result<Lane, Status> {
+        let view = resolve::partition(&self.stream, number)?;
+        let what = resolve::label(&self.stream, number);
+        if view.readonly {
+            let message = format!("{what} is read-only");
+            return Err(refuse(
+                Code::FailedPrecondition,
+                "readonly",
+                message,
+                json!({}),
+            ));
+        }
+        let partition = resolve::handle(&self.shared, &self.stream, view, self.incarnation)?;
+        if !partition.is_leading() {
+            return Err(append_failed(&what, &AppendError::NotLeader));
+        }
+        Ok(Lane { partition, what })
+    }
+}
+
+/// Refuses what only means something for one partition where the request names none of several.
+fn check_needs(command: &PutCommand, partitions: u32) -> Result<(), Status> {
+    if command.partition.is_some() || partitions == 1 {
+        return Ok(());
+    }
+    let key = match (&command.producer, &command.incarnation) {
+        (Some(_), _) => "producer",
+        (None, Some(_)) => "incarnation",
+        (None, None) => return Ok(()),
+    };
+    let (namespace, stream) = (&command.namespace, &command.stream);
+    Err(invalid(format!(
+        "{key} needs partition: {namespace}/{stream} has {partitions} partitions, and {key} is for one of them; make a call for each partition"
+    )))
+}
+
+fn seal(
+    bound: &Ingest<'_>,
+    rows: &Rows,
+    partition: &Partition,
+    producer: Option<Producer>,
+) -> Result<Vec<SealedBatch>, Status> {
+    let identity = partition.identity();
+    let target = IngestTarget {
+        stream: &identity.stream,
+        partition: identity.number,
+        subject: Some(identity.subject.as_str()).filter(|subject| !subject.is_empty()),
+        now: now_ns(),
+        codec: Codec::None,
+        producer,
+    };
+    let limits = if producer.is_some() { WHOLE } else { SPLIT };
+    let mut builder = BatchBuilder::new(BatchLimits {
+        record_bytes: partition.max_record_bytes(),
+        ..limits
+    });
+    let sealed = bound.seal(rows, &target, &mut builder);
+    let sealed = sealed.map_err(not_taken)?;
+    if producer.is_some() && sealed.len() > 1 {
+        return Err(invalid(format!(
+            "a record batch of an idempotent producer has at most {MAX_ROWS} rows and {MAX_BYTES} bytes; this one has {} rows: send smaller ones",
+            rows.len()
+        )));
+    }
+    Ok(sealed)
+}
+
+fn not_taken(error: IngestError) -> Status {
+    match error {
+        IngestError::Record {
+            cause: BuildError::TooLarge { bytes, limit },
+            ..
+        } => refuse(
+            Code::InvalidArgument,
+            "too_large",
+            error.to_string(),
+            json!({"bytes": bytes, "limit": limit}),
+        ),
+        error => invalid(error.to_string()),
+    }
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    })
+}
