@@ -78,7 +78,7 @@ def test_csv_comes_back_as_it_was_whatever_it_looks_like(
 ODD: Final = [
     Record(0, 1_700_000_000_123_456_789, None, None, "s.a", []),
     Record(1, 2, b"k", b"", "s.b", [("a", b"1"), ("b", b""), ("a", b"2")]),
-    Record(2, 3, b"\xff", b'cr\rlf\n"quoted",\r\n', "s", [("caf\udce9", b"\xff"), ("subject", b"own")]),
+    Record(2, 3, b"\xff", b'cr\rlf\n"quoted",\r\n', "s", [("na\udcefve", b"\xff"), ("subject", b"own")]),
     Record(3, 4, b"null", b"null", "s", [("x", b"null")], "", -1),
     Record(4, 5, None, b'{"base64": null}', "s", []),
     Record(5, 6, b"long", b"x" * 200_000, "s", []),
