@@ -203,7 +203,10 @@ fn an_empty_payload_is_a_publish() {
     let empty = publish().slice(..8);
     assert_eq!(
         recognise(&empty),
-        Recognised::Publish(EnvelopedPublish::default())
+        Recognised::Publish(EnvelopedPublish {
+            value: Some(Bytes::new()),
+            ..EnvelopedPublish::default()
+        })
     );
 }
 

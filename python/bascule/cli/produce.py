@@ -190,7 +190,7 @@ class _Publishing:
         return f"at least {sum(row.records for row in self.done.values())} records before it are published"
 
     def _publish(self, batch: Sequence[Item]) -> None:
-        partitions = [self._checked(item.partition or 0) for item in batch] if self.choice == "record" else None
+        partitions = [self._checked(item.partition) for item in batch] if self.choice == "record" else None
         if self.dry_run:
             self._count_dry(batch, partitions)
             return
@@ -213,7 +213,12 @@ class _Publishing:
             self._count_unacknowledged(batch, partitions)
         self.pace.count(len(batch))
 
-    def _checked(self, number: int) -> int:
+    def _checked(self, number: int | None) -> int:
+        if number is None:
+            text = (
+                "a record names no partition: add one to each, or leave out --partition-by record and --keep partition"
+            )
+            raise UsageError("invalid_argument", text)
         if number >= self.partitions:
             raise no_partition(self.stream, number, self.partitions)
         return number

@@ -3,20 +3,22 @@
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from bascule.cli.pace import Pace
 from bascule.cli.records import RecordWriter
-from bascule.client import Client, Consumer, Record, Start, Subscription
+from bascule.client import Batch, Client, Consumer, Record, Start, Subscription
 from bascule.client.many import Many
 
 __all__ = ["GroupReading", "Limits", "Printing", "Reading", "tell_start"]
 
 WAIT_S: Final = 0.5
 """Longest wait."""
+_SLACK_S: Final = 0.25
+"""A call that takes so much longer than it was asked to wait did something else, too."""
 STANDARD_OUTPUT: Final = 1
 
 
@@ -40,15 +42,28 @@ class Printing:
     """Whether everything is printed at the end."""
     records: int = 0
     _began: float = 0.0
-    _heard: float = 0.0
+    _idle: float = 0.0
+    """Seconds that were waited in vain since the last record."""
 
     def begin(self) -> None:
         """Everything is open: time counts from now."""
-        self._began = self._heard = time.monotonic()
+        self._began = time.monotonic()
+
+    def next_batch(self, poll: Callable[[float], Batch | None]) -> Batch | None:
+        """What `poll` finds within the seconds that it is given. What it waits in vain counts as idle; what it spends
+        on opening a subscription again does not, for there may be records behind it.
+        """
+        asked, began = self._wait_s(), time.monotonic()
+        batch = poll(asked)
+        spent = time.monotonic() - began
+        if batch is not None:
+            self._idle = 0.0
+        elif spent < asked + _SLACK_S:
+            self._idle += spent
+        return batch
 
     def take(self, partition: int, records: Sequence[Record]) -> Record:
         """Print records, and no more than the limit; the last one printed."""
-        self._heard = time.monotonic()
         left = None if self.limits.records is None else self.limits.records - self.records
         records = records[:left]
         self.writer.write(partition, records)
@@ -56,25 +71,23 @@ class Printing:
         self.records += len(records)
         return records[-1]
 
-    @property
-    def wait_s(self) -> float:
+    def _wait_s(self) -> float:
         """How long to wait for the next record: not beyond the end of the time."""
         waits = [WAIT_S]
-        now = time.monotonic()
         if self.limits.seconds is not None:
-            waits.append(self._began + self.limits.seconds - now)
+            waits.append(self._began + self.limits.seconds - time.monotonic())
         if self.limits.idle_seconds is not None:
-            waits.append(self._heard + self.limits.idle_seconds - now)
+            waits.append(self.limits.idle_seconds - self._idle)
         return max(0.001, min(waits))
 
     @property
     def is_over(self) -> bool:
         """Whether a limit is reached."""
-        limits, now = self.limits, time.monotonic()
+        limits = self.limits
         return (
             (limits.records is not None and self.records >= limits.records)
-            or (limits.seconds is not None and now >= self._began + limits.seconds)
-            or (limits.idle_seconds is not None and now >= self._heard + limits.idle_seconds)
+            or (limits.seconds is not None and time.monotonic() >= self._began + limits.seconds)
+            or (limits.idle_seconds is not None and self._idle >= limits.idle_seconds)
         )
 
 
@@ -94,7 +107,7 @@ class Reading:
         printing = self.printing
         printing.begin()
         while many.is_open:
-            batch = many.next_batch(printing.wait_s)
+            batch = printing.next_batch(many.next_batch)
             if batch is not None:
                 before = printing.records
                 self.printed[batch.partition] = printing.take(batch.partition, list(batch)).offset
@@ -126,7 +139,7 @@ class GroupReading:
         printing = self.printing
         printing.begin()
         while not printing.is_over:
-            batch = self.consumer.next_batch(printing.wait_s)
+            batch = printing.next_batch(self.consumer.next_batch)
             if batch is not None:
                 before = printing.records
                 last = printing.take(batch.partition, list(batch))

@@ -1,7 +1,7 @@
 """Several subscriptions of one stream, waited on at once: whichever has records first is given first."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
 from bascule import engine
@@ -40,9 +40,14 @@ class Many:
             for subscription in self._open.values():
                 subscription.open()
             return
-        with ThreadPoolExecutor(_OPENED_AT_ONCE, "bascule-open") as threads:
-            for opened in [threads.submit(subscription.open) for subscription in self._open.values()]:
+        threads = ThreadPoolExecutor(_OPENED_AT_ONCE, "bascule-open")
+        try:
+            opening = [threads.submit(subscription.open) for subscription in self._open.values()]
+            for opened in wait(opening, return_when=FIRST_EXCEPTION).done:
                 opened.result()
+        finally:
+            # After a failure or an interrupt those that did not begin do not begin.
+            threads.shutdown(cancel_futures=True)
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
         """The next records of any partition; each has its turn.

@@ -140,3 +140,12 @@ def test_a_line_that_names_something_twice_is_refused(cli: Run, stream: str, tmp
     (tmp_path / "twice.ndjson").write_text('{"value": "a"}\n{"value": "b", "value": "c"}\n')
     said = cli("produce", stream, "--file", str(tmp_path / "twice.ndjson"), "--format", "ndjson", code=2)
     assert re.search(r"line 2.*value.*twice", said), said
+
+
+def test_a_record_that_names_no_partition_is_refused_where_each_has_to(cli: Run, stream: str, tmp_path: Path) -> None:
+    cli("stream", "create", stream, "--partitions", "3")
+    (tmp_path / "some.ndjson").write_text('{"value": "a", "partition": 2}\n{"value": "b"}\n')
+    file = ("--file", str(tmp_path / "some.ndjson"), "--format", "ndjson")
+    for options in (["--keep", "partition"], ["--partition-by", "record"]):
+        assert "names no partition" in cli("produce", stream, *file, *options, code=2)
+    assert cli("consume", stream, "--start", "earliest", "--stop", "latest") == []

@@ -1,0 +1,59 @@
+"""When `bascule consume` ends."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from bascule.cli.pace import Pace
+from bascule.cli.reading import Limits, Printing
+from bascule.cli.records import RecordFormat, record_writer
+from bascule.client import Batch
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which nothing but the test moves."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def idle_for(seconds: float) -> Printing:
+    printing = Printing(
+        record_writer(RecordFormat.TEXT, None, None), Pace(None), Limits(None, None, seconds), is_late=False
+    )
+    printing.begin()
+    return printing
+
+
+def spending(clock: list[float], seconds: float | None, found: Batch | None = None) -> Callable[[float], Batch | None]:
+    """A poll that takes so long; `None` = as long as it is asked to."""
+
+    def poll(asked: float) -> Batch | None:
+        clock[0] += asked if seconds is None else seconds
+        return found
+
+    return poll
+
+
+def test_only_what_is_waited_in_vain_is_idle(clock: list[float]) -> None:
+    printing = idle_for(1.0)
+    for _ in range(2):
+        assert not printing.is_over
+        printing.next_batch(spending(clock, None))
+    assert printing.is_over
+
+
+def test_a_slow_printer_does_not_end_it(clock: list[float]) -> None:
+    printing = idle_for(1.0)
+    batch = Batch.__new__(Batch)
+    for _ in range(3):
+        assert printing.next_batch(spending(clock, 0.1, batch)) is batch
+        clock[0] += 60
+        assert not printing.is_over
+
+
+def test_coming_back_to_a_broker_is_not_idle(clock: list[float]) -> None:
+    printing = idle_for(1.0)
+    printing.next_batch(spending(clock, 30.0))
+    assert not printing.is_over
