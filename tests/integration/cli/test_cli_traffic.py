@@ -147,7 +147,7 @@ def test_a_paused_partition_is_resumed_and_read_to_its_end(
     cli: Run, stream: str, options: list[str], found: list[str]
 ) -> None:
     cli("stream", "create", stream, "--partitions", "2")
-    cli("produce", stream, "a")
+    cli("produce", stream, "a", "--partition", "0")
     for _ in range(2):
         cli("stream", "pause", stream)
         assert values(cli("consume", stream, "--resume", "--stop", "latest", *options)) == found

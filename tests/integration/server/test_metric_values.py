@@ -145,7 +145,7 @@ def test_records_that_are_not_stored_are_counted_by_error(
     # Nobody waits for its outcome.
     api.publish(stream, b"x" * 500, ackPolicy=NONE)
     with pytest.raises(BrokerError):
-        client.publish(f"{stream}-checked", b"", expected_offset=5)
+        client.publish(f"{stream}-checked", b"", partition=0, expected_offset=5)
     client.set_readonly(stream)
     assert len(api.publish_async([{"stream": stream, "ackPolicy": 1}] * 4)) == 4
     expected = {

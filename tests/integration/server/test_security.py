@@ -200,7 +200,7 @@ def test_our_client_says_at_once_what_it_may_not_and_who_it_is_not(mutual: Mutua
     running = mutual.running
     with bascule.connect(running.url, tls=mutual.tls("nobody"), timeout=WAIT_S) as client:
         with pytest.raises(AccessError, match="not authorized to call Publish on resource ours") as denied:
-            client.publish("ours", b"x")
+            client.publish("ours", b"x", partition=0)
         assert denied.value.code == "permission_denied"
     stranger = Authority(tmp_path)
     for tls in (mutual.tls(None), bascule.Tls(ca=stranger.ca), _shown_by(stranger, mutual)):
