@@ -113,7 +113,7 @@ impl Client {
             self.0
                 .publish_all(wanted.collect(), millis(timeout_ms), patience)
         })?;
-        let told = |error: Error| {
+        let to_python = |error: Error| {
             (
                 error.code.to_owned(),
                 error.message.clone(),
@@ -122,7 +122,7 @@ impl Client {
         };
         Ok(failures
             .into_iter()
-            .map(|failure| failure.map(told))
+            .map(|failure| failure.map(to_python))
             .collect())
     }
 

@@ -170,16 +170,7 @@ pub(crate) fn header_entry(
     message: &[u8],
     value: Value,
 ) -> Result<(Range<usize>, Range<usize>), Malformed> {
-    let mut entry = Fields::within(message, value.range()?)?;
-    let (mut name, mut content) = (0..0, 0..0);
-    while let Some((number, value)) = entry.next_field()? {
-        match number {
-            1 => name = value.text(message)?,
-            2 => content = value.range()?,
-            _ => {}
-        }
-    }
-    Ok((name, content))
+    entry(message, value, |name| name.text(message))
 }
 
 /// Name and value of a `Header`, as ranges of `message`. Both are any bytes.
@@ -187,11 +178,20 @@ pub(crate) fn list_entry(
     message: &[u8],
     value: Value,
 ) -> Result<(Range<usize>, Range<usize>), Malformed> {
+    entry(message, value, Value::range)
+}
+
+/// Fields 1 and 2 of the message in `value`; `read` takes each field 1.
+fn entry(
+    message: &[u8],
+    value: Value,
+    read: impl Fn(Value) -> Result<Range<usize>, Malformed>,
+) -> Result<(Range<usize>, Range<usize>), Malformed> {
     let mut entry = Fields::within(message, value.range()?)?;
     let (mut name, mut content) = (0..0, 0..0);
     while let Some((number, value)) = entry.next_field()? {
         match number {
-            1 => name = value.range()?,
+            1 => name = read(value)?,
             2 => content = value.range()?,
             _ => {}
         }

@@ -16,7 +16,7 @@ from bascule.errors import BrokerError, UsageError, error
 __all__ = ["Partitioning", "check_choice", "number_of"]
 
 MOST_AGE: Final = 30.0
-"""Seconds after which the number of partitions is asked for again: a stream may have been created anew."""
+"""Seconds after which the number of partitions is asked for again: the stream may be another one by then."""
 
 
 def check_choice(choice: PartitionChoice) -> None:
