@@ -235,7 +235,7 @@ def test_a_name_that_cannot_be_the_subject_is_refused_as_a_name(cli: Run) -> Non
 def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (stream, f"{stream}-2"):
         cli("stream", "create", name, "--partitions", "2")
-    cli("produce", stream, "a", "b", "c")
+    cli("produce", stream, "a", "b", "c", "--partition", "0")
     cli("stream", "trim", stream, "0", "--before", "2", "--yes")
     calls: list[object] = []
     run = Link.run
