@@ -432,6 +432,9 @@ class Spread:
     def parts(self) -> list[Outgoing]:
         """The batches, one for each partition that has records."""
 
+    def partition_of(self, index: int) -> int | None:
+        """Partition of record `index`; `None` = there are not so many."""
+
     def position(self, partition: int, index: int) -> int | None:
         """Which of all records is record `index` of `partition`."""
 

@@ -18,6 +18,7 @@ use prost::Message as _;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tonic::body::Body;
 
 /// Calls that one [`Client::publish_all`] has under way.
@@ -149,11 +150,13 @@ impl Client {
             records: self.options.max_in_flight.max(1),
             bytes: self.options.max_in_flight_bytes.max(1),
         };
-        let published = publish::publish(&transport, batch, producer, bounds, timeout);
+        let deadline = Instant::now() + timeout;
+        let published = publish::publish(&transport, batch, producer, bounds, deadline);
         self.home.block_on(published, patience)?
     }
 
     /// Publishes several batches at once, as [`Self::publish`] does each; the failure of each that failed, in their order.
+    /// The timeout is that of all together: a batch whose turn comes later fails, and nothing of it was sent.
     ///
     /// # Errors
     /// `closed`, `forked`: nothing was sent; `closed` when patience ended: the outcome of all is unknown.
@@ -168,8 +171,9 @@ impl Client {
             records: self.options.max_in_flight.max(1),
             bytes: self.options.max_in_flight_bytes.max(1),
         };
+        let deadline = Instant::now() + timeout;
         let publishing = batches.into_iter().map(|(batch, producer)| async move {
-            let published = publish::publish(transport, batch, producer, bounds, timeout);
+            let published = publish::publish(transport, batch, producer, bounds, deadline);
             published.await.err()
         });
         let all = stream::iter(publishing).buffered(CALLS_AT_ONCE).collect();

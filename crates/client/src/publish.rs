@@ -17,7 +17,6 @@ use http_body_util::StreamBody;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::Status;
@@ -45,9 +44,12 @@ pub(crate) async fn publish(
     batch: &mut Outgoing,
     producer: Option<Producer>,
     bounds: Bounds,
-    timeout: Duration,
+    deadline: Instant,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + timeout;
+    if Instant::now() >= deadline {
+        // Nothing was sent: what could be done without waiting is not begun either.
+        return Err(Error::deadline(Effect::Read));
+    }
     let wanted = producer.filter(|_| !batch.is_unacknowledged());
     let asked = async {
         match wanted {
@@ -65,7 +67,7 @@ pub(crate) async fn publish(
     }
     batch.stamp(wanted.filter(|_| once));
     let outcome = if batch.len() == 1 {
-        tokio::time::timeout_at(deadline, one(transport, batch, timeout)).await
+        tokio::time::timeout_at(deadline, one(transport, batch, deadline)).await
     } else {
         tokio::time::timeout_at(deadline, many(transport, batch, producer, bounds, once)).await
     };
@@ -86,7 +88,7 @@ pub(crate) async fn publish(
 }
 
 /// A single record is cheaper as a unary call.
-async fn one(transport: &Transport, batch: &mut Outgoing, timeout: Duration) -> Result<(), Error> {
+async fn one(transport: &Transport, batch: &mut Outgoing, deadline: Instant) -> Result<(), Error> {
     let Some(frames) = batch
         .unanswered()
         .map(|(_, chunk)| chunk.frames.clone())
@@ -94,6 +96,7 @@ async fn one(transport: &Transport, batch: &mut Outgoing, timeout: Duration) -> 
     else {
         return Ok(());
     };
+    let timeout = deadline.saturating_duration_since(Instant::now());
     let answer = transport
         .unary(methods::PUBLISH, frames, timeout, Effect::Write)
         .await;

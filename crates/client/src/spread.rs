@@ -108,6 +108,12 @@ impl Spread {
         &self.parts
     }
 
+    /// Partition of record `index`.
+    pub fn partition_of(&self, index: usize) -> Option<i32> {
+        let part = self.parts.get(*self.order.get(index)? as usize)?;
+        Some(part.lock().partition())
+    }
+
     /// Index of record `index` of `partition` among all records.
     pub fn position(&self, partition: u32, index: usize) -> Option<usize> {
         let slot = *self.slots.get(partition as usize)?;
@@ -118,20 +124,24 @@ impl Spread {
     /// Where each record lies, in order; nothing for policy NONE.
     pub fn places(&self) -> Vec<Place> {
         let parts: Vec<_> = self.parts.iter().map(|part| part.lock()).collect();
+        if parts.iter().any(|part| part.is_unacknowledged()) {
+            return Vec::new();
+        }
         let mut next: Vec<_> = parts
             .iter()
             .map(|part| (part.partition(), part.places().iter()))
             .collect();
         let place = |slot: &u32| {
             let (partition, places) = next.get_mut(*slot as usize)?;
-            let (offset, timestamp) = *places.next()?;
+            // A part whose turn did not come knows of no record.
+            let (offset, timestamp) = places.next().copied().unwrap_or((-1, 0));
             Some(Place {
                 offset,
                 timestamp,
                 partition: *partition,
             })
         };
-        self.order.iter().map_while(place).collect()
+        self.order.iter().filter_map(place).collect()
     }
 }
 
@@ -158,8 +168,28 @@ mod tests {
         assert_eq!((spread.len(), sizes), (5, vec![(0, 1), (2, 3), (1, 1)]));
         assert_eq!(spread.position(2, 0), Some(1));
         assert_eq!(spread.position(2, 2), Some(4));
+        let partitions = [1, 2, 5].map(|index| spread.partition_of(index));
+        assert_eq!(partitions, [Some(2), Some(1), None]);
         assert_eq!((spread.position(2, 3), spread.position(3, 0)), (None, None));
         let bytes: usize = spread.parts().iter().map(|part| part.lock().bytes()).sum();
         assert_eq!(spread.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_part_that_was_never_sent_hides_no_place_of_the_others() {
+        for (policy, wanted) in [(0, vec![(-1, 0), (-1, 1), (-1, 0)]), (2, vec![])] {
+            let partitions = NonZeroU32::new(2).unwrap_or(NonZeroU32::MIN);
+            let partitioner = Arc::new(Partitioner::new(Rule::RoundRobin, partitions));
+            let mut spread = Spread::new("s", partitioner, policy, 100);
+            for _ in 0..3 {
+                assert!(spread.push(&NewRecord::default(), None));
+            }
+            for part in spread.parts().iter().skip(1) {
+                part.lock().stamp(None);
+            }
+            let places = spread.places();
+            let found: Vec<_> = places.iter().map(|at| (at.offset, at.partition)).collect();
+            assert_eq!(found, wanted);
+        }
     }
 }

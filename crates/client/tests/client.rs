@@ -287,6 +287,23 @@ fn batches_published_at_once_fail_each_for_itself() {
 }
 
 #[test]
+fn a_batch_whose_turn_comes_behind_the_deadline_is_not_sent() {
+    let client = connected(b"");
+    let mut batches: Vec<Outgoing> = (0..40)
+        .map(|_| batch(&client, "silent", 1, &["a", "b"]))
+        .collect();
+    let wanted = batches.iter_mut().map(|batch| (batch, None)).collect();
+    let timeout = Duration::from_millis(150);
+    let failures = client.publish_all(wanted, timeout, &mut go_on).unwrap();
+    let codes: Vec<_> = failures
+        .iter()
+        .map(|failure| failure.as_ref().map_or("stored", |failure| failure.code))
+        .collect();
+    assert_eq!(codes[..32], ["outcome_unknown"; 32]);
+    assert_eq!(codes[32..], ["deadline_exceeded"; 8]);
+}
+
+#[test]
 fn a_refused_subscription_fails_when_it_is_opened() {
     let client = connected(br#"{"connect_timeout_ms": 300}"#);
     assert_eq!(

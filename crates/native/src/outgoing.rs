@@ -157,6 +157,10 @@ impl Spread {
         spread.parts().iter().cloned().map(Outgoing).collect()
     }
 
+    fn partition_of(&self, index: usize) -> Option<i32> {
+        self.0.lock().partition_of(index)
+    }
+
     fn position(&self, partition: u32, index: usize) -> Option<usize> {
         self.0.lock().position(partition, index)
     }

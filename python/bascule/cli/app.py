@@ -79,6 +79,9 @@ def version(output: Output = OutputFormat.TABLE) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
     register_shells()
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None and not sys.stdout.isatty():
+        reconfigure(encoding="utf-8")  # what `consume` writes, `produce` reads, whatever the locale
     return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule", with_codes=True)
 
 

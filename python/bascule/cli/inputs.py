@@ -6,20 +6,20 @@ published as it trickles, a file in large pieces.
 
 import base64
 import binascii
+import contextlib
 import csv
 import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from bascule._json import load_json
 from bascule.cli.output import BASE64_MARK
 from bascule.cli.quoting import shown
-from bascule.client.requests import nanoseconds
 from bascule.errors import UsageError
 
 __all__ = ["BATCH", "InputFormat", "Item", "Source", "items", "of_arguments"]
@@ -35,6 +35,7 @@ NULL_CELL: Final = '{"base64": null}'
 """How a null value is written in a CSV cell, where an empty one is an empty value."""
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -290,13 +291,18 @@ def _time_ns(text: object, where: str) -> int | None:
     if text is None:
         return None
     found = _TIME.fullmatch(text) if isinstance(text, str) else None
-    try:
-        if found is not None:
+    nanoseconds = None
+    if found is not None:
+        with contextlib.suppress(ValueError, OverflowError):
             time = datetime.fromisoformat(found[1] + (found[3] or ""))
-            return nanoseconds(time) + int((found[2] or "").ljust(9, "0"))
-    except (ValueError, OverflowError):
-        pass
-    raise UsageError("invalid_argument", f"{where}: time is {text!r}, not a time like 2026-01-31T12:00:00.000000000Z")
+            nanoseconds = (time.astimezone(UTC) - _EPOCH) // timedelta(seconds=1) * 10**9
+            nanoseconds += int((found[2] or "").ljust(9, "0"))
+    if nanoseconds is None:
+        wanted = "not a time like 2026-01-31T12:00:00.000000000Z"
+        raise UsageError("invalid_argument", f"{where}: time is {text!r}, {wanted}")
+    if not -(2**63) <= nanoseconds < 2**63:
+        raise UsageError("invalid_argument", f"{where}: time is {text!r}, not between the years 1677 and 2262")
+    return nanoseconds
 
 
 def _parsed(text: bytes, where: str) -> object:

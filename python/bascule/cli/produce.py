@@ -108,6 +108,9 @@ def produce(
     """
     _check(values, file=file, form=form, key=key, separator=key_separator, null=null)
     kept = frozenset(keep or ())
+    if kept and form not in _DOCUMENTS:
+        text = f"--keep goes with --format {', '.join(sorted(_DOCUMENTS))}, not with {form}"
+        raise UsageError("invalid_argument", text)
     partition_by = PartitionBy.RECORD if Kept.PARTITION in kept and partition_by is None else partition_by
     if partition is not None and partition_by is not None:
         raise UsageError(
@@ -267,6 +270,7 @@ def _choice(stream: str, count: int, partition: int | None, by: PartitionBy | No
             return partition
 
 
+_DOCUMENTS: Final = frozenset({InputFormat.NDJSON, InputFormat.JSON, InputFormat.CSV})
 _SEPARABLE: Final = frozenset({InputFormat.TEXT, InputFormat.BASE64, InputFormat.HEX})
 
 

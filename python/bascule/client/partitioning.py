@@ -1,5 +1,6 @@
 """Which partition a record goes to when its publisher names none."""
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -88,10 +89,11 @@ class Partitioning:
         return chooser
 
     def forget(self, stream: str) -> None:
-        """Ask again next time: a partition was not there."""
+        """A partition was not there: the number of partitions counts as old."""
         with self._lock:
-            for place in [place for place in self._known if place[0] == stream]:
-                del self._known[place]
+            for place, known in self._known.items():
+                if place[0] == stream:
+                    self._known[place] = _Known(known.chooser, -math.inf)
 
     def _count(self, stream: str, deadline: Deadline) -> int:
         request = requests.metadata([stream])

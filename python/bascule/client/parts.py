@@ -11,7 +11,7 @@ from bascule import engine
 from bascule.client.types import Receipt
 from bascule.errors import BrokerError
 
-__all__ = ["Outgoing", "publish_in_parts", "receipts"]
+__all__ = ["Outgoing", "aside", "partition_of", "publish_in_parts", "receipts"]
 
 _AHEAD: Final = 4
 """Parts that are framed before they are sent: a list of so many is checked whole before anything of it leaves."""
@@ -28,6 +28,15 @@ _receipt: Final = cast("Callable[[tuple[int, int, int]], Receipt]", partial(cast
 def receipts(places: Iterable[tuple[int, int, int]]) -> list[Receipt]:
     """Of the places of a published batch, in order."""
     return list(map(_receipt, places))
+
+
+def partition_of(batch: Outgoing, index: int) -> int:
+    """The partition of one record of a batch that has so many."""
+    if isinstance(batch, engine.Outgoing):
+        return batch.partition
+    partition = batch.partition_of(index)
+    assert partition is not None
+    return partition
 
 
 def publish_in_parts(parts: Iterator[Outgoing], publish: Callable[[Outgoing], None]) -> list[Receipt]:
@@ -66,7 +75,7 @@ def _published(
     sent = 0
     while framed:
         batch = framed.popleft()
-        more = _aside(helper, lambda: next(parts, None))
+        more = aside(helper, lambda: next(parts, None))
         try:
             publish(batch)
         except BrokerError as failure:
@@ -75,14 +84,14 @@ def _published(
             failure.details["acknowledged"] = stored + failure.details.get("acknowledged", 0)
             raise
         sent += len(batch)
-        told.append(_aside(helper, lambda batch=batch: receipts(batch.places())))
+        told.append(aside(helper, lambda batch=batch: receipts(batch.places())))
         following = more()
         if following is not None:
             framed.append(following)
     return [receipt for made in told for receipt in made()]
 
 
-def _aside(helper: ThreadPoolExecutor, work: Callable[[], T]) -> Callable[[], T]:
+def aside(helper: ThreadPoolExecutor, work: Callable[[], T]) -> Callable[[], T]:
     """Has `work` done beside what follows, or at once where threads begin no more; returns what gives its result."""
     try:
         return helper.submit(work).result

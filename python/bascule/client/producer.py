@@ -12,7 +12,7 @@ from typing import Final, Self, TypeAlias
 from bascule import engine
 from bascule._text import counted
 from bascule.client.partitioning import number_of
-from bascule.client.parts import Outgoing, receipts
+from bascule.client.parts import Outgoing, partition_of, receipts
 from bascule.client.types import Content, Headers, Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 
@@ -343,7 +343,7 @@ class Producer:
             return
         places = group.batch.places()
         for index, future in group.futures.items():
-            place = places[index] if index < len(places) else (-1, 0, 0)
+            place = places[index] if index < len(places) else (-1, 0, partition_of(group.batch, index))
             if failure is None or place[0] >= 0:
                 future.set_result(Receipt._make(place))
             else:

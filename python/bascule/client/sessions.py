@@ -10,13 +10,16 @@ Other brokers skip all of that, and what they were sent is never sent twice.
 
 import secrets
 import threading
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, Literal, TypeVar
 
 from bascule import engine
 from bascule.client.deadline import Deadline
 from bascule.client.link import Link, may_try_again
 from bascule.client.naming import naming
+from bascule.client.parts import aside
 from bascule.client.routes import PartitionPlace
 from bascule.client.types import Ack
 from bascule.errors import BrokerError, from_failure
@@ -24,6 +27,10 @@ from bascule.errors import BrokerError, from_failure
 __all__ = ["Sessions"]
 
 _SEQUENCES: Final = 2**32
+_MOST_RETRIES_AT_ONCE: Final = 32
+"""As many calls as the native core has under way for batches that are published together."""
+
+T = TypeVar("T")
 
 
 class _Session:
@@ -112,10 +119,12 @@ class Sessions:
             raise
         tried = [outcome if outcome is None else (used[0], from_failure(*outcome)) for outcome in outcomes]
         attempts = list(map(_Attempt, batches, identities, tried))
-        return [
-            self._outcome(place, session, deadline, attempt)
+        finishing = [
+            partial(self._outcome, place, session, deadline, attempt)
             for place, session, attempt in zip(places, sessions, attempts, strict=True)
         ]
+        # one that waits for its partition must not use up the time of the others
+        return _at_once(finishing, [attempt.may_wait for attempt in attempts])
 
     def _outcome(
         self, place: PartitionPlace, session: _Session | None, deadline: Deadline, attempt: "_Attempt"
@@ -188,12 +197,29 @@ class _Attempt:
         self.is_done: Final = tried is None
         self.failed = tried if isinstance(tried, tuple) else None
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it is tried again."""
+        return self.failed is not None and may_try_again(self.failed[1], repeatable=False)
+
     def publish(self, native: engine.Client, left_ms: int) -> None:
         """Publish, or raise the failure that is known; over another connection what may be tried again is tried."""
         failed, self.failed = self.failed, None
         if failed is not None and (native is failed[0] or not may_try_again(failed[1], repeatable=False)):
             raise failed[1]
         native.publish(self.batch, self._identity, left_ms)
+
+
+def _at_once(calls: Sequence[Callable[[], T]], may_wait: Sequence[bool]) -> list[T]:
+    """Results of `calls`, in order; those that may wait for a broker run in threads when there are several."""
+    if sum(may_wait) < 2:
+        return [call() for call in calls]
+    helpers = ThreadPoolExecutor(min(sum(may_wait), _MOST_RETRIES_AT_ONCE), "bascule-publish")
+    try:
+        results = [aside(helpers, call) if waits else call for call, waits in zip(calls, may_wait, strict=True)]
+        return [result() for result in results]
+    finally:
+        helpers.shutdown(wait=False)  # interrupted: the rest ends with its deadline
 
 
 def _is_refused_as_producer(failure: BrokerError) -> bool:

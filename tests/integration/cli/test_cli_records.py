@@ -57,6 +57,17 @@ def test_records_come_back_as_they_were(  # noqa: PLR0917 (fixtures)
             assert [r.origin_time_ns for r in after] == [r.timestamp_ns for r in before]
 
 
+def test_what_goes_to_a_pipe_is_utf_8_whatever_the_locale(here: TestBroker, stream: str) -> None:
+    with bascule.connect(here.url) as client:
+        client.create_stream(stream)
+        client.publish(stream, "10 €")
+    locale = {**environment(here.url), "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest", "--stop", "latest"]
+    for form in ("json", "ndjson", "csv"):
+        found = subprocess.run([*command, "--output", form], env=locale, capture_output=True, timeout=60, check=True)
+        assert "10 €".encode() in found.stdout
+
+
 def test_without_a_partition_keys_decide_and_all_are_read(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "3")
     rows = cli("produce", stream, "foo:1", "hello:2", "foo:3", "--key-separator", ":")

@@ -85,6 +85,7 @@ def test_a_defect_is_not_hidden() -> None:
         (["produce", "x", "v", "--header", "nope"], '--header "nope" is not NAME=VALUE'),
         (["produce", "x", "v", "--partition", "1", "--partition-by", "key"], "--partition and --partition-by exclude"),
         (["produce", "x", "v", "--format", "raw", "--key-separator", ":"], "--key-separator goes with --format"),
+        (["produce", "x", "v", "--keep", "time"], "--keep goes with --format csv, json, ndjson, not with text"),
         (
             ["produce", "x", "v", "--rate", "0"],
             "--rate 0 is below 0.001. See bascule produce --help (invalid_argument)",

@@ -9,6 +9,7 @@ from bascule import Record
 from bascule.cli import inputs
 from bascule.cli.inputs import BATCH, InputFormat, Item, Source, items, of_arguments
 from bascule.cli.records import RecordFormat, record_writer
+from bascule.cli.results import time_text
 from bascule.errors import UsageError
 
 
@@ -104,6 +105,17 @@ def test_a_json_null_is_a_null_value_and_so_is_the_text_that_stands_for_it() -> 
     assert read(b'{"value": null}\n{"value": ""}\n', form("ndjson")) == [Item(None), Item(b"")]
     source = Source(separator=b":", null=b"NULL")
     assert read(b"a:NULL\nb:null\n", source) == [Item(None, b"a"), Item(b"null", b"b")]
+
+
+@pytest.mark.parametrize("time_ns", [-(2**63), 2**63 - 1, -1, 0])
+def test_a_time_of_64_bits_is_read_back_and_no_other(time_ns: int) -> None:
+    source = Source(InputFormat.NDJSON, keeps_time=True)
+    row = json.dumps({"value": "v", "origin_time": time_text(time_ns)}).encode()
+    assert [item.time_ns for item in read(row, source)] == [time_ns]
+    if abs(time_ns) > 1:
+        row = json.dumps({"value": "v", "time": time_text(time_ns + (-1 if time_ns < 0 else 1))}).encode()
+        with pytest.raises(UsageError, match=r"line 1: time is .*, not between the years 1677 and 2262"):
+            read(row, source)
 
 
 @pytest.mark.parametrize("time", ["noon", "2026-13-01T00:00:00Z", 5, ["x"]])

@@ -1,8 +1,10 @@
 """A native core that does as it is told: no socket, no thread."""
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+from bascule import engine
 from bascule._liftbridge_pb import message
 from bascule._native import NativeError
 from bascule.client import Client
@@ -87,11 +89,8 @@ class FakeOutgoing:
     def partition(self) -> int:
         return self.place[1]
 
-    def parts(self) -> list["FakeOutgoing"]:
-        return [self]
-
-    def position(self, _partition: int, index: int) -> int:
-        return index
+    def partition_of(self, _index: int) -> int:
+        return self.partition
 
     def push(self, key: bytes | None, value: bytes, _headers: object = None, *_more: object) -> int:
         self.keys.append(key)
@@ -109,12 +108,57 @@ class FakeOutgoing:
         return self.stored if self.place[2] != 2 else []
 
 
-class FakeSpread(FakeOutgoing):
-    """Records of several partitions: all of them go to the first."""
+class FakeSpread:
+    """Records of several partitions."""
 
-    def __init__(self, stream: str, partitioner: object, ack_policy: int, max_in_flight: int) -> None:
-        super().__init__(stream, 0, ack_policy, max_in_flight)
+    def __init__(self, stream: str, partitioner: engine.Partitioner, ack_policy: int, max_in_flight: int) -> None:
         self.partitioner = partitioner
+        self.rest = (ack_policy, max_in_flight)
+        self.stream = stream
+        self.batches: dict[int, FakeOutgoing] = {}
+        self.order: list[tuple[int, int]] = []
+        """Partition of each record, and its index there."""
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def push(
+        self, key: bytes | None, value: bytes, _headers: object = None, partition: int | None = None, *_more: object
+    ) -> int:
+        number = self.partitioner.choose(key, value) if partition is None else partition
+        batch = self.batches.setdefault(number, FakeOutgoing(self.stream, number, *self.rest))
+        self.order.append((number, len(batch)))
+        batch.keys.append(key)
+        batch.values.append(value)
+        self.bytes += len(value)
+        return self.bytes
+
+    def fill(
+        self,
+        keys: Sequence[bytes | None] | None,
+        values: Sequence[bytes],
+        headers: object,
+        partitions: Sequence[int] | None = None,
+        *_more: object,
+    ) -> int:
+        rows = zip(keys or [None] * len(values), values, partitions or [None] * len(values), strict=True)
+        return [self.push(key, value, headers, partition) for key, value, partition in rows][-1]
+
+    def parts(self) -> list[FakeOutgoing]:
+        return list(self.batches.values())
+
+    def position(self, partition: int, index: int) -> int:
+        return self.order.index((partition, index))
+
+    def partition_of(self, index: int) -> int:
+        return self.order[index][0]
+
+    def places(self) -> list[tuple[int, int, int]]:
+        stored = {number: iter(batch.places()) for number, batch in self.batches.items()}
+        if self.rest[0] == 2:
+            return []
+        return [next(stored[number], (-1, 0, number)) for number, _ in self.order]
 
 
 class FakeNative:
@@ -123,10 +167,16 @@ class FakeNative:
     def __init__(self) -> None:
         self.addresses: list[str] = []
         self.requests: list[tuple[str, bytes]] = []
+        self.threads: list[tuple[str, str]] = []
+        """Method and thread of each call."""
         self.published: list[list[bytes]] = []
         self.answers: list[bytes | Exception] = []
         self.acks: list[Exception | Callable[[], Exception | None] | None] = []
         """How each publish ends: with a failure, with what a function returns once it does, or well (`None`)."""
+        self.refusals: dict[int, Iterator[Exception]] = {}
+        """By partition: failures of the next publishes to it, before `acks` are asked."""
+        self.partitions = 1
+        """Of every stream."""
         self.producers: list[tuple[int, int, int] | None] = []
         self.subscriptions: list[FakeSubscription | Exception] = []
         self.connecting: list[Exception | None] = []
@@ -141,8 +191,9 @@ class FakeNative:
         return self
 
     def call(self, method: str, request: bytes, _timeout_ms: int) -> bytes:
+        self.threads.append((method, threading.current_thread().name))
         if method == "FetchMetadata" and not self.answers:
-            return self.one_partition(request)
+            return self.all_partitions(request)
         if method == "FetchPartitionMetadata" and not self.answers:
             return LONG_PARTITION
         self.requests.append((method, request))
@@ -151,17 +202,19 @@ class FakeNative:
             raise answer
         return answer
 
-    @staticmethod
-    def one_partition(request: bytes) -> bytes:
-        """Each stream that is asked for has one partition."""
+    def all_partitions(self, request: bytes) -> bytes:
+        """The metadata of each stream that is asked for."""
         answer = message("FetchMetadataResponse")()
         for name in message("FetchMetadataRequest").FromString(request).streams:
             found = answer.streamMetadata.add(name=name)
-            found.partitions[0].id = 0
+            for number in range(self.partitions):
+                found.partitions[number].id = number
         return answer.SerializeToString()
 
     def publish(self, batch: FakeOutgoing, producer: tuple[int, int, int] | None, _timeout_ms: int) -> None:
         self.producers.append(producer)
+        for refusal in self.refusals.get(batch.partition, ()):
+            raise refusal
         step = self.acks.pop(0) if self.acks else None
         if callable(step):
             step = step()

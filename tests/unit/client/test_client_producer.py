@@ -2,11 +2,12 @@
 
 import threading
 import time
+from itertools import repeat
 from typing import Any
 
 import pytest
 from bascule import Producer, Receipt
-from bascule.errors import CapacityError, OutcomeUnknownError, UnavailableError, UsageError
+from bascule.errors import CapacityError, OutcomeUnknownError, StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
 
@@ -197,3 +198,51 @@ def test_no_thread_is_left() -> None:
 def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         client_of(FakeNative()).producer("s", **wrong)
+
+
+def test_a_partition_that_stays_busy_keeps_no_other_from_being_tried_again() -> None:
+    native = FakeNative()
+    native.partitions = 3
+    native.refusals = {0: repeat(failure("busy", "0 is busy")), 1: iter([failure("busy")]), 2: iter([failure("busy")])}
+    client = client_of(native, timeout=0.5)
+    with pytest.raises(CapacityError, match="0 is busy") as raised:
+        client.publish_many("s", [b"a", b"b", b"c"], partitions=[2, 0, 1])
+    assert sorted(native.published) == [[b"a"], [b"c"]]
+    assert (raised.value.details["index"], raised.value.details["acknowledged"]) == (1, 2)
+
+
+def test_what_was_stored_has_its_receipt_when_another_partition_failed() -> None:
+    native = FakeNative()
+    native.partitions = 3
+    native.refusals = {1: repeat(failure("too_large"))}
+    producer, gate = held(native, partition="round_robin")
+    receipts = [producer.submit(b"%d" % number) for number in range(6)]
+    gate.opened.set()
+    with pytest.raises(UsageError):
+        producer.close()
+    failures = [receipt.exception() for receipt in receipts]
+    assert [isinstance(failed, UsageError) for failed in failures] == [True, False, False, True, False, False]
+    stored = [receipt.result().partition for receipt, failed in zip(receipts, failures, strict=True) if failed is None]
+    assert stored == [2, 0, 2, 0]
+
+
+def test_without_acks_a_receipt_still_names_the_partition() -> None:
+    native = FakeNative()
+    native.partitions = 3
+    with client_of(native).producer("s", partition="round_robin", ack="none") as producer:
+        receipts = [producer.submit(b"") for _ in range(4)]
+    assert [receipt.result() for receipt in receipts] == [Receipt(-1, 0, number) for number in (0, 1, 2, 0)]
+
+
+def test_after_a_stream_was_missing_the_next_send_does_not_wait_for_the_broker() -> None:
+    native = FakeNative()
+    native.refusals = {0: iter([failure("stream_not_found")])}
+    with client_of(native).producer("s") as producer:
+        producer.send(b"lost")
+        with pytest.raises(StateError):
+            producer.flush()
+        assert producer.try_send(b"kept")
+        producer.flush()
+    asked = [thread for method, thread in native.threads if method == "FetchMetadata"]
+    assert asked == ["MainThread", "bascule-producer"], "once at the start, once by the producer's own thread"
+    assert native.published == [[b"kept"]]
