@@ -1,6 +1,5 @@
 """The options of the source: names, defaults, checks. An unknown one is refused with the nearest name."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qsl
 
+from bascule._json import load_json
 from bascule.spark.columns import DEFAULT as DEFAULT_COLUMNS
 from bascule.spark.columns import parse_columns
 from bascule.spark.planning import Packing
@@ -254,8 +254,8 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
 
 def _json(option: str, text: str, kind: type) -> Any:
     try:
-        document = json.loads(text)
-    except ValueError as cause:
+        document = load_json(text)
+    except (ValueError, RecursionError) as cause:
         raise usage(f"option {option} is not valid JSON: {cause}") from cause
     if not isinstance(document, kind):
         raise usage(f"option {option} is {text!r}: it must be a JSON {'list' if kind is list else 'object'}")

@@ -1,11 +1,11 @@
 """Where reading begins and ends, per stream and partition, before anything is asked of the broker."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal, cast
 
+from bascule._json import load_json
 from bascule.spark.usage import nearest, usage
 
 Kind = Literal["earliest", "latest", "offset", "last", "time"]
@@ -188,13 +188,15 @@ def _parse_json(option: str, text: str, default: Position, parse: Callable[[obje
         for number, place in cast("dict[str, Any]", value).items():
             if not _is_number(number):
                 raise usage(f"option {option}: {number!r} of stream {stream} is not a partition number")
+            if (stream, int(number)) in by_partition:
+                raise usage(f"option {option} names partition {int(number)} of stream {stream} twice")
             by_partition[stream, int(number)] = parse(place)
     return Positions(option, default, by_stream, by_partition)
 
 
 def _document(option: str, text: str) -> dict[str, Any]:
     try:
-        document: object = json.loads(text)
+        document: object = load_json(text)
     except (ValueError, RecursionError) as cause:
         raise usage(f"option {option} is not valid JSON: {cause}") from cause
     if not isinstance(document, dict):
