@@ -70,11 +70,14 @@ pub(super) struct Feed {
     losses: Arc<Losses>,
 }
 
+/// Small, as the messages of a partition's task are.
 struct Waiting {
-    append: Append,
+    append: Box<Append>,
     /// Given back when the partition has taken the append.
     _taken: Taken,
 }
+
+const _: () = assert!(size_of::<Waiting>() <= 32);
 
 impl Feed {
     /// Starts feeding on the current runtime.
@@ -156,12 +159,12 @@ impl Feed {
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let waiting = Waiting {
-            append,
+            append: Box::new(append),
             _taken: taken,
         };
         // The receiver lives as long as this sender.
         if let Err(error) = self.backlog.send(waiting) {
-            refuse_busy(error.0.append);
+            refuse_busy(*error.0.append);
         }
     }
 
@@ -249,7 +252,7 @@ async fn hand_over(
     mut backlog: mpsc::UnboundedReceiver<Waiting>,
 ) {
     while let Some(Waiting { append, _taken }) = backlog.recv().await {
-        partition.append(append).await;
+        partition.append(*append).await;
         waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }

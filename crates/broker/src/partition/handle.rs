@@ -240,7 +240,7 @@ impl Partition {
             waiting,
         };
         // A closed channel drops the message, and a dropped `Waiting` answers.
-        let _ = self.0.messages.send(Message::Append(queued));
+        let _ = self.0.messages.send(Message::Append(Box::new(queued)));
     }
 
     /// Waits until every append queued before this call is in the log or was refused; with `committed` also until they are
