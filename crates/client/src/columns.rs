@@ -116,7 +116,8 @@ pub(crate) struct Columns {
     header_keys: Values,
     header_values: Values,
     replies: Values,
-    origin_times: Vec<Option<i64>>,
+    /// Index of each message that has one, and its time.
+    origin_times: Vec<(usize, i64)>,
     /// Indexes of null values.
     nulls: Vec<usize>,
     /// Indexes of header names that are not text, and these.
@@ -146,13 +147,15 @@ impl Columns {
         if message.is_null() {
             self.nulls.push(self.offsets.len());
         }
+        if let Some(time) = message.origin_time() {
+            self.origin_times.push((self.offsets.len(), time));
+        }
         self.offsets.push(message.offset());
         self.timestamps.push(message.timestamp());
         self.keys.push(message.key());
         self.values.push(message.value());
         self.subjects.push(message.subject().as_bytes());
         self.replies.push(message.reply_subject().as_bytes());
-        self.origin_times.push(message.origin_time());
         for (name, value) in message.record_headers() {
             if std::str::from_utf8(name).is_ok() {
                 self.header_keys.push(name);
@@ -172,7 +175,8 @@ impl Columns {
 
     /// Memory held, bytes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let fixed = self.len() * (4 * size_of::<i64>() + 5 * size_of::<i32>());
+        let times = self.origin_times.len() * size_of::<(usize, i64)>();
+        let fixed = times + self.len() * (2 * size_of::<i64>() + 5 * size_of::<i32>());
         let headers = self.header_keys.len() * 2 * size_of::<i32>();
         fixed
             + headers
@@ -205,6 +209,7 @@ impl Columns {
         let key_nulls = Some(self.keys.nulls_of_empty());
         let reply_nulls = Some(self.replies.nulls_of_empty());
         let value_nulls = without(self.offsets.len(), self.nulls.iter().copied());
+        let origin_times = origin_times(self.offsets.len(), &self.origin_times);
         let name_nulls = without(self.header_keys.len(), raw_names.keys().copied());
         let headers = StructArray::try_new(
             HEADER.clone(),
@@ -231,13 +236,24 @@ impl Columns {
                 None,
             )?),
             self.replies.into_text(reply_nulls)?,
-            Arc::new(
-                PrimitiveArray::<TimestampNanosecondType>::from(self.origin_times)
-                    .with_timezone("UTC"),
-            ),
+            Arc::new(origin_times.with_timezone("UTC")),
         ];
         RecordBatch::try_new(SCHEMA.clone(), columns)
     }
+}
+
+/// The column of `length` times of which `given` are there, by index in ascending order.
+fn origin_times(length: usize, given: &[(usize, i64)]) -> PrimitiveArray<TimestampNanosecondType> {
+    if given.is_empty() {
+        return PrimitiveArray::new_null(length);
+    }
+    let mut times = vec![None; length];
+    for (index, time) in given {
+        if let Some(place) = times.get_mut(*index) {
+            *place = Some(*time);
+        }
+    }
+    PrimitiveArray::from(times)
 }
 
 /// Header names that are not text, by index into the child of the `headers` column.

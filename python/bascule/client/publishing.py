@@ -148,7 +148,10 @@ class Publishing(Calls):
             chooser = self._partitioning.of(stream, None, deadline)
             rows = zip(keys or [None] * len(values), values, strict=True)
             partitions = [number_of(partition, chooser, key, value) for key, value in rows]
-        make = self._maker(stream, None if partitions is not None else partition, ack, deadline)
+        if partitions is None:
+            make = self._maker(stream, partition, ack, deadline)
+        else:
+            make = self._spread_maker(stream, None, ack, deadline)
 
         def framed(part: slice) -> Outgoing:
             batch = make()
@@ -228,6 +231,16 @@ class Publishing(Calls):
         if isinstance(choice, int):
             place = PartitionPlace(stream, choice)
             return lambda: self._batch(place, ack)
+        if not callable(choice):
+            chooser = self._partitioning.of(stream, choice, deadline, may_be_old=may_be_old)
+            if chooser.partitions == 1:  # as fast as a partition by its number
+                return lambda: self._batch(PartitionPlace(stream, 0), ack)
+        return self._spread_maker(stream, choice, ack, deadline, may_be_old=may_be_old)
+
+    def _spread_maker(
+        self, stream: str, choice: PartitionChoice, ack: Ack, deadline: Deadline, *, may_be_old: bool = False
+    ) -> Callable[[], engine.Spread]:
+        """Makes empty batches to which each record may be added with its partition."""
         chooser = self._partitioning.of(stream, choice, deadline, may_be_old=may_be_old)
         return lambda: self._link.spread(stream, chooser, requests.ack_policy(ack))
 

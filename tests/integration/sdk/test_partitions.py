@@ -73,6 +73,19 @@ def test_a_function_decides_and_is_checked(client: Client, three: str) -> None:
     assert [len(records(client, three, number)) for number in range(3)] == [0, 0, 2]
 
 
+def test_a_stream_of_one_partition_has_no_other(client: Client, stream: str) -> None:
+    client.create_stream(stream)
+    assert {receipt.partition for receipt in client.publish_many(stream, [b"v"] * 3, keys=[b"a", b"b", None])} == {0}
+    with pytest.raises(UsageError, match=r"partition is 1: it is to be from 0 to 0"):
+        client.publish_many(stream, [b"v", b"w"], partitions=[0, 1])
+    with pytest.raises(UsageError, match=r"gave 1: it is to be from 0 to 0"):
+        client.publish_many(stream, [b"v"], partition=lambda _key, _value, _count: 1)
+    producer = client.producer(stream, partition=lambda _key, _value, _count: 1)
+    with pytest.raises(UsageError, match=r"gave 1: it is to be from 0 to 0"), producer:
+        producer.send(b"v")
+    assert len(records(client, stream, 0)) == 3
+
+
 def test_a_stream_that_was_created_again_with_fewer_partitions(client: Client, three: str) -> None:
     key = next(key for key in KEYS if crc32(key) % 3 == 2)
     assert client.publish(three, b"v", key=key).partition == 2

@@ -89,6 +89,12 @@ class FakeOutgoing:
     def partition(self) -> int:
         return self.place[1]
 
+    def parts(self) -> list["FakeOutgoing"]:
+        return [self]
+
+    def position(self, _partition: int, index: int) -> int:
+        return index
+
     def partition_of(self, _index: int) -> int:
         return self.partition
 

@@ -237,6 +237,8 @@ pub struct MessageView {
     headers: Range<usize>,
     /// The same of the header list.
     header_list: Range<usize>,
+    /// Whether the header entries name more than subject and reply.
+    has_own_headers: bool,
     null_value: bool,
     origin_time: Option<i64>,
 }
@@ -338,10 +340,9 @@ impl MessageView {
 
     /// The publisher's headers in order, with equal names and names that are not text where there are any.
     pub fn record_headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let has_list = !self.header_list.is_empty();
-        let map = self
-            .headers()
-            .filter(move |_| !has_list)
+        let in_map = self.has_own_headers && self.header_list.is_empty();
+        let map = in_map.then(|| self.headers()).into_iter().flatten();
+        let map = map
             .map(|(name, value)| (name.as_bytes(), value))
             .filter(|(name, _)| *name != SUBJECT_HEADER && *name != REPLY_HEADER);
         self.header_list().chain(map)
@@ -392,7 +393,9 @@ impl MessageView {
                 7 => self.subject = value.text(message)?,
                 8 => self.reply = value.text(message)?,
                 9 => {
-                    protobuf::header_entry(message, value)?;
+                    let (name, _) = protobuf::header_entry(message, value)?;
+                    let name = message.get(name).unwrap_or_default();
+                    self.has_own_headers |= name != SUBJECT_HEADER && name != REPLY_HEADER;
                     extend(&mut self.headers, at..fields.position());
                 }
                 10 | 11 => value.any_text(message)?,
