@@ -45,16 +45,20 @@ def command_line(read: Followed) -> None:
     backwards = [json.loads(line)["value"] for line in looked.splitlines() if line.startswith("{")]
     numbers = [int(value) for value in backwards if value != "elsewhere"]
     assert len(backwards) == 3
+    assert len({json.loads(line)["partition"] for line in looked.splitlines() if line.startswith("{")}) == 1
     assert numbers == list(range(numbers[0], numbers[0] - len(numbers), -1))
     shown = printed(read.steps, "jq ")
     ends = [row["high_watermark"] for row in json.loads(shown)["partitions"]] if JQ else [int(x) for x in shown.split()]
     assert sum(ends) == 2001
     assert min(ends) > 900, "records without a key are spread in turns"
     with bascule.connect(read.url) as client:
+        both = [client.subscribe("orders", partition=part, subject="orders.>", stop="latest") for part in (0, 1)]
+        matching = [len(list(subscription.records())) for subscription in both]
         copied = [len(list(client.subscribe("copy", partition=part, stop="latest").records())) for part in (0, 1)]
         first, second = client.subscribe("events", stop="latest").records()
         assert client.fetch_cursor("billing", "orders") == 4711
     assert copied == ends
+    assert matching == [0, ends[1]]
     assert (first.value, first.header("source"), second.value) == (b"first", b"log", b"second")
 
 
