@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.flight as fl
 import pytest
 from bascule.testing import TestBroker, broker
 
@@ -32,6 +34,23 @@ def test_metadata_shows_what_is_paused_and_a_publish_resumes_one_partition(api: 
     assert api.publish(stream, b"after", partition=1) == 1
     assert paused(api, stream) == [False, False, True]
     assert values(api.read(stream, partition=1)) == [b"before", b"after"]
+
+
+def test_flight_counts_no_records_of_a_stream_that_is_paused(api: Api, running: TestBroker, stream: str) -> None:
+    api.create(stream, partitions=2)
+    for partition in (0, 1):
+        api.fill(stream, 5, partition=partition)
+    with fl.FlightClient(f"grpc://{running.address}") as client:
+
+        def listed() -> tuple[int, int]:
+            (info,) = client.list_flights(stream.encode())
+            return info.total_records, len(info.endpoints)
+
+        assert listed() == (10, 2)
+        api.call("PauseStream", name=stream, partitions=[1])
+        assert listed() == (-1, 1), "not known, rather than short"
+        with pytest.raises(pa.ArrowInvalid, match=r"1 is paused: publish to it, or resume it with"):
+            client.get_flight_info(fl.FlightDescriptor.for_path(stream))
 
 
 def test_resume_all_wakes_the_whole_stream_once(api: Api, stream: str) -> None:

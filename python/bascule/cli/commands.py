@@ -32,6 +32,22 @@ class Commands(typer.Typer):
 
 
 class _Command(TyperCommand):
+    def make_parser(self, ctx: Any) -> Any:
+        """Refuses an option for one value that is given twice: the last would count, and nobody would notice."""
+        parser: Any = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def once(args: list[str]) -> Any:
+            opts, rest, order = parse(args)
+            for param in order:
+                takes_one = param.param_type_name == "option" and not (param.multiple or param.is_flag or param.count)
+                if takes_one and order.count(param) > 1 and not ctx.resilient_parsing:
+                    ctx.fail(f"{max(param.opts, key=len)} is given {order.count(param)} times: it takes one value")
+            return opts, rest, order
+
+        parser.parse_args = once
+        return parser
+
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of its help, whole."""
         del limit

@@ -85,6 +85,8 @@ def test_a_defect_is_not_hidden() -> None:
         (["produce", "x", "v", "--header", "nope"], '--header "nope" is not NAME=VALUE'),
         (["produce", "x", "v", "--partition", "1", "--partition-by", "key"], "--partition and --partition-by exclude"),
         (["produce", "x", "v", "--format", "raw", "--key-separator", ":"], "--key-separator goes with --format"),
+        (["consume", "x", "--subject", "a", "--subject", "b"], "--subject is given 2 times: it takes one value"),
+        (["consume", "x", "-n", "1", "--count", "2"], "--count is given 2 times"),
         (["produce", "x", "v", "--keep", "time"], "--keep goes with --format csv, json, ndjson, not with text"),
         (
             ["produce", "x", "v", "--rate", "0"],

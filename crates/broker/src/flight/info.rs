@@ -147,12 +147,13 @@ pub fn list_flights(
     streams
         .into_iter()
         .map(|stream| {
-            let open = stream
+            let open: Vec<u32> = stream
                 .partitions
                 .iter()
                 .filter(|p| p.handle.is_some())
                 .map(|p| p.number)
                 .collect();
+            let is_whole = open.len() == stream.partitions.len();
             let selection = Selection {
                 namespace: stream.namespace.clone(),
                 stream: stream.name.clone(),
@@ -164,7 +165,13 @@ pub fn list_flights(
             };
             let descriptor =
                 FlightDescriptor::new_path(vec![stream.namespace.clone(), stream.name.clone()]);
-            flight_info(shared, stream, &selection, descriptor)
+            let info = flight_info(shared, stream, &selection, descriptor)?;
+            // Nobody counts the records of a partition that is paused.
+            Ok(if is_whole {
+                info
+            } else {
+                info.with_total_records(-1).with_total_bytes(-1)
+            })
         })
         .collect()
 }

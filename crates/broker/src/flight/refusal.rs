@@ -135,7 +135,7 @@ pub fn ended(what: &str, reason: EndReason) -> Status {
         EndReason::Paused => refuse(
             Code::FailedPrecondition,
             "failed_precondition",
-            format!("{what} is paused"),
+            format!("{what} is paused: publish to it, or resume it with `bascule stream resume`"),
             json!({}),
         ),
         EndReason::Open | EndReason::Closed => refuse(
