@@ -1,9 +1,10 @@
 """A batch of records as it came from the broker, in columns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from bascule import engine
 from bascule._text import counted
@@ -11,6 +12,9 @@ from bascule.client.types import Record
 from bascule.errors import UsageError
 
 __all__ = ["Batch"]
+
+_record: Final = cast("Callable[[tuple[Any, ...]], Record]", partial(cast("Any", tuple).__new__, Record))
+"""As `Record._make`, but faster: it enters no Python."""
 
 
 class Batch:
@@ -35,8 +39,7 @@ class Batch:
         return len(self._native)
 
     def __iter__(self) -> Iterator[Record]:
-        return map(
-            Record,
+        columns = (
             self.offsets,
             self._native.timestamps(),
             self._native.keys(),
@@ -46,6 +49,7 @@ class Batch:
             self._native.replies() or repeat(""),
             self._native.origin_times() or repeat(None),
         )
+        return map(_record, zip(*columns, strict=False))
 
     def __repr__(self) -> str:
         records, offsets = counted(len(self), "record"), self.offsets
