@@ -1,4 +1,4 @@
-"""Judges histories of runs against the promises (reliability specification §5.1).
+"""Judges histories of runs against the promises (reliability §5.1).
 
 A rig records what its clients asked and were told (`Recorder`), reads every partition at the end, and hands the history
 to `check`: 18 kinds of anomaly, vacuous runs, and linearizability of metadata and of stored reader positions.

@@ -1,4 +1,4 @@
-"""The activity stream (specification §7.1)."""
+"""The activity stream (liftbridge §7.1)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Mutual TLS and authorization (specification §9.1, §9.3, deviations D4 and D5), with stubs that know only gRPC."""
+"""Mutual TLS and authorization (liftbridge §9.1, §9.3, D4, D5), with stubs that know only gRPC."""
 
 import json
 import threading

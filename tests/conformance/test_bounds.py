@@ -42,7 +42,7 @@ async def stored(api: Api, stream: str, count: int) -> list[Any]:
 
 
 def value_of(data: bytes) -> bytes:
-    """The tests of §1.4 in their order, written after the specification: what is stored of a NATS payload."""
+    """The tests of liftbridge §1.4 in their order: what is stored of a NATS payload."""
     if len(data) < 8 or data[:4] != envelopes.MAGIC:
         return data
     version, length, flags, kind = data[4:8]

@@ -1,4 +1,4 @@
-"""Optimistic concurrency control (specification §3.13)."""
+"""Optimistic concurrency control (liftbridge §3.13)."""
 
 import threading
 from collections.abc import Iterator

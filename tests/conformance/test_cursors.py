@@ -1,4 +1,4 @@
-"""SetCursor and FetchCursor (specification §3.11), linearizable and bound to a history (reliability P10)."""
+"""SetCursor and FetchCursor (liftbridge §3.11), linearizable and bound to a history (reliability P10)."""
 
 import asyncio
 import json

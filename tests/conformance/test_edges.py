@@ -1,4 +1,4 @@
-"""Subscribe at the edges of a log (specification §3.5): trimmed, compacted, empty, paused; stops at every edge."""
+"""Subscribe at the edges of a log (liftbridge §3.5): trimmed, compacted, empty, paused; stops at every edge."""
 
 import itertools
 import time

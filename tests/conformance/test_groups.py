@@ -1,4 +1,4 @@
-"""Consumer groups (specification §3.15), and the fencing of their subscriptions (§3.5)."""
+"""Consumer groups (liftbridge §3.15), and the fencing of their subscriptions (liftbridge §3.5)."""
 
 import time
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_the_worked_example_over_the_wire(api: Api, stream: str) -> None:
     second = join(api, "g", "b", orders, logs)
     assert second.epoch > first.epoch
     assert second.epoch == group_of(api, "g").epoch
-    # the specification's names order logs before orders; so do these
+    # the names of liftbridge §13.5 order logs before orders; so do these
     assert assigned(api, "g", "a") == {orders: [0, 1, 2]}
     assert assigned(api, "g", "b") == {logs: [0, 1], orders: [3]}
     join(api, "g", "c", orders, audit)

@@ -1,4 +1,4 @@
-"""`__cursors` and `__activity` (specification §7): ordinary streams, encrypted when streams are."""
+"""`__cursors` and `__activity` (liftbridge §7): ordinary streams, encrypted when streams are."""
 
 import base64
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""PauseStream and auto-pause (specification §3.3), SetStreamReadonly (§3.4)."""
+"""PauseStream and auto-pause (liftbridge §3.3), SetStreamReadonly (liftbridge §3.4)."""
 
 import itertools
 import threading

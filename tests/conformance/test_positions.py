@@ -1,4 +1,4 @@
-"""Subscribe: every start and stop position, reverse reading, replicas (specification §3.5)."""
+"""Subscribe: every start and stop position, reverse reading, replicas (liftbridge §3.5)."""
 
 import time
 from collections.abc import Iterator

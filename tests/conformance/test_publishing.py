@@ -1,4 +1,4 @@
-"""Publish, PublishAsync, PublishToSubject (specification §3.7 to §3.9, §3.12)."""
+"""Publish, PublishAsync, PublishToSubject (liftbridge §3.7 to §3.9, §3.12)."""
 
 import time
 from collections.abc import Iterator

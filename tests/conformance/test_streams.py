@@ -1,4 +1,4 @@
-"""CreateStream, DeleteStream, FetchMetadata, settings of a stream (specification §3.1, §3.2, §3.6, §3.10, §5.5)."""
+"""CreateStream, DeleteStream, FetchMetadata, settings of a stream (liftbridge §3.1, §3.2, §3.6, §3.10, §5.5)."""
 
 import time
 from collections.abc import Iterator

@@ -23,14 +23,14 @@ FLAGS = """
 --data-dir -d --port -p --tls-cert --tls-key --level -l --raft-bootstrap-seed --raft-bootstrap-peers
 --help -h --version -v
 """
-"""Those of the specification, §8.4."""
+"""Those of liftbridge §8.4."""
 SUBJECTS = """
 S S.i <ns>.<stream>.<i>.replicate <ns>.<stream>.<i>.offset <ns>.notify.<serverId> <ns>.ack.<random> <ns>.activity
 <ns>.cursors <ns>.cursors.<i> <ns>.raft.metadata.propagate <ns>.raft.metadata.join <ns>.raft.metadata.info
 <ns>.raft.metadata.fetch.<random> <ns>.raft.metadata.status.<serverId> <ns>.raft.metadata.bootstrap
 <ns>.raft.metadata.bootstrap.reply <ns>.raft.metadata.<serverId>.accept <ns>.raft.metadata.<serverId>.request.<random>
 """
-"""Those of the specification, §4.1."""
+"""Those of liftbridge §4.1."""
 
 
 def table(heading: str) -> list[list[str]]:

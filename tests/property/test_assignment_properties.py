@@ -1,4 +1,4 @@
-"""Balancing gives, for all histories, what the specification's words give."""
+"""Balancing gives, for all histories, what the words of liftbridge §3.15 give."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a seed draws before it begins: partitions, settings, faults. The ranges are those of §5.3."""
+"""What a seed draws before it begins: partitions, settings, faults. The ranges are those of reliability §5.3."""
 
 from __future__ import annotations
 

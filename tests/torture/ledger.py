@@ -1,6 +1,6 @@
 """What the lives of a rig wrote down, and whether what recovery found afterwards keeps the promises.
 
-The format of a ledger is in `crates/rig/src/ledger.rs`. The rule (reliability specification, I25): after every recovery
+The format of a ledger is in `crates/rig/src/ledger.rs`. The rule (reliability I25): after every recovery
 a log holds all that the recovery before it held, all that was acked since, and nothing else but a prefix of what was
 sent since, in order. Retention may take from its start.
 """

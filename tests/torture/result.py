@@ -1,4 +1,4 @@
-"""What one rig found: a row of the scoreboard (reliability specification §7)."""
+"""What one rig found: a row of the scoreboard (reliability §7)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 //!
 //! Settings name files and environment variables, never a key: only this module reads them, and what it read is in
 //! types that do not show it. A file that is configured and cannot be used ends the start; the environment variable is
-//! Liftbridge's, and what is wrong with it is told when somebody asks for encryption (specification §3.14).
+//! Liftbridge's, and what is wrong with it is told when somebody asks for encryption (liftbridge §3.14).
 use bascule_record::crypt::{
     KeyRing, MasterKey, MasterKeyError, MasterKeys, SystemEntropy, WrappedKey,
 };

@@ -1,4 +1,4 @@
-//! Named places in the code at which a test can kill, delay or fail (reliability specification §4.1).
+//! Named places in the code at which a test can kill, delay or fail (reliability §4.1).
 //!
 //! Only with the feature `failpoints`; without it every call is an empty inline function. `specs/failpoints.toml` lists
 //! the names. An action is what the crate `fail` understands, `[<percent>%][<count>*]<action>[(<argument>)]`:

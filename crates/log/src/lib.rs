@@ -5,7 +5,7 @@
 //! * [`Log`]: the one writer of a partition. Append is a write to the page cache; [`Log::commit`] asks for durability.
 //! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the writer's locks.
 //!
-//! Rules: `specs/formats/segment.md`; recovery order: reliability specification §3.1.
+//! Rules: `specs/formats/segment.md`; recovery order: reliability §3.1.
 mod ahead;
 mod checkpoint;
 mod clock;

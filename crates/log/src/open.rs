@@ -103,8 +103,8 @@ impl Log {
         Ok(parts.into_log(options, coordinator))
     }
 
-    /// Opens and recovers (§3.1): cut at the first failure at or above the durable point, sync the cut, then go on;
-    /// below it: damage, nothing is cut, the range is quarantined. Blocks.
+    /// Opens and recovers (reliability §3.1): cut at the first failure at or above the durable point, sync the cut,
+    /// then go on; below it: damage, nothing is cut, the range is quarantined. Blocks.
     ///
     /// Everything recovered is durable when this returns. The high watermark is the checkpoint's, at most the log end.
     ///

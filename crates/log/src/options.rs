@@ -68,7 +68,7 @@ impl Default for LogOptions {
 pub struct Retention {
     /// Remove segments whose last record is older, ns.
     pub age_ns: i64,
-    /// Keep at most this many bytes (rule of §5.5 of the Liftbridge specification: the segment that exceeds goes).
+    /// Keep at most this many bytes (rule of liftbridge §5.5: the segment that exceeds goes).
     pub bytes: u64,
     /// Keep at most this many records, by the same rule.
     pub messages: u64,

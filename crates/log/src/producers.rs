@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Producers remembered per partition.
 pub(crate) const MAX_PRODUCERS: usize = 10_000;
-/// No producer is forgotten so soon after its last batch, ns: 15 minutes (reliability specification, P4).
+/// No producer is forgotten so soon after its last batch, ns: 15 minutes (reliability P4).
 pub(crate) const KEPT_NS: i64 = 15 * 60 * 1_000_000_000;
 /// Batches remembered per producer: the window within which a repeated send is recognised.
 const WINDOW: usize = 5;

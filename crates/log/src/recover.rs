@@ -1,4 +1,4 @@
-//! Recovery of one log (reliability specification §3.1, steps 4 to 7).
+//! Recovery of one log (reliability §3.1, steps 4 to 7).
 //!
 //! Segments below the durable point whose index file checks are taken at its word, and so is the last one up to its
 //! landmark. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable

@@ -311,7 +311,7 @@ struct Removable {
     monotonic_ns: i64,
 }
 
-/// How many segments from the start go (Liftbridge specification §5.5): by age those whose last record is older, or, when
+/// How many segments from the start go (liftbridge §5.5): by age those whose last record is older, or, when
 /// nobody knows any more how late the last ones were, those that were held for that long; by
 /// records and bytes, counted from the newest back with the active one included, the first that makes the sum exceed
 /// the limit and all older ones, but for the newest with records. Never the active one, never one that is not wholly

@@ -1,4 +1,4 @@
-//! Row S12: every error at every call of the engine that can have it (reliability specification P14, P15, F11–F17, I25).
+//! Row S12: every error at every call of the engine that can have it (reliability P14, P15, F11–F17, I25).
 //!
 //! One life of a log is run with one fault: from its n-th call on, once or for a while, for all n. Whatever the fault:
 //! no panic, no ack after a failed sync, every error names its path, reads go on, work goes on by itself after a lack of

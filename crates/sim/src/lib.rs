@@ -1,6 +1,6 @@
 //! The Python module `bascule_sim`: the real log engine over a disk that forgets, lies and fails as a seed tells it.
 //!
-//! For the simulator in `tests/simulator` (reliability specification §5.3) and nothing else. One thread, no time, no
+//! For the simulator in `tests/simulator` (reliability §5.3) and nothing else. One thread, no time, no
 //! entropy: the same calls in the same order give the same bytes and the same digest.
 //!
 //! * `disk`: files and names in memory, what of them is durable, and what a crash leaves ([`disk::World`]).

@@ -1,4 +1,4 @@
-//! The envelope on NATS (Liftbridge specification §1, `specs/formats/envelope.md`).
+//! The envelope on NATS (liftbridge §1, `specs/formats/envelope.md`).
 //!
 //! | Byte | Size | Field | Value |
 //! |---|---|---|---|
@@ -24,7 +24,7 @@ pub const CHECKED_HEADER_BYTES: usize = 12;
 const VERSION: u8 = 0;
 const CHECKSUM_FLAG: u8 = 1;
 
-/// Message types 0–14 (§1.2).
+/// Message types 0–14 (liftbridge §1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MessageType {
@@ -95,7 +95,7 @@ pub enum Recognised {
     Publish(EnvelopedPublish),
 }
 
-/// The fields of an enveloped publish that count (§1.4); slices of the payload, not copies.
+/// The fields of an enveloped publish that count (liftbridge §1.4); slices of the payload, not copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvelopedPublish {
     /// Key; empty = none.
@@ -114,7 +114,7 @@ pub struct EnvelopedPublish {
     pub expected_offset: i64,
 }
 
-/// The tests of §1.4 in their order; the first failure makes it plain. Never panics, never fails.
+/// The tests of liftbridge §1.4 in their order; the first failure makes it plain. Never panics, never fails.
 pub fn recognise(payload: &Bytes) -> Recognised {
     let Ok(header) = check(payload, MessageType::Publish) else {
         return Recognised::Plain;
@@ -125,8 +125,8 @@ pub fn recognise(payload: &Bytes) -> Recognised {
     }
 }
 
-/// Checks an envelope of an expected type (§1.5): magic, version, header length, type, checksum. Returns its payload, a
-/// slice of `bytes`.
+/// Checks an envelope of an expected type (liftbridge §1.5): magic, version, header length, type, checksum. Returns its
+/// payload, a slice of `bytes`.
 ///
 /// # Errors
 /// The first test that failed.
@@ -156,7 +156,7 @@ fn put_header(out: &mut Vec<u8>, kind: MessageType, length: u8, flags: u8) {
     out.extend_from_slice(&[VERSION, length, flags, kind as u8]);
 }
 
-/// Tests 1–7 of §1.4; returns where the payload begins.
+/// Tests 1–7 of liftbridge §1.4; returns where the payload begins.
 fn check(bytes: &[u8], expected: MessageType) -> Result<usize, EnvelopeError> {
     let Some(([m0, m1, m2, m3, version, length, flags, kind], _)) = bytes.split_first_chunk()
     else {

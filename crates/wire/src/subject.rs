@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// line of 4096 bytes; on a longer line the server drops the connection, and with it everything else that uses it.
 pub const MAX_SUBJECT_BYTES: usize = 2000;
 
-/// Whether a stream may be attached to `subject` (Liftbridge specification §3.1): no space, tab, CR or LF, and no empty
+/// Whether a stream may be attached to `subject` (liftbridge §3.1): no space, tab, CR or LF, and no empty
 /// token. Wildcards are not restricted.
 pub fn is_stream_subject(subject: &str) -> bool {
     !subject
@@ -42,7 +42,7 @@ pub fn has_wildcard(subject: &str) -> bool {
     subject.split('.').any(|token| token == "*" || token == ">")
 }
 
-/// Subject that partition `partition` of a stream on `base` listens on (Liftbridge specification §4.1): `base` itself for 0,
+/// Subject that partition `partition` of a stream on `base` listens on (liftbridge §4.1): `base` itself for 0,
 /// otherwise `base.partition`.
 pub fn partition_subject(base: &str, partition: u32) -> Cow<'_, str> {
     if partition == 0 {

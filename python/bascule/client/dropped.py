@@ -1,7 +1,7 @@
 """Streams that a group dropped because they were deleted, and when to look for them again. No I/O.
 
 A broker takes a deleted stream out of its groups, and one created later under the same name does not come back into
-them (specification §3.15). A member looks for it with a growing pause, and joins again once it exists.
+them (liftbridge §3.15). A member looks for it with a growing pause, and joins again once it exists.
 """
 
 import math

@@ -3,7 +3,7 @@
 Who reads a partition is decided by the state (`bascule.metadata.assignment`). A member that declared at its join that
 it hands over names with each heartbeat the partitions that it still reads. A partition that is assigned to another
 member by now is withheld from that one until it is named no more, its reader's membership has ended, or its reader was
-waited for long enough. Members that did not declare it are neither waited for nor made to wait (specification §3.15).
+waited for long enough. Members that did not declare it are neither waited for nor made to wait (liftbridge §3.15).
 
 A broker that begins to coordinate a group does not know what its members read. Until each of those that hand over was
 heard, or has gone, a member gets of what nobody is known to read only what it names itself.

@@ -1,4 +1,4 @@
-"""Who in a group reads which partitions (Liftbridge specification §3.15). Pure.
+"""Who in a group reads which partitions (liftbridge §3.15). Pure.
 
 To balance one stream its subscribers give up what they have of it; then its partitions, in ascending order, each go to
 the subscriber with the fewest partitions of all streams together, equals by the bytewise smallest id. The result

@@ -1,4 +1,4 @@
-"""The table in use, and what clients are told that it denies (specification §9.3, deviation D5)."""
+"""The table in use, and what clients are told that it denies (liftbridge §9.3, D5)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol

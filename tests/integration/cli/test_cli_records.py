@@ -71,7 +71,7 @@ def test_what_goes_to_a_pipe_is_utf_8_whatever_the_locale(here: TestBroker, stre
 def test_without_a_partition_keys_decide_and_all_are_read(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "3")
     rows = cli("produce", stream, "foo:1", "hello:2", "foo:3", "--key-separator", ":")
-    # CRC-32 of foo and hello modulo 3 (specification of Liftbridge, 13.4)
+    # CRC-32 of foo and hello modulo 3 (liftbridge §13.4)
     assert [(row["partition"], row["records"]) for row in rows] == [(1, 1), (2, 2)]
     found = cli("consume", stream, "--start", "earliest", "--idle", "300ms")
     assert sorted((row["partition"], row["value"]) for row in found) == [(1, "2"), (2, "1"), (2, "3")]

@@ -67,7 +67,7 @@ def test_values_go_in_and_out_in_each_form(form: str, text: bytes, running: Test
 def test_keys_and_turns_pick_partitions(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "3")
     by_key = cli("produce", stream, "foo:1", "hello:2", "foo:3", "--key-separator", ":", "--partition-by", "key")
-    # CRC-32 of foo and hello modulo 3 (specification of Liftbridge, §13.4)
+    # CRC-32 of foo and hello modulo 3 (liftbridge §13.4)
     assert [(row["partition"], row["records"]) for row in by_key] == [(1, 1), (2, 2)]
     by_turn = cli("produce", stream, *"abcd", "--partition-by", "round-robin")
     assert [(row["partition"], row["records"]) for row in by_turn] == [(0, 2), (1, 1), (2, 1)]

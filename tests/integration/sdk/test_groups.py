@@ -93,7 +93,7 @@ def test_after_the_records_went_the_group_reads_all_that_came_since(grouped: Tes
                 consumer.commit()
             assert client.fetch_cursor(group_cursor(stream), stream) is None
             client.publish_many(stream, [b"new-%d" % number for number in range(3)])
-            # The group drops a deleted stream (specification 3.15): the member joins again.
+            # The group drops a deleted stream (liftbridge §3.15): the member joins again.
             until(lambda: (values(consumer, after), len(after) == 3)[1])
             consumer.commit()
         assert after == [b"new-0", b"new-1", b"new-2"]

@@ -46,7 +46,7 @@ def test_every_place_has_its_broker() -> None:
     assert routes.find(PartitionPlace("s", 2)) is None
     assert routes.find(BrokerPlace("b")) == "host-b:9292"
     assert routes.find(None) is None
-    assert zlib.crc32(b"cursor-1,orders,0") % 10 == 6, "the worked example of the specification"
+    assert zlib.crc32(b"cursor-1,orders,0") % 10 == 6, "the worked example of liftbridge §13.4"
     assert routes.find(CursorPlace("cursor-1", "orders", 0)) == "host-a:9292"
 
 

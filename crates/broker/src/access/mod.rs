@@ -29,7 +29,7 @@ const ACKS: &str = ".ack.";
 /// Characters of a resource that a refusal shows: its text has to fit into headers.
 const SHOWN: usize = 1024;
 
-/// Why a call is refused: the texts of the specification, §9.3.
+/// Why a call is refused: the texts of liftbridge §9.3.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// There is a table, and the client showed no name.

@@ -1,5 +1,5 @@
-//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (§9.5), Flight, and
-//! the control plane (`bascule.admin`).
+//! `grpc.health.v1.Health` by hand: Check and Watch for the whole broker (`""`), for `proto.API` (liftbridge §9.5),
+//! Flight, and the control plane (`bascule.admin`).
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::reply::{self, Reply};

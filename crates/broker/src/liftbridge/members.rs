@@ -1,4 +1,5 @@
-//! Members of consumer groups that read a partition (§3.5): at most one of a group, the one with the highest epoch.
+//! Members of consumer groups that read a partition (liftbridge §3.5): at most one of a group, the one with the highest
+//! epoch.
 //!
 //! In memory of the partition's leader: forgotten on restart, pause and failover, as subscriptions are.
 use parking_lot::Mutex;

@@ -7,8 +7,8 @@
 //!
 //! * [`service`]: dispatch of `/proto.API/*`; [`health`]: `grpc.health.v1`; `reflection`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
-//! * `route`, `refusal`, `resume`: the checks before an append, in the order of the specification, how each failure reads,
-//!   and waking a paused partition.
+//! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
+//!   reads, and waking a paused partition.
 //! * `publish`, `publish_async` (`intake`, `responses`), `acks`, `to_subject`: publishing.
 //! * `position`, `subscribe`, `members`, `subscription`, `reverse`: reading.
 //! * `cursors`: where readers stand.

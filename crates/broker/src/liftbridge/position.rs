@@ -1,4 +1,4 @@
-//! Where a subscription starts and stops (§3.5).
+//! Where a subscription starts and stops (liftbridge §3.5).
 use bascule_log::{LogReader, ReadError};
 use bascule_wire::liftbridge::messages::{StartPosition, StopPosition, SubscribeRequest};
 use tonic::Status;

@@ -1,4 +1,4 @@
-//! Unary `Publish` (§3.7): one record, appended directly.
+//! Unary `Publish` (liftbridge §3.7): one record, appended directly.
 use super::acks::committed_fields;
 use super::call::{Call, check_ack_inbox, new_inbox, unary_message};
 use super::refusal::Refusal;
@@ -29,7 +29,7 @@ type Outcome = Result<Committed, AppendError>;
 /// as soon as the append is queued.
 ///
 /// # Errors
-/// The statuses of §3.7, in its order.
+/// The statuses of liftbridge §3.7, in its order.
 pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Result<Reply, Status> {
     let message = call
         .within(unary_message(body, shared.limits.message_bytes))
@@ -195,7 +195,7 @@ fn inbox_ack(
     Some(out.into())
 }
 
-/// An error ack: offset 0, and no commit time when the message was too large (§2.2).
+/// An error ack: offset 0, and no commit time when the message was too large (liftbridge §2.2).
 fn rejected_fields<'a>(
     ack: &'a AckContext,
     committed: &Committed,

@@ -1,4 +1,4 @@
-//! `PublishAsync` (§3.8): a reader task takes messages in, the response body writes acks as appends commit.
+//! `PublishAsync` (liftbridge §3.8): a reader task takes messages in, the response body writes acks as appends commit.
 //!
 //! ```text
 //! body ──► Intake (frames, checks, groups) ──► Partition::append ──► done ──┐

@@ -102,7 +102,7 @@ impl Refusal {
         }
     }
 
-    /// As a unary call answers it (§3.7).
+    /// As a unary call answers it (liftbridge §3.7).
     pub(super) fn status(&self) -> Status {
         if let Self::Denied(denied) = self {
             return denied.status();
@@ -134,7 +134,7 @@ impl Refusal {
         }
     }
 
-    /// As PublishAsync answers it (§3.8): a code of the asynchronous error, whose text is `to_string`.
+    /// As PublishAsync answers it (liftbridge §3.8): a code of the asynchronous error, whose text is `to_string`.
     pub(super) fn async_code(&self) -> i32 {
         let code = match self {
             Self::StreamMissing | Self::NoSuchStream(_) | Self::NoSuchPartition(_) => {

@@ -1,5 +1,5 @@
-//! Resuming a paused partition on behalf of a publisher or a subscriber (§3.3): the control plane decides and answers when
-//! the partition is open again.
+//! Resuming a paused partition on behalf of a publisher or a subscriber (liftbridge §3.3): the control plane decides
+//! and answers when the partition is open again.
 use super::refusal::Refusal;
 use crate::shared::Shared;
 use bytes::Bytes;

@@ -1,5 +1,5 @@
-//! Reading towards lower offsets (§3.5, reverse): committed records of one partition, newest first, until the oldest or the
-//! stop offset. Nothing is waited for.
+//! Reading towards lower offsets (liftbridge §3.5, reverse): committed records of one partition, newest first, until
+//! the oldest or the stop offset. Nothing is waited for.
 //!
 //! The log reads forward only, so windows below the place reached are read and turned round. A window is so large that
 //! it holds about [`HELD_BYTES`], found by doubling and halving.

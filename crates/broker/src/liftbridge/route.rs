@@ -97,7 +97,8 @@ impl Route {
         self.number == number && !stream.is_empty() && self.stream == stream
     }
 
-    /// The checks of §3.7 and §3.8 in their order, and of the subjects that the records are to be stored with.
+    /// The checks of liftbridge §3.7 and §3.8 in their order, and of the subjects that the records are to be stored
+    /// with.
     ///
     /// # Errors
     /// The first that fails; [`Refusal::Paused`] after all others: resume, look the route up again and check again.

@@ -1,4 +1,4 @@
-//! `Subscribe` (§3.5): the checks and the handshake.
+//! `Subscribe` (liftbridge §3.5): the checks and the handshake.
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::members::Membership;
@@ -36,7 +36,7 @@ const MAX_ID_BYTES: usize = 255;
 /// Opens a subscription: the steps in their order, then one empty message, then records until the stream ends.
 ///
 /// # Errors
-/// The statuses of §3.5; `RESOURCE_EXHAUSTED` when `limits.subscriptions` are open.
+/// The statuses of liftbridge §3.5; `RESOURCE_EXHAUSTED` when `limits.subscriptions` are open.
 pub(super) async fn subscribe(
     shared: &SharedRef,
     call: &Call,

@@ -120,7 +120,7 @@ impl Subscription {
     /// The next frames, one or more. Waits for commits.
     ///
     /// # Errors
-    /// The status that the stream ends with (§3.5, end of stream).
+    /// The status that the stream ends with (liftbridge §3.5, end of stream).
     pub(super) async fn next_chunk(&mut self) -> Result<Bytes, Status> {
         self.chunk_bytes = self.most_chunk.min(self.shared.delivery_share() / 4);
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! `PublishToSubject` (§3.9): an envelope to exactly one NATS subject; nothing else is checked.
+//! `PublishToSubject` (liftbridge §3.9): an envelope to exactly one NATS subject; nothing else is checked.
 use super::call::{Call, SHOWN, check_ack_inbox, new_inbox, unary_message};
 use super::refusal::Refusal;
 use super::reply::{self, Reply};

@@ -2,7 +2,7 @@
 //!
 //! A partition's directory is named after its incarnation, whose upper bits are the index of the metadata entry that
 //! created it. A log that ends before that entry cannot know the partition. Going on would take its files for nobody's, and
-//! give its name to a new partition, so the broker does not start, and nothing is touched (reliability specification P13).
+//! give its name to a new partition, so the broker does not start, and nothing is touched (reliability P13).
 use super::snapshot;
 use std::fs;
 use std::path::{Path, PathBuf};

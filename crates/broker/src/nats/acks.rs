@@ -1,4 +1,4 @@
-//! Acks of enveloped publishes, after commit (Liftbridge specification §3.12, §4.6).
+//! Acks of enveloped publishes, after commit (liftbridge §3.12, §4.6).
 //!
 //! A committer only queues; one task encodes and publishes, in the order of commits, so acks of a partition go out in
 //! offset order. Whatever cannot go out is counted: the publisher sees a timeout and may publish again.

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Kinds of Liftbridge headers (storage specification §1).
+/// Kinds of Liftbridge headers (storage §1).
 const STRING_KIND: u8 = 2;
 const RAW_KIND: u8 = 1;
 /// For so long no append may have failed for want of space before it is said that there is some: on a disk that is nearly

@@ -1,4 +1,4 @@
-//! What the last life left in the journal, by log (reliability specification §3.1, step 3).
+//! What the last life left in the journal, by log (reliability §3.1, step 3).
 use super::JournalOptions;
 use super::copies;
 use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};

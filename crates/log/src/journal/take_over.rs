@@ -1,4 +1,4 @@
-//! How a log takes its part of the journal over when it is opened (reliability specification §3.1, step 3).
+//! How a log takes its part of the journal over when it is opened (reliability §3.1, step 3).
 //!
 //! What a frame of the journal lost is known by the frames behind it: a log's frame begins where all that was appended to the
 //! log in earlier rounds ends, and those were acknowledged. So a log goes on behind such a hole, in a new segment, and the

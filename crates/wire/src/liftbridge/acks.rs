@@ -55,7 +55,7 @@ impl AckTemplate {
     }
 
     /// Appends one gRPC frame (5-byte prefix included) with a `PublishResponse` that has `ack`, and `correlationId` when
-    /// `with_correlation` (`PublishAsync` sets it, unary `Publish` does not, §3.7).
+    /// `with_correlation` (`PublishAsync` sets it, unary `Publish` does not: liftbridge §3.7).
     pub fn put_response_frame(
         &self,
         out: &mut Vec<u8>,
@@ -99,8 +99,8 @@ impl AckTemplate {
     }
 }
 
-/// Appends one gRPC frame with an asynchronous error: `correlationId`, `asyncError`, and a non-null empty `ack` (§3.8).
-/// `code` is a `PublishAsyncError.Code`.
+/// Appends one gRPC frame with an asynchronous error: `correlationId`, `asyncError`, and a non-null empty `ack`
+/// (liftbridge §3.8). `code` is a `PublishAsyncError.Code`.
 pub fn put_async_error_frame(out: &mut Vec<u8>, correlation_id: &[u8], code: i32, message: &str) {
     let code = i64::from(code) as u64;
     let error =
@@ -205,8 +205,8 @@ impl ResponseView {
         Self::try_read(&message).ok()
     }
 
-    /// Which request this answers (§10.2): the response's correlation id beside an error or when it is set, otherwise
-    /// the ack's. Empty when there is none.
+    /// Which request this answers (liftbridge §10.2): the response's correlation id beside an error or when it is set,
+    /// otherwise the ack's. Empty when there is none.
     pub fn answered(&self) -> &Bytes {
         match &self.ack {
             Some(ack) if self.async_error.is_none() && self.correlation_id.is_empty() => {

@@ -1,7 +1,8 @@
-//! Cursors as they are kept (§3.11): the key and value of a record on `__cursors`, and which partition it lies on.
+//! Cursors as they are kept (liftbridge §3.11): the key and value of a record on `__cursors`, and which partition it
+//! lies on.
 use prost::Message;
 
-/// The internal message `Cursor` (§6.3); our fields are numbered from 100.
+/// The internal message `Cursor` (liftbridge §6.3); our fields are numbered from 100.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Cursor {
     /// Stream name.

@@ -245,7 +245,7 @@ pub struct MessageView {
 
 impl MessageView {
     /// `None` when the bytes are no valid protobuf of this message. Never panics. Zero bytes are the handshake of Subscribe
-    /// (§3.5): see [`Self::is_handshake`].
+    /// (liftbridge §3.5): see [`Self::is_handshake`].
     pub fn read(message: Bytes) -> Option<Self> {
         let mut view = Self::default();
         view.scan(&message).ok()?;

@@ -1,4 +1,4 @@
-//! The Liftbridge API, package `proto` (Liftbridge specification §2, `specs/proto/liftbridge.proto`).
+//! The Liftbridge API, package `proto` (liftbridge §2, `specs/proto/liftbridge.proto`).
 //!
 //! [`messages`] has every message as a prost struct. The hot ones go by hand, straight from and to bytes: [`publish`] reads
 //! requests as slices of the received bytes, [`acks`] writes `PublishResponse` frames, [`delivery`] writes `Message`

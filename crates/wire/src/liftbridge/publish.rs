@@ -13,7 +13,7 @@ pub use super::headers::MAX_HEADERS;
 
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
-/// Accepted whatever the next offset is (§3.13).
+/// Accepted whatever the next offset is (liftbridge §3.13).
 const ANY_OFFSET: i64 = -1;
 
 /// What the first record of an idempotent producer's batch carries: 20 bytes, little-endian, as field 100 of a
@@ -103,7 +103,7 @@ pub const PRODUCER_BATCH_AT: usize = 5 + PRODUCER_BATCH_KEY.len();
 /// Key of field 100, length-delimited, and the length.
 const PRODUCER_BATCH_KEY: [u8; 3] = [0xA2, 0x06, ProducerBatch::BYTES as u8];
 
-/// A `PublishRequest` (§2.2) as slices of the received bytes.
+/// A `PublishRequest` (liftbridge §2.2) as slices of the received bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishView {
     /// Key; empty = none.
@@ -232,7 +232,7 @@ impl PublishView {
     }
 }
 
-/// A `PublishToSubjectRequest` (§2.2) as slices of the received bytes.
+/// A `PublishToSubjectRequest` (liftbridge §2.2) as slices of the received bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublishToSubjectView {
     /// Key; empty = none.
@@ -292,7 +292,8 @@ impl PublishToSubjectView {
     }
 }
 
-/// The payload of a Publish envelope: a `Message` of which only some fields count (§1.4), though all must be valid.
+/// The payload of a Publish envelope: a `Message` of which only some fields count (liftbridge §1.4), though all must be
+/// valid.
 pub(crate) fn read_enveloped(message: &Bytes) -> Option<EnvelopedPublish> {
     try_read_enveloped(message).ok()
 }

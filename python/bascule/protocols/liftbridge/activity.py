@@ -1,4 +1,4 @@
-"""Events of the activity stream as Liftbridge writes them (specification §2.2, §7.1)."""
+"""Events of the activity stream as Liftbridge writes them (liftbridge §2.2, §7.1)."""
 
 from typing import Any, Final
 

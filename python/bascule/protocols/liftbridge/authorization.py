@@ -1,4 +1,4 @@
-"""Which rights each method needs that the control plane answers (specification §9.3, deviation D5).
+"""Which rights each method needs that the control plane answers (liftbridge §9.3, D5).
 
 Asked before the handler sees the request. What the handler is going to refuse as malformed needs none; a method
 without a line here is denied whenever there is a policy.

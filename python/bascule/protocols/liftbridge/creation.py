@@ -1,4 +1,4 @@
-"""CreateStream: the checks that need no state, and the wish that a request stands for (specification §3.1)."""
+"""CreateStream: the checks that need no state, and the wish that a request stands for (liftbridge §3.1)."""
 
 import re
 from typing import Any, get_args
@@ -19,7 +19,7 @@ _FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
 
 
 def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
-    """The wish in a CreateStreamRequest, after the checks that need no state, in the specification's order.
+    """The wish in a CreateStreamRequest, after the checks that need no state, in the order of liftbridge §3.1.
 
     Raises:
         StatusError: what is wrong with it.

@@ -1,4 +1,4 @@
-"""The four calls of consumer groups (specification §3.15)."""
+"""The four calls of consumer groups (liftbridge §3.15)."""
 
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, RefusalCode

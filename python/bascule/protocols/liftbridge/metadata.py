@@ -1,4 +1,4 @@
-"""FetchMetadata and FetchPartitionMetadata (specification §3.6, §3.10)."""
+"""FetchMetadata and FetchPartitionMetadata (liftbridge §3.6, §3.10)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -38,7 +38,7 @@ class MetadataMethods:
         return {"FetchMetadata": self.fetch_metadata, "FetchPartitionMetadata": self.fetch_partition_metadata}
 
     async def fetch_metadata(self, request: AdminRequest) -> bytes:
-        """FetchMetadata (specification §3.6): from this broker's copy."""
+        """FetchMetadata (liftbridge §3.6): from this broker's copy."""
         asked = parse(_FetchMetadataRequest, request.body)
         if len(asked.streams) + len(asked.groups) > MAX_NAMES:
             text = f"{len(asked.streams) + len(asked.groups)} streams and groups are asked for, at most {MAX_NAMES} are"
@@ -71,7 +71,7 @@ class MetadataMethods:
         return serialize(response)
 
     async def fetch_partition_metadata(self, request: AdminRequest) -> bytes:
-        """FetchPartitionMetadata (specification §3.10)."""
+        """FetchPartitionMetadata (liftbridge §3.10)."""
         asked = parse(_FetchPartitionMetadataRequest, request.body)
         stream = self._controller.state.stream(DEFAULT_NAMESPACE, asked.stream)
         number: int = asked.partition

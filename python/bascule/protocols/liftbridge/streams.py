@@ -1,4 +1,4 @@
-"""CreateStream, DeleteStream, PauseStream, SetStreamReadonly (specification §3.1 to §3.4), and what the data plane
+"""CreateStream, DeleteStream, PauseStream, SetStreamReadonly (liftbridge §3.1 to §3.4), and what the data plane
 itself asks for on behalf of a publisher or a subscriber: resuming a partition.
 """
 

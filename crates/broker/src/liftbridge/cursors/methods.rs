@@ -1,4 +1,4 @@
-//! The two methods: checks in the order of the specification, then the log.
+//! The two methods: checks in the order of liftbridge §3.11, then the log.
 use super::index::Position;
 use crate::access::Action;
 use crate::liftbridge::call::{Call, unary_message};
@@ -33,8 +33,9 @@ const MAX_NAME_BYTES: usize = 1024;
 /// Stores a position; returns when it is committed.
 ///
 /// # Errors
-/// The statuses of §3.11; `FAILED_PRECONDITION` for a member whose group has given the partition to another since;
-/// `RESOURCE_EXHAUSTED` when `limits.cursors` are stored; `DEADLINE_EXCEEDED`, after which it may or may not be stored.
+/// The statuses of liftbridge §3.11; `FAILED_PRECONDITION` for a member whose group has given the partition to another
+/// since; `RESOURCE_EXHAUSTED` when `limits.cursors` are stored; `DEADLINE_EXCEEDED`, after which it may or may not be
+/// stored.
 pub(in crate::liftbridge) async fn set_cursor(
     shared: &SharedRef,
     call: &Call,
@@ -86,7 +87,7 @@ pub(in crate::liftbridge) async fn set_cursor(
 /// The position stored last, −1 when there is none in the present history of the partition.
 ///
 /// # Errors
-/// The statuses of §3.11; `DEADLINE_EXCEEDED`.
+/// The statuses of liftbridge §3.11; `DEADLINE_EXCEEDED`.
 pub(in crate::liftbridge) async fn fetch_cursor(
     shared: &SharedRef,
     call: &Call,
