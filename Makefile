@@ -104,6 +104,7 @@ verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; chan
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
+	$(BIN)/python -m mypy.stubtest bascule._native --allowlist deploy/stub-exceptions.txt
 	$(BIN)/typos
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check

@@ -32,7 +32,11 @@ impl Outgoing {
         py.detach(|| self.0.lock().partition())
     }
 
-    #[pyo3(signature = (key, value, headers, expected_offset=-1, subject=None, origin_time=None))]
+    // Without the text Python would show the default −1 as `...`.
+    #[pyo3(
+        signature = (key, value, headers, expected_offset=-1, subject=None, origin_time=None),
+        text_signature = "($self, key, value, headers, expected_offset=-1, subject=None, origin_time=None)"
+    )]
     fn push(
         &self,
         key: Option<&Bound<'_, PyAny>>,
