@@ -97,8 +97,12 @@ scoreboard: build ## Write docs/reliability.md from the results in docs/reliabil
 $(DENY):
 	cargo install --quiet --locked --debug --root target/tools cargo-deny@0.20.2
 
+.PHONY: rustdoc
+rustdoc: ## Build the documentation of the crates into target/doc; a warning is an error
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --locked --workspace --no-deps --document-private-items
+
 .PHONY: verify
-verify: build $(DENY) ## Check format, lint, types, spelling, dependencies; changes nothing
+verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, dependencies; changes nothing
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --profile $(PROFILE) --all-targets -- -D warnings
 	$(BIN)/ruff format --check .

@@ -9,7 +9,7 @@
 //! | `return(abort)` | the process dies at once, as by a kill |
 //! | `return(EIO)`, `return(ENOSPC)`, `return(EMFILE)`, `return(EROFS)` | the step fails so, where it can fail |
 //!
-//! [`set_from_environment`] reads `FAILPOINTS`: `<name>=<action>` pairs with `;` between.
+//! `set_from_environment` reads `FAILPOINTS`: `<name>=<action>` pairs with `;` between.
 
 /// Passes a place at which an input or output step may be made to fail.
 #[cfg(not(feature = "failpoints"))]

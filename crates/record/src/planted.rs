@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, to see that the tests would find them (reliability §5.4).
 //!
 //! Only with the feature `planted`; without it [`is`] is `false` at compile time and nothing of a bug is left. At most
-//! one is alive at a time: the number in the environment variable `BASCULE_PLANTED`, or the one [`set`] last.
+//! one is alive at a time: the number in the environment variable `BASCULE_PLANTED`, or the one `set` last.
 
 /// Whether bug `number` of the list is alive.
 #[cfg(not(feature = "planted"))]

@@ -1,7 +1,7 @@
 //! What the broker lets in: connections, calls, bytes of requests. Every bound is finite, counted, and refused with a
 //! sentence that names it (`docs/reference/limits.md`; reliability P15, P16, §6 "before authentication").
 //!
-//! * [`accept`]: from the listening socket to connections that have sent a whole HTTP/2 preface. Until then a
+//! * [`mod@accept`]: from the listening socket to connections that have sent a whole HTTP/2 preface. Until then a
 //!   connection is a socket and a task of about a kilobyte, with a time limit; the oldest gives way to the newest.
 //! * [`connection`]: a connection that holds its places.
 //! * [`caller`]: whose a connection is. [`places`]: places of calls, and which of them give way. [`shares`]: what a client

@@ -1,6 +1,6 @@
 //! Arrow Flight: every stream is a table (`specs/formats/flight.md`).
 //!
-//! * [`service`]: what the gRPC server mounts; `DoGet` goes over a raw body, the rest through the generated server.
+//! * [`mod@service`]: what the gRPC server mounts; `DoGet` goes over a raw body, the rest through the generated server.
 //! * `request`, `refusal`: JSON documents in, statuses with JSON details out.
 //! * `get` → `scan` → `frame` → `body`: one scan of one partition, from the log to the connection. Reading and gathering
 //!   run on `threads` of their own, so that a large scan does not delay other calls.

@@ -5,7 +5,7 @@
 //! method crosses to the control plane as raw bytes. Foreign words (stop positions, ack inboxes, asynchronous errors) exist
 //! only in this folder.
 //!
-//! * [`service`]: dispatch of `/proto.API/*`; [`health`]: `grpc.health.v1`; `reflection`.
+//! * [`mod@service`]: dispatch of `/proto.API/*`; [`mod@health`]: `grpc.health.v1`; `reflection`.
 //! * `frames`, `reply`, `call`: gRPC framing, response bodies, what came with a call.
 //! * `route`, `refusal`, `resume`: the checks before an append, in the order of liftbridge §3.7, how each failure
 //!   reads, and waking a paused partition.

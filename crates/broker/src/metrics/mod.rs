@@ -1,7 +1,7 @@
 //! Metrics: what is counted, and the text that `/metrics` answers.
 //!
-//! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`collect`] reads the values of the
-//! broker, which are also those of `Engine.statistics`; [`text`] writes them, and on request those of each partition.
+//! Names, kinds and meanings are generated from `specs/metrics.toml` ([`table`]). [`mod@collect`] reads the values of the
+//! broker, which are also those of `Engine.statistics`; [`mod@text`] writes them, and on request those of each partition.
 //! Reading takes no lock that a publish takes for longer than a load.
 mod calls;
 mod collect;

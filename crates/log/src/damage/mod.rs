@@ -3,7 +3,7 @@
 //! * [`Damage`]: offsets that cannot be served, where they lay, and why.
 //! * `resume`: the way on behind it, which nothing stored inside a record can forge.
 //! * `quarantine`: what is known to be damaged, kept beside the segments.
-//! * [`verify`], [`inspect`], [`repair`]: the same on a directory that no broker uses.
+//! * [`mod@verify`], [`mod@inspect`], [`mod@repair`]: the same on a directory that no broker uses.
 //! * [`crate::LogReader::scrub`]: sealed segments of an open log, read again before anybody asks for them.
 //!
 //! Damage is never served, never cut, never a reason to refuse what lies beside it.

@@ -7,7 +7,7 @@
 //!
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
 //! * [`head`]: which uses of the files there have to be, in a file beside them.
-//! * [`format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
+//! * [`mod@format`]: preamble and frames; the bytes are in `specs/formats/journal.md`.
 //! * [`mark`]: how far the frames of a file reach, in a place of its own.
 //! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
 //! * `witness`: what is missing of files or of their ends, by what others say of them.
