@@ -102,7 +102,7 @@ rustdoc: ## Build the documentation of the crates into target/doc; a warning is 
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --locked --workspace --no-deps --document-private-items
 
 .PHONY: verify
-verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, dependencies; changes nothing
+verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, words, dependencies; changes nothing
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --profile $(PROFILE) --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
@@ -110,6 +110,7 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, depe
 	$(BIN)/pyright
 	$(BIN)/python -m mypy.stubtest bascule._native --allowlist deploy/stub-exceptions.txt
 	$(BIN)/typos
+	$(BIN)/python deploy/words.py
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check
 	$(BIN)/python specs/generate_metrics.py --check
@@ -124,6 +125,7 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/python specs/generate_settings.py
 	$(BIN)/python specs/generate_metrics.py
 	$(BIN)/python specs/generate_cli_page.py
+	$(BIN)/python deploy/words.py --update
 
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/

@@ -41,11 +41,11 @@ OF_THEIR_OWN: Final = {
 
 
 def command_line(read: Followed) -> None:
-    looked = printed(read.steps, "--reverse")
-    backwards = [json.loads(line)["value"] for line in looked.splitlines() if line.startswith("{")]
+    output = printed(read.steps, "--reverse")
+    backwards = [json.loads(line)["value"] for line in output.splitlines() if line.startswith("{")]
     numbers = [int(value) for value in backwards if value != "elsewhere"]
     assert len(backwards) == 3
-    assert len({json.loads(line)["partition"] for line in looked.splitlines() if line.startswith("{")}) == 1
+    assert len({json.loads(line)["partition"] for line in output.splitlines() if line.startswith("{")}) == 1
     assert numbers == list(range(numbers[0], numbers[0] - len(numbers), -1))
     shown = printed(read.steps, "jq ")
     ends = [row["high_watermark"] for row in json.loads(shown)["partitions"]] if JQ else [int(x) for x in shown.split()]
