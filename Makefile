@@ -111,6 +111,7 @@ verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, word
 	$(BIN)/python -m mypy.stubtest bascule._native --allowlist deploy/stub-exceptions.txt
 	$(BIN)/typos
 	$(BIN)/python deploy/words.py
+	$(BIN)/towncrier build --draft --version next >/dev/null
 	$(BIN)/python specs/generate_errors.py --check
 	$(BIN)/python specs/generate_settings.py --check
 	$(BIN)/python specs/generate_metrics.py --check
@@ -126,6 +127,10 @@ fix: build ## Format and apply safe fixes
 	$(BIN)/python specs/generate_metrics.py
 	$(BIN)/python specs/generate_cli_page.py
 	$(BIN)/python deploy/words.py --update
+
+.PHONY: changelog
+changelog: $(VENV)/.synced ## Move the files of changes/ into CHANGELOG.md (VERSION=0.2.0)
+	$(BIN)/towncrier build --yes --version $(VERSION)
 
 .PHONY: bench
 bench: ## Measure everything in release and write bench/results/
