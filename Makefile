@@ -81,6 +81,11 @@ test-rust: build ## Run the tests of the Rust crates
 test-python: build sim ## Run the Python tests on WORKERS workers; most of them wait more than they compute
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m "not alone"
 
+.PHONY: coverage
+coverage: build ## Which lines of Python the tests without sockets run; the least covered first, pages in target/coverage
+	$(BIN)/pytest -q -n $(WORKERS) --cov=bascule --cov-branch --cov-report=html:target/coverage tests/unit tests/property
+	$(BIN)/coverage report --sort=cover --skip-covered
+
 .PHONY: torture
 torture: build torture-tools ## Run every rig at full scale and write the scoreboard (ROWS="S3 S11" for some)
 	@status=0; $(BIN)/python -m tests.torture $(ROWS) --full || status=$$?; $(BIN)/python -m tests.torture.scoreboard; exit $$status
