@@ -104,7 +104,7 @@ $(DENY):
 
 .PHONY: rustdoc
 rustdoc: ## Build the documentation of the crates into target/doc; a warning is an error
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --locked --workspace --profile $(PROFILE) --no-deps --document-private-items
 
 .PHONY: verify
 verify: build rustdoc $(DENY) ## Check format, lint, types, docs, spelling, words, dependencies; changes nothing
