@@ -16,7 +16,7 @@ from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.cli.telling import Telling
 from bascule.client import Client
-from bascule.client.address import addresses, link, opened
+from bascule.client.address import addresses, connection_pool, opened
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]
@@ -71,7 +71,7 @@ class Connection:
         """
         with terminated_as_interrupted():
             telling = Telling(addresses(self.url), self.timeout)
-            reached = link(self.url, name="bascule-cli", wait=self.waits, watched=telling.calling)
+            reached = connection_pool(self.url, name="bascule-cli", wait=self.waits, watched=telling.calling)
             with telling.connecting():
                 client = opened(reached, self.timeout)
             with client:

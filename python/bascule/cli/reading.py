@@ -143,7 +143,7 @@ class GroupReading:
             if batch is not None:
                 before = printing.records
                 last = printing.take(batch.partition, list(batch))
-                self.consumer.consuming.give(batch, last.offset)
+                self.consumer.core.give(batch, last.offset)
                 if self.commits and not printing.is_late:
                     self.consumer.commit()
                 printing.pace.count(printing.records - before)

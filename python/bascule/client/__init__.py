@@ -12,7 +12,7 @@ from bascule.client.aio_consumer import AsyncConsumer
 from bascule.client.aio_producer import AsyncProducer
 from bascule.client.batch import Batch
 from bascule.client.consumer import Consumer, OnChange
-from bascule.client.consuming import GroupStart
+from bascule.client.consumer_core import GroupStart
 from bascule.client.details import (
     BrokerDetails,
     Check,

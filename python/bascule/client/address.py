@@ -7,12 +7,12 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from bascule._text import without_credentials
 from bascule.client.aio import AsyncClient
-from bascule.client.link import MAX_IN_FLIGHT, Link, Watched
+from bascule.client.connection_pool import MAX_IN_FLIGHT, ConnectionPool, Watched
 from bascule.client.sync import Client
 from bascule.client.tls import NAMES, Tls
 from bascule.errors import UsageError
 
-__all__ = ["addresses", "connect", "connect_async", "link", "opened", "protection"]
+__all__ = ["addresses", "connect", "connect_async", "connection_pool", "opened", "protection"]
 
 DEFAULT_PORT: Final = 9292
 RECONNECT_S: Final = 30.0
@@ -55,7 +55,7 @@ def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
         AccessError: code `tls_failed`: one side refused the other's certificate.
         UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
     """
-    return opened(link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
+    return opened(connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
 
 
 def connect_async(  # noqa: PLR0913 (as above)
@@ -71,11 +71,11 @@ def connect_async(  # noqa: PLR0913 (as above)
     """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
     arguments and errors are those of `connect`.
     """
-    reached = link(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
+    reached = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
     return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))
 
 
-def opened(reached: Link, timeout: float, reconnect: float = RECONNECT_S) -> Client:
+def opened(reached: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
     """A client over `reached`, connected; closed when that fails.
 
     Raises:
@@ -90,7 +90,7 @@ def opened(reached: Link, timeout: float, reconnect: float = RECONNECT_S) -> Cli
     return client
 
 
-def link(  # noqa: PLR0913 (as above)
+def connection_pool(  # noqa: PLR0913 (as above)
     url: str,
     tls: Tls | None = None,
     *,
@@ -98,8 +98,8 @@ def link(  # noqa: PLR0913 (as above)
     name: str = "python",
     wait: bool = True,
     watched: Watched = nullcontext,
-) -> Link:
-    """What a client is made of; arguments are those of `connect`, and `watched` is that of `Link`.
+) -> ConnectionPool:
+    """What a client is made of; arguments are those of `connect`, and `watched` is that of `ConnectionPool`.
 
     Raises:
         UsageError: code `invalid_argument`: the URL, or a file of `tls`.
@@ -110,7 +110,7 @@ def link(  # noqa: PLR0913 (as above)
     tls = tls or protection(url)
     if tls is not None:
         options["tls"] = tls.options()
-    return Link(addresses(url), options, wait=wait, watched=watched)
+    return ConnectionPool(addresses(url), options, wait=wait, watched=watched)
 
 
 def addresses(url: str) -> list[str]:

@@ -22,7 +22,7 @@ from bascule.client.aio_positions import AsyncPositions
 from bascule.client.aio_publishing import AsyncPublishing
 from bascule.client.batch import Batch
 from bascule.client.consumer import OnChange
-from bascule.client.consuming import GroupStart
+from bascule.client.consumer_core import GroupStart
 from bascule.client.subscription import Subscription
 from bascule.client.types import OffsetReset, Record, Start, Stop
 
@@ -122,7 +122,7 @@ class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDet
             on_revoked=on_revoked,
             on_lost=on_lost,
         )
-        return AsyncConsumer(inner.consuming, inner.callbacks)
+        return AsyncConsumer(inner.core, inner.callbacks)
 
 
 class AsyncSubscription:

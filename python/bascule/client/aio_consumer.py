@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 
 from bascule.client.batch import Batch
 from bascule.client.consumer import Callbacks, raise_first
-from bascule.client.consuming import Change, Consuming
+from bascule.client.consumer_core import Change, ConsumerCore
 from bascule.client.membership import Assignment
 from bascule.client.types import Record
 
@@ -26,9 +26,9 @@ class AsyncConsumer:
     may be coroutine functions. For one task; a cancelled `next_batch` loses nothing, the next one gives its records.
     """
 
-    def __init__(self, consuming: Consuming, callbacks: Callbacks) -> None:
+    def __init__(self, core: ConsumerCore, callbacks: Callbacks) -> None:
         """Use `AsyncClient.consumer`."""
-        self._consuming: Final = consuming
+        self._core: Final = core
         self._callbacks: Final = callbacks
         # a thread of its own: it waits for as long as the consumer lasts
         self._thread: Final = ThreadPoolExecutor(1, "bascule-consumer")
@@ -62,20 +62,20 @@ class AsyncConsumer:
     @property
     def assignment(self) -> frozenset[Assignment]:
         """As `Consumer.assignment`."""
-        return self._consuming.assignment
+        return self._core.assignment
 
     async def records(self) -> AsyncIterator[Record]:
         """As `Consumer.records`."""
         async for batch in self:
-            self._consuming.give(batch, batch.offsets[0] - 1)
+            self._core.give(batch, batch.offsets[0] - 1)
             for record in batch:
-                self._consuming.process_given()
-                self._consuming.give(batch, record.offset)
+                self._core.process_given()
+                self._core.give(batch, record.offset)
                 yield record
 
     async def open(self) -> None:
         """As `Consumer.open`."""
-        await self._run(self._consuming.open)
+        await self._run(self._core.open)
 
     async def next_batch(self, timeout: float | None = None) -> Batch | None:
         """As `Consumer.next_batch`."""
@@ -84,16 +84,16 @@ class AsyncConsumer:
             found = await self._advance(None if end is None else max(0.0, end - time.monotonic()))
             if not isinstance(found, Change):
                 if found is not None:
-                    self._consuming.give(found)
+                    self._core.give(found)
                 return found
             try:
                 await self._tell(found)
             finally:
-                await self._run(self._consuming.finish, found)
+                await self._run(self._core.finish, found)
 
     async def commit(self, batch: Batch | None = None, *, timeout: float | None = None) -> None:
         """As `Consumer.commit`."""
-        await self._run(self._consuming.commit, batch, timeout)
+        await self._run(self._core.commit, batch, timeout)
 
     async def close(self) -> None:
         """As `Consumer.close`."""
@@ -103,24 +103,24 @@ class AsyncConsumer:
         if self._closed:
             return
         self._closed = True
-        self._consuming.interrupt()
+        self._core.interrupt()
         try:
             change, failures = await self._run(self._begin_close, processed)
             try:
                 if change is not None:
                     await self._tell(change)
             finally:
-                failures += await self._run(self._consuming.end_close)
+                failures += await self._run(self._core.end_close)
         finally:
             self._thread.shutdown()  # it has nothing left to do
         raise_first(failures)
 
     def _begin_close(self, processed: bool) -> Any:
-        return self._consuming.begin_close(processed=processed)
+        return self._core.begin_close(processed=processed)
 
     async def _advance(self, timeout: float | None) -> Batch | Change | None:
         if self._waiting is None:
-            self._waiting = self._thread.submit(self._consuming.advance, timeout)
+            self._waiting = self._thread.submit(self._core.advance, timeout)
         # a cancelled wait goes on in its thread, and the next call gets what it brings
         try:
             found = await asyncio.shield(asyncio.wrap_future(self._waiting))

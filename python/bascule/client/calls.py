@@ -4,9 +4,9 @@
 
 from typing import Final
 
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
-from bascule.client.naming import naming
+from bascule.client.error_context import error_context
 from bascule.client.routes import Place
 
 __all__ = ["Calls"]
@@ -15,9 +15,9 @@ __all__ = ["Calls"]
 class Calls:
     """What every part of a client has."""
 
-    def __init__(self, link: Link, *, timeout: float, reconnect: float) -> None:
+    def __init__(self, pool: ConnectionPool, *, timeout: float, reconnect: float) -> None:
         """Use `bascule.connect`."""
-        self._link: Final = link
+        self._pool: Final = pool
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
 
@@ -34,8 +34,8 @@ class Calls:
         repeatable: bool = False,
     ) -> bytes:
         deadline = self._deadline(timeout)
-        with naming(self._link, stream, partition=partition, subject=subject):
-            return self._link.run(
+        with error_context(self._pool, stream, partition=partition, subject=subject):
+            return self._pool.run(
                 deadline, lambda native, left: native.call(method, request, left), place, repeatable=repeatable
             )
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from bascule.client.batch import Batch
-from bascule.client.consuming import Change, Consuming
+from bascule.client.consumer_core import Change, ConsumerCore
 from bascule.client.membership import Assignment
 from bascule.client.types import Record
 from bascule.errors import BrokerError
@@ -44,9 +44,9 @@ class Consumer:
     same.
     """
 
-    def __init__(self, consuming: Consuming, callbacks: Callbacks) -> None:
+    def __init__(self, core: ConsumerCore, callbacks: Callbacks) -> None:
         """Use `Client.consumer`."""
-        self.consuming: Final = consuming
+        self.core: Final = core
         self.callbacks: Final = callbacks
 
     def __enter__(self) -> Self:
@@ -76,15 +76,15 @@ class Consumer:
     @property
     def assignment(self) -> frozenset[Assignment]:
         """What it reads now; empty before it is told."""
-        return self.consuming.assignment
+        return self.core.assignment
 
     def records(self) -> Iterator[Record]:
         """The records one by one. A record counts as processed when the next one is asked for. Slower than by batch."""
         for batch in self:
-            self.consuming.give(batch, batch.offsets[0] - 1)
+            self.core.give(batch, batch.offsets[0] - 1)
             for record in batch:
-                self.consuming.process_given()
-                self.consuming.give(batch, record.offset)
+                self.core.process_given()
+                self.core.give(batch, record.offset)
                 yield record
 
     def open(self) -> None:
@@ -95,7 +95,7 @@ class Consumer:
             UnavailableError: no broker answered in time.
             UsageError: code `closed`.
         """
-        self.consuming.open()
+        self.core.open()
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
         """The next records of any partition, 1 to `batch_records`. What was given before counts as processed.
@@ -117,15 +117,15 @@ class Consumer:
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            found = self.consuming.advance(None if end is None else max(0.0, end - time.monotonic()))
+            found = self.core.advance(None if end is None else max(0.0, end - time.monotonic()))
             if not isinstance(found, Change):
                 if found is not None:
-                    self.consuming.give(found)
+                    self.core.give(found)
                 return found
             try:
                 self._tell(found)
             finally:
-                self.consuming.finish(found)
+                self.core.finish(found)
 
     def commit(self, batch: Batch | None = None, *, timeout: float | None = None) -> None:
         """Store positions; returns when they are committed.
@@ -140,7 +140,7 @@ class Consumer:
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        self.consuming.commit(batch, timeout)
+        self.core.commit(batch, timeout)
 
     def close(self) -> None:
         """Store positions (unless that is left to `commit`), give up the partitions and leave the group, so that others
@@ -153,12 +153,12 @@ class Consumer:
         self._close(processed=True)
 
     def _close(self, *, processed: bool) -> None:
-        change, failures = self.consuming.begin_close(processed=processed)
+        change, failures = self.core.begin_close(processed=processed)
         try:
             if change is not None:
                 self._tell(change)
         finally:
-            failures += self.consuming.end_close()
+            failures += self.core.end_close()
         raise_first(failures)
 
     def _tell(self, change: Change) -> None:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from bascule.client import requests
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
 from bascule.client.reading import Member
 from bascule.client.routes import CURSORS, CursorPlace
 from bascule.errors import BrokerError, error
@@ -17,7 +17,9 @@ _OFF: Final = "Cursors stream does not exist"
 _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
 
 
-def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0) -> None:
+def store(
+    pool: ConnectionPool, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0
+) -> None:
     """Store the offset of the last record processed; `None` = none. `incarnation`: of the partition it was read in; 0 =
     the present one. Those of one client for one place go one after the other: each waits until the one before was
     answered or given up.
@@ -34,25 +36,27 @@ def store(link: Link, deadline: Deadline, place: CursorPlace, offset: int | None
         OutcomeUnknownError: it was sent and not answered.
         UnavailableError: no broker answered in time.
     """
-    _send(link, deadline, place, requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation))
+    _send(pool, deadline, place, requests.set_cursor(place.cursor, place.stream, place.partition, offset, incarnation))
 
 
-def store_as(link: Link, deadline: Deadline, place: CursorPlace, position: requests.Position, member: Member) -> None:
+def store_as(
+    pool: ConnectionPool, deadline: Deadline, place: CursorPlace, position: requests.Position, member: Member
+) -> None:
     """The same by a member of the group that the position is of.
 
     Raises:
         BrokerError: as `store`; StateError, code `failed_precondition`: a member of a later epoch has stored one.
     """
     request = requests.set_cursor(place.cursor, place.stream, place.partition, *position)
-    _send(link, deadline, place, request + requests.stored_by(member.group, member.consumer, member.epoch))
+    _send(pool, deadline, place, request + requests.stored_by(member.group, member.consumer, member.epoch))
 
 
-def _send(link: Link, deadline: Deadline, place: CursorPlace, request: bytes) -> None:
-    with _explaining(), link.turns.taken(place, deadline):
-        link.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
+def _send(pool: ConnectionPool, deadline: Deadline, place: CursorPlace, request: bytes) -> None:
+    with _explaining(), pool.locks.held(place, deadline):
+        pool.run(deadline, lambda native, left: native.call("SetCursor", request, left), place, repeatable=True)
 
 
-def find(link: Link, deadline: Deadline, place: CursorPlace) -> requests.Position:
+def find(pool: ConnectionPool, deadline: Deadline, place: CursorPlace) -> requests.Position:
     """The position stored last.
 
     Raises:
@@ -62,11 +66,11 @@ def find(link: Link, deadline: Deadline, place: CursorPlace) -> requests.Positio
     """
     request = requests.fetch_cursor(place.cursor, place.stream, place.partition)
     with _explaining():
-        answer = link.run(deadline, lambda native, left: native.call("FetchCursor", request, left), place)
+        answer = pool.run(deadline, lambda native, left: native.call("FetchCursor", request, left), place)
     return requests.read_cursor(answer)
 
 
-def partitions(link: Link, deadline: Deadline) -> list[int]:
+def partitions(pool: ConnectionPool, deadline: Deadline) -> list[int]:
     """The partitions that positions are stored in.
 
     Raises:
@@ -74,7 +78,7 @@ def partitions(link: Link, deadline: Deadline) -> list[int]:
         UnavailableError: no broker answered in time.
     """
     request = requests.metadata([CURSORS])
-    answer = link.run(deadline, lambda native, left: native.call("FetchMetadata", request, left))
+    answer = pool.run(deadline, lambda native, left: native.call("FetchMetadata", request, left))
     try:
         (stream,) = requests.read_streams(answer)
     except BrokerError as failure:

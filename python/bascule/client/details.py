@@ -292,11 +292,11 @@ class Details(Calls):
             UnavailableError: no broker answered in time.
         """
         places: set[tuple[str, str, int]] = set()
-        for partition in cursors.partitions(self._link, self._deadline(timeout)):
+        for partition in cursors.partitions(self._pool, self._deadline(timeout)):
             places |= self._stored(partition, prefix)
         found: list[CursorEntry] = []
         for cursor, name, number in sorted(places):
-            offset = cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, name, number)).offset
+            offset = cursors.find(self._pool, self._deadline(timeout), CursorPlace(cursor, name, number)).offset
             if offset is not None:
                 found.append(CursorEntry(cursor, name, number, offset))
         return found
@@ -309,7 +309,7 @@ class Details(Calls):
         """What positions of one partition of `__cursors` are for; values that are no cursor say nothing."""
         reading = Reading(stream=CURSORS, partition=partition, start="earliest", stop="latest", resume=True)
         places: set[tuple[str, str, int]] = set()
-        with Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect) as subscription:
+        with Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect) as subscription:
             for batch in subscription:
                 for record in batch:
                     place = _place(record.key, record.value)

@@ -1,19 +1,19 @@
-"""One consumer's membership of a group: joins it, sends signs of life from a thread of its own, learns what to read.
+"""One consumer's membership of a group: joins it, sends heartbeats from its own thread, receives its assignment.
 
-The broker takes signs of life only under the group's present epoch, and every change of the group changes that, so a
-refused one makes the thread look at the group, take over its epoch and coordinator, and ask again at once. A member
-that the broker expelled (it was silent for too long) joins anew; what it read until then is lost to it, and nothing of
-its former self stays. A coordinator that does not answer for too long is reported.
+The broker accepts heartbeats only under the group's current epoch, and every change of the group changes the epoch.
+After a refused heartbeat the thread fetches the group's epoch and coordinator and sends another at once. A member that
+the broker expelled (it was silent for too long) joins again; its former assignment is lost. A coordinator that does not
+answer for too long is reported.
 
-The thread only learns; it never opens a subscription, stores a position or calls the application. `standing` is one
+The thread only receives; it never opens a subscription, stores a position or calls the application. `state` is one
 immutable value, swapped whole; `changed` is called after each swap, in the thread.
 
-Hand-over: each sign of life names what this member still reads, or may begin to read by the last answer. The broker
-gives a partition to the next member when it is named no more. A broker that knows of this numbers its answers, and a
-sign of life then waits there for the next one, so that changes arrive at once.
+Hand-over: each heartbeat names the partitions that this member still reads, or may start to read by the last answer.
+The broker assigns a partition to the next member once it is no longer named. A broker that supports this numbers its
+answers, and a heartbeat waits there for the next one, so that changes arrive at once.
 
 Such a broker also answers which streams the group still reads for this member. A stream that was deleted and created
-again is read after the member has joined again: `standing` assigns nothing until the application has released all that
+again is read after the member has joined again: `state` assigns nothing until the application has released all that
 it reads, so that its positions are stored; then the thread joins with all streams that exist.
 """
 
@@ -24,22 +24,22 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bascule.client import requests
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
 from bascule.client.dropped import MOST_PAUSE_SECONDS, DroppedStreams
-from bascule.client.link import Link
 from bascule.client.routes import BrokerPlace
 from bascule.errors import BrokerError, InternalError, StateError, UsageError, error
 
-__all__ = ["Assignment", "Membership", "Standing"]
+__all__ = ["Assignment", "Membership", "MembershipState"]
 
 PART_OF_TIMEOUT: Final = 0.4
-"""How often a sign of life is sent, as a part of the time that the broker waits for one."""
+"""Interval of heartbeats, as a share of the time that the broker waits for one."""
 RETRY_SECONDS: Final = 2.0
-"""Longest pause after a sign of life that failed."""
+"""Longest pause after a failed heartbeat."""
 MOST_CALL_SECONDS: Final = 5.0
 """Most time of one call in the thread, and so of its end."""
 MOST_WAIT_SECONDS: Final = 3.0
-"""Most time that a sign of life waits at the broker for a change."""
+"""Longest time that a heartbeat waits at the broker for a change."""
 _JOIN_PAUSE: Final = 0.25
 _FIRST_PAUSE: Final = 0.02
 _NO_MEMBER: Final = ("consumer is not a member", "consumer group does not exist")
@@ -55,21 +55,21 @@ class Assignment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a member knows of itself."""
+class MembershipState:
+    """The assignment of a member at one time."""
 
-    life: int
-    """Counts how often it was expelled: what was read in an earlier life is not its own any more."""
+    expulsions: int
+    """How often it was expelled: partitions read before an expulsion are no longer its own."""
     epoch: int
     assigned: frozenset[Assignment]
-    """Empty until the first answer, and between two lives."""
+    """Empty until the first answer, and after an expulsion."""
 
 
 class Membership:
     """See the module. `join` and `leave` are for one thread; the rest may be used by several."""
 
     def __init__(
-        self, link: Link, group: str, consumer: str, streams: tuple[str, ...], changed: Callable[[], None]
+        self, pool: ConnectionPool, group: str, consumer: str, streams: tuple[str, ...], changed: Callable[[], None]
     ) -> None:
         """Joins nothing yet.
 
@@ -81,7 +81,7 @@ class Membership:
         self._streams: Final = tuple(dict.fromkeys(requests.check_id("stream", stream) for stream in streams))
         if not self._streams:
             raise UsageError("invalid_argument", "a consumer reads 1 stream or more, not none")
-        self._link: Final = link
+        self._pool: Final = pool
         self._changed: Final = changed
         self._stop: Final = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,7 +93,7 @@ class Membership:
         self._seen = 0
         self._dropped: Final = DroppedStreams(self._streams)
         self._frozen = False
-        self.standing = Standing(0, 0, frozenset())
+        self.state = MembershipState(0, 0, frozenset())
 
     @property
     def failure(self) -> BrokerError | None:
@@ -116,15 +116,15 @@ class Membership:
         self._thread = threading.Thread(target=self._live, name="bascule-consumer", daemon=True)
         self._thread.start()
 
-    def follow(self) -> Standing:
+    def follow(self) -> MembershipState:
         """What it is to read now. Until `release` what that assigns counts as read."""
         with self._lock:
-            self._reading |= self.standing.assigned
-            return self.standing
+            self._reading |= self.state.assigned
+            return self.state
 
     def release(self, reading: frozenset[Assignment]) -> None:
         """It reads no more than this, and what it is assigned: others may read the rest from now on. The broker learns
-        of it at once, or with the next sign of life.
+        of it at once, or with the next heartbeat.
         """
         with self._lock:
             if reading == self._reading:
@@ -139,7 +139,7 @@ class Membership:
             return  # the thread finds out why
 
     def freeze(self) -> None:
-        """Change `standing` no more: the member is about to leave. Signs of life go on until then."""
+        """Change `state` no more: the member is about to leave. Heartbeats continue until then."""
         self._frozen = True
 
     def end(self, deadline: Deadline) -> None:
@@ -147,12 +147,12 @@ class Membership:
         `MOST_CALL_SECONDS` after the deadline at most, about. Idempotent.
 
         Raises:
-            BrokerError: the broker could not be told; it notices by itself, later.
+            BrokerError: the broker was not notified; it notices later, by the missing heartbeats.
         """
         self._frozen = True
         self._stop.set()
         try:
-            self._leave(deadline)  # which ends a sign of life that waits, too
+            self._leave(deadline)  # which also ends a waiting heartbeat
         finally:
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -165,7 +165,7 @@ class Membership:
         self._joined = None
         request = requests.leave_group(self._group, self.consumer)
         try:
-            self._link.run(
+            self._pool.run(
                 deadline, lambda native, left: native.call("LeaveConsumerGroup", request, left), repeatable=True
             )
         except StateError as failure:
@@ -179,14 +179,14 @@ class Membership:
         request = requests.join_group(self._group, self.consumer, streams)
         while True:
             try:
-                answer = self._link.run(deadline, lambda native, left: native.call("JoinConsumerGroup", request, left))
+                answer = self._pool.run(deadline, lambda native, left: native.call("JoinConsumerGroup", request, left))
             except BrokerError as failure:
                 replace = self._after_refusal(failure, deadline, replace=replace)
                 continue
             joined = requests.read_joined(answer)
             with self._lock:
                 self._seen = 0
-                self.standing = Standing(self.standing.life, joined.epoch, frozenset())
+                self.state = MembershipState(self.state.expulsions, joined.epoch, frozenset())
                 self._joined = joined
             return
 
@@ -216,16 +216,16 @@ class Membership:
     # -- the thread -------------------------------------------------------------------------------------------------
     def _live(self) -> None:
         try:
-            self._send_signs()
+            self._send_heartbeats()
         except BrokerError as failure:
             self._failure = failure
-        except Exception as defect:  # noqa: BLE001 (a thread has nobody to raise to: the application is told)
+        except Exception as defect:  # noqa: BLE001 (a thread cannot raise to the application: the next call reports it)
             self._failure = InternalError("internal", f"the membership ended by a defect: {defect!r}")
             self._failure.__cause__ = defect
         if self._failure is not None:
             self._changed()
 
-    def _send_signs(self) -> None:
+    def _send_heartbeats(self) -> None:
         heard, pause = time.monotonic(), 0.0
         while not self._stop.wait(pause):
             joined = self._joined
@@ -237,12 +237,12 @@ class Membership:
                 if failure.code == "closed":
                     raise
                 if not self._stop.is_set():
-                    pause = self._mend(joined, failure, time.monotonic() - heard)
+                    pause = self._recover(joined, failure, time.monotonic() - heard)
             else:
                 heard = time.monotonic()
 
     def _ask(self, joined: requests.Joined) -> float:
-        """Send a sign of life; the seconds until the next one. Where the broker waits, it waits there."""
+        """Send a heartbeat; returns the seconds until the next one. It may wait at the broker."""
         usual = joined.consumer_timeout * PART_OF_TIMEOUT
         held, before, began = self._held(), self._seen, time.monotonic()
         # who names less than before has something to say at once
@@ -259,7 +259,7 @@ class Membership:
             self._look_for_dropped(joined, found.streams)
         returned = self._dropped.has_returned
         assigned = () if returned else (Assignment(*place) for place in found.partitions)
-        self._stand(Standing(self.standing.life, joined.epoch, frozenset(assigned)))
+        self._set_state(MembershipState(self.state.expulsions, joined.epoch, frozenset(assigned)))
         if returned:
             return self._join_with_returned(joined)
         if not version:
@@ -270,7 +270,7 @@ class Membership:
 
     def _held(self) -> frozenset[Assignment]:
         with self._lock:
-            return self._reading | self.standing.assigned
+            return self._reading | self.state.assigned
 
     def _fetch(self, joined: requests.Joined, held: frozenset[Assignment], wait: float) -> requests.Assigned:
         request = requests.fetch_assignments(self._group, self.consumer, joined.epoch, held, seen=self._seen, wait=wait)
@@ -296,26 +296,26 @@ class Membership:
         return tuple(stream for stream in streams if stream in found)
 
     def _join_with_returned(self, joined: requests.Joined) -> float:
-        """Join again when the application has released all; the seconds until the next sign of life."""
+        """Join again when the application has released all; returns the seconds until the next heartbeat."""
         if self._frozen or self._held():
             return min(self._dropped.put_off(), joined.consumer_timeout * PART_OF_TIMEOUT)
         self._join_again(joined, ())
         return 0.0
 
-    def _mend(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
-        """Find out why a sign of life failed; the seconds until the next one."""
+    def _recover(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
+        """Find out why a heartbeat failed; the seconds until the next one."""
         retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
         text = str(failure)
         if text.startswith(_NO_MEMBER):
-            self._begin_anew(joined)
+            self._was_expelled(joined)
             return 0.0
         if text.startswith(_NOT_COORDINATOR):
-            self._link.look(self._deadline(joined))
+            self._pool.refresh_routes(self._deadline(joined))
         try:
             found = requests.read_group(self._run("FetchMetadata", requests.group_metadata(self._group), joined))
         except BrokerError as second:
             if second.code == "not_found":
-                self._begin_anew(joined)
+                self._was_expelled(joined)
                 return 0.0
             if second.code == "closed":
                 raise
@@ -327,12 +327,12 @@ class Membership:
             self._report(joined)
         return retry
 
-    def _begin_anew(self, joined: requests.Joined) -> None:
+    def _was_expelled(self, joined: requests.Joined) -> None:
         """It was expelled: nothing is its own any more. Joins again, unless it leaves anyway."""
         if self._frozen:
             self._stop.wait()
             return
-        self._stand(Standing(self.standing.life + 1, joined.epoch, frozenset()))
+        self._set_state(MembershipState(self.state.expulsions + 1, joined.epoch, frozenset()))
         self._join_again(joined, self._streams)
 
     def _join_again(self, joined: requests.Joined, streams: tuple[str, ...]) -> None:
@@ -360,7 +360,7 @@ class Membership:
         try:
             self._run("ReportConsumerGroupCoordinator", request, joined)
         except StateError:
-            return  # there is no other broker, or the group has moved on: the next look says so
+            return  # there is no other broker, or the group has changed: the next heartbeat reports it
         except BrokerError as failure:
             if failure.code not in _PASSING:
                 raise
@@ -375,7 +375,7 @@ class Membership:
         more: float = 0.0,
     ) -> bytes:
         """One call; `more`: seconds that it may take beyond the usual time."""
-        return self._link.run(
+        return self._pool.run(
             self._deadline(joined, more),
             lambda native, left: native.call(method, request, left),
             place,
@@ -385,11 +385,11 @@ class Membership:
     def _deadline(self, joined: requests.Joined, more: float = 0.0) -> Deadline:
         return Deadline(min(max(0.1, joined.consumer_timeout * PART_OF_TIMEOUT), MOST_CALL_SECONDS - more) + more)
 
-    def _stand(self, standing: Standing) -> None:
+    def _set_state(self, state: MembershipState) -> None:
         with self._lock:
-            if self._frozen or standing == self.standing:
+            if self._frozen or state == self.state:
                 return
-            self.standing = standing
+            self.state = state
         self._changed()
 
 

@@ -8,9 +8,9 @@ from typing import Final
 
 from bascule import engine
 from bascule.client import requests
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
-from bascule.client.naming import naming
+from bascule.client.error_context import error_context
 from bascule.client.types import Content, PartitionChoice
 from bascule.errors import BrokerError, UsageError, error
 
@@ -57,9 +57,9 @@ class _Known:
 class Partitioning:
     """The partitioners of one client, one for each stream and rule. Safe to share between threads."""
 
-    def __init__(self, link: Link) -> None:
-        """Asks over `link`."""
-        self._link: Final = link
+    def __init__(self, pool: ConnectionPool) -> None:
+        """Asks over `pool`."""
+        self._pool: Final = pool
         self._lock: Final = threading.Lock()
         self._known: Final[dict[tuple[str, bool], _Known]] = {}
 
@@ -98,8 +98,8 @@ class Partitioning:
     def _count(self, stream: str, deadline: Deadline) -> int:
         request = requests.metadata([stream])
         try:
-            with naming(self._link, stream):
-                answer = self._link.run(deadline, lambda native, left: native.call("FetchMetadata", request, left))
+            with error_context(self._pool, stream):
+                answer = self._pool.run(deadline, lambda native, left: native.call("FetchMetadata", request, left))
                 found = requests.read_streams(answer)
         except BrokerError as failure:
             if failure.code != "permission_denied":

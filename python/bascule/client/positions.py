@@ -40,7 +40,7 @@ class Positions(Calls):
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
         """
-        cursors.store(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition), offset)
+        cursors.store(self._pool, self._deadline(timeout), CursorPlace(cursor, stream, partition), offset)
 
     def fetch_cursor(self, cursor: str, stream: str, *, partition: int = 0, timeout: float | None = None) -> int | None:
         """A stored position.
@@ -60,7 +60,7 @@ class Positions(Calls):
             StateError: code `failed_precondition`: the broker keeps no cursors.
             UnavailableError: no broker answered in time.
         """
-        return cursors.find(self._link, self._deadline(timeout), CursorPlace(cursor, stream, partition)).offset
+        return cursors.find(self._pool, self._deadline(timeout), CursorPlace(cursor, stream, partition)).offset
 
     def get_group(self, group: str, *, timeout: float | None = None) -> Group:
         """A consumer group.

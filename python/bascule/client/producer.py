@@ -12,7 +12,7 @@ from typing import Final, Self, TypeAlias
 from bascule import engine
 from bascule._text import counted
 from bascule.client.partitioning import number_of
-from bascule.client.parts import Outgoing, partition_of, receipts
+from bascule.client.pipelined_publish import Outgoing, partition_of, receipts
 from bascule.client.types import Content, Headers, Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 

@@ -9,10 +9,10 @@ from typing import Final
 from bascule import engine
 from bascule.client import requests
 from bascule.client.calls import Calls
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
 from bascule.client.partitioning import Partitioning, check_choice, number_of
-from bascule.client.parts import Outgoing, publish_in_parts
+from bascule.client.pipelined_publish import Outgoing, publish_in_parts
 from bascule.client.producer import OnAck, Producer
 from bascule.client.routes import PartitionPlace
 from bascule.client.sessions import Sessions
@@ -33,11 +33,11 @@ _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 class Publishing(Calls):
     """Records in."""
 
-    def __init__(self, link: Link, *, timeout: float, reconnect: float) -> None:
+    def __init__(self, pool: ConnectionPool, *, timeout: float, reconnect: float) -> None:
         """Use `bascule.connect`."""
-        super().__init__(link, timeout=timeout, reconnect=reconnect)
-        self._sessions: Final = Sessions(link)
-        self._partitioning: Final = Partitioning(link)
+        super().__init__(pool, timeout=timeout, reconnect=reconnect)
+        self._sessions: Final = Sessions(pool)
+        self._partitioning: Final = Partitioning(pool)
 
     def publish(
         self,
@@ -242,10 +242,10 @@ class Publishing(Calls):
     ) -> Callable[[], engine.Spread]:
         """Makes empty batches to which each record may be added with its partition."""
         chooser = self._partitioning.of(stream, choice, deadline, may_be_old=may_be_old)
-        return lambda: self._link.spread(stream, chooser, requests.ack_policy(ack))
+        return lambda: self._pool.spread(stream, chooser, requests.ack_policy(ack))
 
     def _batch(self, place: PartitionPlace, ack: Ack) -> engine.Outgoing:
-        return self._link.outgoing(place.stream, place.partition, requests.ack_policy(ack))
+        return self._pool.outgoing(place.stream, place.partition, requests.ack_policy(ack))
 
     def _publish(self, stream: str, batch: Outgoing, ack: Ack, deadline: Deadline) -> None:
         """Publish a batch.

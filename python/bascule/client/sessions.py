@@ -1,9 +1,9 @@
 """Publishing once, however often it has to be sent.
 
-A broker of ours remembers the last batches of each producer of a partition by the sequence of their records, and
-answers one that it has stored before with the offsets of the first time. A *session* is such a producer: its sequence
-goes on with each batch. Calls that run at the same time each borrow a session of their own. After anything but success
-the session goes on under its next epoch: should the failed batch still arrive, it is refused as one of the past.
+Bascule remembers the last batches of each producer of a partition by the sequence of their records, and answers one
+that it has stored before with the offsets of the first time. A *session* is such a producer: its sequence continues
+with each batch. Concurrent calls each borrow their own session. After a failure the session continues under its next
+epoch: if the failed batch still arrives, the broker refuses it as outdated.
 
 Other brokers skip all of that, and what they were sent is never sent twice.
 """
@@ -16,10 +16,10 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 from bascule import engine
+from bascule.client.connection_pool import ConnectionPool, may_try_again
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link, may_try_again
-from bascule.client.naming import naming
-from bascule.client.parts import aside
+from bascule.client.error_context import error_context
+from bascule.client.pipelined_publish import aside
 from bascule.client.routes import PartitionPlace
 from bascule.client.types import Ack
 from bascule.errors import BrokerError, from_failure
@@ -48,8 +48,8 @@ class _Session:
         """So many records were stored."""
         self._next = (self._next + records) % _SEQUENCES
 
-    def begin_anew(self) -> None:
-        """Something was not stored, or nobody knows."""
+    def start_epoch(self) -> None:
+        """Continue under the next epoch: a batch failed, or its outcome is unknown."""
         if self._epoch + 1 == _SEQUENCES:
             self._start()
         else:
@@ -63,9 +63,9 @@ class _Session:
 class Sessions:
     """The sessions of one client. Safe to share between threads."""
 
-    def __init__(self, link: Link) -> None:
-        """Publishes over `link`."""
-        self._link: Final = link
+    def __init__(self, pool: ConnectionPool) -> None:
+        """Publishes over `pool`."""
+        self._pool: Final = pool
         self._lock: Final = threading.Lock()
         self._idle: Final[dict[PartitionPlace, list[_Session]]] = {}
 
@@ -109,12 +109,12 @@ class Sessions:
             return native.publish_all(batches, identities, left_ms)
 
         try:
-            with naming(self._link, stream):
-                outcomes = self._link.run(deadline, publish)
+            with error_context(self._pool, stream):
+                outcomes = self._pool.run(deadline, publish)
         except BaseException:
             for place, session in zip(places, sessions, strict=True):
                 if session is not None:
-                    session.begin_anew()
+                    session.start_epoch()
                     self._give_back(place, session)
             raise
         tried = [outcome if outcome is None else (used[0], from_failure(*outcome)) for outcome in outcomes]
@@ -151,7 +151,7 @@ class Sessions:
         try:
             self._run(place, deadline, attempt, expected)
         except BaseException as failure:
-            session.begin_anew()
+            session.start_epoch()
             if not (isinstance(failure, BrokerError) and _is_refused_as_producer(failure)):
                 raise
             # so many others publish that one more cannot be remembered: it is stored all the same, but sent only once
@@ -170,8 +170,8 @@ class Sessions:
     ) -> None:
         if attempt.is_done:
             return
-        with naming(self._link, place.stream, partition=place.partition, expected=expected):
-            self._link.run(deadline, attempt.publish, place)
+        with error_context(self._pool, place.stream, partition=place.partition, expected=expected):
+            self._pool.run(deadline, attempt.publish, place)
 
     def _give_back(self, place: PartitionPlace, session: _Session) -> None:
         with self._lock:

@@ -13,9 +13,9 @@ from typing import Final, Self
 from bascule import engine
 from bascule.client import cursors, refusals, requests
 from bascule.client.batch import Batch
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
-from bascule.client.naming import naming
+from bascule.client.error_context import error_context
 from bascule.client.reading import Reading, is_empty_range, subscribe
 from bascule.client.routes import CursorPlace, PartitionPlace
 from bascule.client.types import Record, Start, Stop, Stream
@@ -41,10 +41,16 @@ class Subscription:
     """
 
     def __init__(
-        self, link: Link, reading: Reading, *, timeout: float, reconnect: float, bell: engine.Bell | None = None
+        self,
+        pool: ConnectionPool,
+        reading: Reading,
+        *,
+        timeout: float,
+        reconnect: float,
+        bell: engine.Bell | None = None,
     ) -> None:
         """Use `Client.subscribe`."""
-        self._link: Final = link
+        self._pool: Final = pool
         self.reading: Final = reading
         """What it reads, as it was asked for."""
         self._start: Start = reading.start
@@ -172,7 +178,7 @@ class Subscription:
         if self._last is not None:
             deadline = Deadline(self._timeout if timeout is None else timeout)
             place = CursorPlace(reading.cursor, reading.stream, reading.partition)
-            cursors.store(self._link, deadline, place, self._last, self._incarnation)
+            cursors.store(self._pool, deadline, place, self._last, self._incarnation)
         return self._last
 
     def close(self) -> None:
@@ -216,7 +222,7 @@ class Subscription:
             self._open_unnamed(Deadline(seconds))
 
     def _naming(self) -> AbstractContextManager[None]:
-        return naming(self._link, self.reading.stream, partition=self.reading.partition)
+        return error_context(self._pool, self.reading.stream, partition=self.reading.partition)
 
     def _open_unnamed(self, deadline: Deadline) -> None:
         place = PartitionPlace(self.reading.stream, self.reading.partition)
@@ -260,7 +266,7 @@ class Subscription:
         reading = self.reading
         wanted = subscribe(reading, self._start, self._stop, self._incarnation)
         try:
-            return self._link.run(deadline, lambda native, _left: native.subscribe(wanted, self.bell), place)
+            return self._pool.run(deadline, lambda native, _left: native.subscribe(wanted, self.bell), place)
         except BrokerError as failure:
             if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
                 return None
@@ -305,7 +311,7 @@ class Subscription:
 
     def _end(self, deadline: Deadline, place: PartitionPlace) -> int:
         """The high watermark."""
-        return requests.read_partition(self._link.run(deadline, self._ask_end, place)).high_watermark
+        return requests.read_partition(self._pool.run(deadline, self._ask_end, place)).high_watermark
 
     def _ask_end(self, native: engine.Client, left_ms: int) -> bytes:
         """The partition's metadata. A paused one has no end to be asked for: it is resumed first, when it may be."""
@@ -341,7 +347,7 @@ class Subscription:
         reading = self.reading
         if self._looked_up or reading.cursor is None:
             return
-        found = cursors.find(self._link, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
+        found = cursors.find(self._pool, deadline, CursorPlace(reading.cursor, reading.stream, reading.partition))
         if found.offset is not None:
             self._start = self.remembered = found.offset + 1
             self._is_remembered = True

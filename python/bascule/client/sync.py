@@ -9,7 +9,7 @@ from typing import Self
 
 from bascule.client.administration import Administration
 from bascule.client.consumer import Callbacks, Consumer, OnChange
-from bascule.client.consuming import Consuming, GroupStart, Plan
+from bascule.client.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
 from bascule.client.deadline import Deadline
 from bascule.client.details import Details
 from bascule.client.positions import Positions
@@ -36,7 +36,7 @@ class Client(Administration, Positions, Publishing, Details):
     @property
     def reconnects(self) -> int:
         """How often the client has come back after a broker went away or did not lead."""
-        return self._link.reconnects
+        return self._pool.reconnects
 
     def open(self) -> None:
         """Connect now instead of at the first call.
@@ -44,11 +44,11 @@ class Client(Administration, Positions, Publishing, Details):
         Raises:
             UnavailableError: no broker answered in time, or, without `wait`, none is there.
         """
-        self._link.reach(Deadline(self._timeout))
+        self._pool.reach(Deadline(self._timeout))
 
     def close(self) -> None:
         """Let go of the connection. Idempotent; later calls raise `closed`. Producers are to be closed before."""
-        self._link.close()
+        self._pool.close()
 
     def subscribe(
         self,
@@ -105,7 +105,7 @@ class Client(Administration, Positions, Publishing, Details):
             from_replica=from_replica,
             batch_records=batch_records,
         )
-        return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect)
+        return Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect)
 
     def consumer(
         self,
@@ -148,7 +148,7 @@ class Client(Administration, Positions, Publishing, Details):
         Raises:
             UsageError: code `invalid_argument`: an id, no stream, or an option.
         """
-        plan = Plan(
+        config = ConsumerConfig(
             group=group,
             consumer=f"consumer-{uuid.uuid4().hex}" if consumer is None else consumer,
             streams=(streams,) if isinstance(streams, str) else tuple(streams),
@@ -159,5 +159,5 @@ class Client(Administration, Positions, Publishing, Details):
             resume=resume,
             batch_records=batch_records,
         )
-        consuming = Consuming(self._link, plan, timeout=self._timeout, reconnect=self._reconnect)
-        return Consumer(consuming, Callbacks(on_assigned, on_revoked, on_lost))
+        core = ConsumerCore(self._pool, config, timeout=self._timeout, reconnect=self._reconnect)
+        return Consumer(core, Callbacks(on_assigned, on_revoked, on_lost))

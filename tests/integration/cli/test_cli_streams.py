@@ -17,7 +17,7 @@ import nats
 import pytest
 import yaml
 from bascule.cli import main
-from bascule.client.link import Link
+from bascule.client.connection_pool import ConnectionPool
 from bascule.testing import TestBroker, broker
 
 from tests.integration.cli.conftest import Run
@@ -238,13 +238,13 @@ def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeyp
     cli("produce", stream, "a", "b", "c", "--partition", "0")
     cli("stream", "trim", stream, "0", "--before", "2", "--yes")
     calls: list[object] = []
-    run = Link.run
+    run = ConnectionPool.run
 
     def counted(*given: Any, **options: Any) -> Any:
         calls.append(given)
         return run(*given, **options)
 
-    monkeypatch.setattr(Link, "run", counted)
+    monkeypatch.setattr(ConnectionPool, "run", counted)
     rows = {row["name"]: row["records"] for row in cli("stream", "list")}
     assert (len(calls), rows[stream], rows[f"{stream}-2"]) == (1, 1, 0), "one call for all streams"
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from bascule._liftbridge_pb import message
 from bascule.client import Client
-from bascule.client.link import Link
+from bascule.client.connection_pool import ConnectionPool
 
 from tests.unit.client.fakes import FakeBatch, failure
 
@@ -79,8 +79,8 @@ class FakeGroupBroker:
         pass
 
     def client(self, timeout: float = 30.0) -> Client:
-        link = Link(["here:1"], {}, cast("Any", self.connect))
-        return Client(link, timeout=timeout, reconnect=timeout)
+        pool = ConnectionPool(["here:1"], {}, cast("Any", self.connect))
+        return Client(pool, timeout=timeout, reconnect=timeout)
 
     def change(self, *assigned: tuple[str, int]) -> None:
         """Another member came or went."""

@@ -8,7 +8,7 @@ from bascule import engine
 from bascule._liftbridge_pb import message
 from bascule._native import NativeError
 from bascule.client import Client
-from bascule.client.link import Link
+from bascule.client.connection_pool import ConnectionPool
 
 
 def failure(code: str, text: str = "told to fail", details: str = "{}") -> NativeError:
@@ -256,5 +256,5 @@ class FakeNative:
 
 def client_of(native: FakeNative, *addresses: str, timeout: float = 2.0, wait: bool = True) -> Client:
     fakes = (cast("Any", native.connect), cast("Any", FakeOutgoing), cast("Any", FakeSpread))
-    link = Link(addresses or ("here:1",), {}, *fakes, wait=wait)
-    return Client(link, timeout=timeout, reconnect=timeout)
+    pool = ConnectionPool(addresses or ("here:1",), {}, *fakes, wait=wait)
+    return Client(pool, timeout=timeout, reconnect=timeout)

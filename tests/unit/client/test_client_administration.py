@@ -245,7 +245,7 @@ def test_a_position_that_is_sent_again_is_not_stored_over_a_later_one() -> None:
 def test_a_position_that_has_to_wait_too_long_is_not_stored() -> None:
     native = FakeNative()
     client = client_of(native)
-    with client._link.turns.taken(CursorPlace("c", "s", 0), Deadline(1)):  # pyright: ignore[reportPrivateUsage]
+    with client._pool.locks.held(CursorPlace("c", "s", 0), Deadline(1)):  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(UnavailableError, match=r"nothing was done within 0\.01 s"):
             client.set_cursor("c", "s", 4, timeout=0.01)
         client.set_cursor("d", "s", 4)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.client import Client
-from bascule.client.link import Link
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.routes import BrokerPlace, CursorPlace, PartitionPlace, Routes
 from bascule.errors import BrokerError
 
@@ -34,8 +34,8 @@ class Brokers:
         return self.natives[address].connect(address, options)
 
     def client(self) -> Client:
-        link = Link(["first:1"], {}, cast("Any", self.connect), cast("Any", FakeOutgoing))
-        return Client(link, timeout=30, reconnect=30)
+        pool = ConnectionPool(["first:1"], {}, cast("Any", self.connect), cast("Any", FakeOutgoing))
+        return Client(pool, timeout=30, reconnect=30)
 
 
 def test_every_place_has_its_broker() -> None:

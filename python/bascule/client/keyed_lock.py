@@ -1,4 +1,4 @@
-"""One after the other where the order counts: for each key, in the order in which they came."""
+"""A fair lock per key: holders of the same key take turns in the order in which they asked."""
 
 import threading
 from collections import deque
@@ -7,22 +7,22 @@ from contextlib import contextmanager
 
 from bascule.client.deadline import Deadline
 
-__all__ = ["Turns"]
+__all__ = ["KeyedLock"]
 
 
-class Turns:
-    """Safe to share between threads. Keys that nobody waits for take no space."""
+class KeyedLock:
+    """Safe to share between threads. A key that nobody holds or waits for takes no memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: dict[Hashable, deque[threading.Event]] = {}
 
     @contextmanager
-    def taken(self, key: Hashable, deadline: Deadline) -> Generator[None]:
-        """Run the body when all who asked for the same key before are done.
+    def held(self, key: Hashable, deadline: Deadline) -> Generator[None]:
+        """Run the body when all earlier holders of the key have finished.
 
         Raises:
-            UnavailableError: code `deadline_exceeded`: they were not in time.
+            UnavailableError: code `deadline_exceeded`: they did not finish in time.
         """
         mine = threading.Event()
         try:

@@ -1,8 +1,8 @@
-"""The connections behind a client: one to each broker it had to talk to, and what may be tried again is tried again.
+"""The connections of a client: one per broker address, with retries.
 
-What the client can mend, it mends and counts: a broker that went away or does not lead (`reconnects`), and one that is
-busy. Between tries it waits, twice as long each time, up to a second, and up to half of that more or less, so that
-many clients of one broker do not come back in step.
+The pool retries a call when the broker is unavailable, does not lead the partition, or is busy; it counts reconnects.
+The pause between tries starts at 20 ms, doubles up to a second, and varies by half, so that many clients do not
+reconnect in step.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar
 
 from bascule import engine
 from bascule._liftbridge_pb import message
+from bascule.client.connect_errors import explained, is_absent
 from bascule.client.deadline import Deadline
+from bascule.client.keyed_lock import KeyedLock
 from bascule.client.routes import Place, Routes
-from bascule.client.turns import Turns
-from bascule.client.unreached import explained, is_absent
 from bascule.errors import BrokerError, UsageError, error
 
-__all__ = ["MAX_IN_FLIGHT", "Link", "Watched", "may_try_again"]
+__all__ = ["MAX_IN_FLIGHT", "ConnectionPool", "Watched", "may_try_again"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ MAX_IN_FLIGHT: Final = 16_384
 """Records that a publish has sent and not yet seen acknowledged, unless an option says otherwise."""
 
 
-class Link:
+class ConnectionPool:
     """Connections to brokers, one to an address. Safe to share between threads."""
 
     def __init__(  # noqa: PLR0913 (what callers choose is keyword-only)
@@ -80,7 +80,7 @@ class Link:
         self._routes = Routes()
         self._turn = 0
         self._ended: Final = threading.Event()
-        self.turns: Final = Turns()
+        self.locks: Final = KeyedLock()
         """For what must not overtake each other."""
         self.reconnects = 0
 
@@ -94,8 +94,9 @@ class Link:
         listens at any of them.
 
         Raises:
-            BrokerError: at once what waiting does not mend, such as a refused certificate, even where another address
-                has not been tried yet; otherwise, when it is over or the deadline came, the last reason of each.
+            BrokerError: immediately for an error that waiting cannot fix, such as a refused certificate, even if
+            another
+                address was not tried yet; otherwise at the deadline, with the last error of each address.
         """
         reasons: dict[str, BrokerError] = {}
         pauses = _pauses()
@@ -116,7 +117,7 @@ class Link:
             wait = next(pauses) if tries >= len(self._addresses) else 0.0
             if (nobody and not self._wait) or deadline.left <= wait:
                 raise self._unreached(list(reasons.values())) from reasons[address]
-            self._rest(wait)
+            self._back_off(wait)
 
     def run(
         self,
@@ -165,7 +166,7 @@ class Link:
                     continue
                 if native is not None and failure.code in _RECONNECT | _LOST:
                     self._forget(address, native)
-            self._rest(wait)
+            self._back_off(wait)
 
     def outgoing(self, stream: str, partition: int, ack_policy: int) -> engine.Outgoing:
         """An empty batch for a partition."""
@@ -175,16 +176,16 @@ class Link:
         """An empty batch for several partitions."""
         return self._spreads(stream, chooser, ack_policy, int(self._options.get("max_in_flight", MAX_IN_FLIGHT)))
 
-    def look(self, deadline: Deadline) -> None:
-        """Ask anew which broker leads what. When nobody answers nothing changes: the call that needs to know is tried
-        again, and says what is wrong.
+    def refresh_routes(self, deadline: Deadline) -> None:
+        """Fetch the leaders of all partitions again. If no broker answers, the routes stay as they are: the call that
+        needs them is retried and raises the error.
         """
         with suppress(BrokerError), engine.native_errors():
             native = self._connected(self.address, deadline)
             self._routes = Routes.read(native.call("FetchMetadata", _ALL_STREAMS, deadline.left_ms()))
 
     def close(self) -> None:
-        """Let go of the connections. Idempotent; every later call raises `closed`."""
+        """Close the connections. Idempotent; every later call raises `closed`."""
         with self._lock:
             natives = list(self._natives.values())
             self._natives.clear()
@@ -192,12 +193,12 @@ class Link:
         for native in natives:
             native.close()
 
-    def _rest(self, seconds: float) -> None:
+    def _back_off(self, seconds: float) -> None:
         if self._ended.wait(seconds):  # back-off: there is no event that says that the broker is back
             raise UsageError("closed", "the client is closed")
 
     def _unreached(self, reasons: Sequence[BrokerError]) -> BrokerError:
-        """One failure that tells them all."""
+        """One error that combines all reasons."""
         codes = {reason.code for reason in reasons}
         said = "; ".join(dict.fromkeys(map(str, reasons)))
         return self._explained(error(codes.pop() if len(codes) == 1 else "unavailable", said, reasons[-1].details))
@@ -231,7 +232,7 @@ class Link:
         """Look at the metadata again; true when it names another broker than `address` for `place`."""
         if place is None:
             return False
-        self.look(deadline)
+        self.refresh_routes(deadline)
         return self._routes.find(place) not in (None, address)
 
     def _forget(self, address: str, broken: engine.Client) -> None:
@@ -245,7 +246,7 @@ class Link:
         broken.close()
 
     def _skip(self, address: str) -> None:
-        """Who was there is no longer known; ask the next one."""
+        """Forget the routes, and use the next address."""
         self._routes = Routes()
         if address == self.address:
             self._turn += 1

@@ -1,14 +1,14 @@
 """What a consumer does, without its callbacks: follows its membership, reads its partitions in turn, stores positions.
 
-`advance` gives a batch, or a `Change` that the application is to be told of; `finish` ends a change once it was told.
-So the synchronous and the asynchronous consumer call back in their own way, in the order in which things happened.
+`advance` returns a batch, or a `Change` for the application; `finish` completes the change after the callback. So the
+synchronous and the asynchronous consumer call back in their own way, in the order of events.
 
 Positions: a batch that was given counts as processed when the next one is asked for, or when the consumer is closed
 without a failure; what counts as processed is stored now and then, before a partition is given up, and at the end.
 A partition that stays is read on where it was, but never before what another member stored meanwhile.
 
-A purge, and the end of a stream, end the history that positions count in: what is known of the partition is forgotten
-then, the application is told once, and the next history is read from its beginning. Where the broker says which history
+A purge or a deletion ends the history that positions count in: the consumer forgets the partition's position, notifies
+the application once, and reads the next history from its beginning. Where the broker says which history
 there is (`incarnation`), nothing read in one is ever stored in another, nor read on there.
 """
 
@@ -21,10 +21,10 @@ from typing import Final, Literal, TypeAlias
 from bascule import engine
 from bascule.client import cursors, requests
 from bascule.client.batch import Batch
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
-from bascule.client.membership import Assignment, Membership, Standing
-from bascule.client.naming import naming
+from bascule.client.error_context import error_context
+from bascule.client.membership import Assignment, Membership, MembershipState
 from bascule.client.positions import group_cursor
 from bascule.client.reading import Member, Reading
 from bascule.client.routes import CursorPlace, PartitionPlace
@@ -32,7 +32,7 @@ from bascule.client.subscription import Subscription
 from bascule.client.types import OffsetReset
 from bascule.errors import BrokerError, StateError, UsageError, error
 
-__all__ = ["Change", "Consuming", "GroupStart", "Plan"]
+__all__ = ["Change", "ConsumerConfig", "ConsumerCore", "GroupStart"]
 
 GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
 """Where a group begins in a partition without a stored position; "error" = it refuses to."""
@@ -48,7 +48,7 @@ _WAIT_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class ConsumerConfig:
     """What a consumer is to do."""
 
     group: str
@@ -96,7 +96,7 @@ class _Owned:
     again: float = 0.0
     """When it may be read again, on the monotonic clock."""
     is_gone: bool = False
-    """What it read is no more: it begins anew."""
+    """Its history ended: reading starts again from the beginning."""
     is_reset: bool = False
     """The stored position lies beyond the end, and reading began elsewhere: it does not count any more."""
 
@@ -118,26 +118,26 @@ class _Owned:
             self.is_reset = True
 
 
-class Consuming:
+class ConsumerCore:
     """See the module. For one thread at a time."""
 
-    def __init__(self, link: Link, plan: Plan, *, timeout: float, reconnect: float) -> None:
+    def __init__(self, pool: ConnectionPool, config: ConsumerConfig, *, timeout: float, reconnect: float) -> None:
         """Joins nothing yet.
 
         Raises:
             UsageError: code `invalid_argument`: an id, or no stream.
         """
-        self._link: Final = link
-        self._plan: Final = plan
+        self._pool: Final = pool
+        self._config: Final = config
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
-        self._cursor: Final = group_cursor(plan.group)
+        self._cursor: Final = group_cursor(config.group)
         self._bell: Final = engine.Bell()
-        self._membership: Final = Membership(link, plan.group, plan.consumer, plan.streams, self._bell.ring)
+        self._membership: Final = Membership(pool, config.group, config.consumer, config.streams, self._bell.ring)
         self._owned: Final[dict[Assignment, _Owned]] = {}
         self._changes: Final[deque[Change]] = deque()
         self._deferred: Final[list[BrokerError]] = []
-        self._standing = Standing(0, 0, frozenset())
+        self._followed = MembershipState(0, 0, frozenset())
         self._turn = 0
         self._interrupted = False
         self._next_commit = 0.0
@@ -187,7 +187,7 @@ class Consuming:
         self._bell.ring()
 
     def finish(self, change: Change) -> None:
-        """The application was told: carry out what is left of the change."""
+        """The application was notified: complete the change."""
         if self._changes and self._changes[0] is change:
             self._changes.popleft()
         if change.kind != "assigned":
@@ -231,7 +231,7 @@ class Consuming:
         try:
             if owned.is_gone:
                 owned.subscription.close()
-                owned = self._owned[place] = self._begin(place, self._standing, is_anew=True)
+                owned = self._owned[place] = self._begin(place, self._followed, is_recreated=True)
             batch = owned.subscription.next_batch(0)
             owned.note_reset()
         except BrokerError as failure:
@@ -241,7 +241,7 @@ class Consuming:
             if not owned.is_gone:
                 owned.subscription = self._renewed(owned.subscription)
             if _is_fenced(failure):
-                return None  # another member reads it already: the next sign of life says so
+                return None  # another member reads it already: the next heartbeat reports it
             raise
         if owned.subscription.ended:
             # read-only to its end, or taken over by another member
@@ -255,11 +255,11 @@ class Consuming:
         return self._subscription(replace(old.reading, start=position, is_remembered=isinstance(position, int)))
 
     def _subscription(self, reading: Reading) -> Subscription:
-        return Subscription(self._link, reading, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
+        return Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect, bell=self._bell)
 
     # -- following the membership -------------------------------------------------------------------------------------
     def _change(self) -> Change | None:
-        """What the application is to be told next."""
+        """The next change for the application."""
         if not self._changes:
             self._follow()
         if not self._changes:
@@ -267,7 +267,7 @@ class Consuming:
         change = self._changes[0]
         if change.kind == "assigned":
             self._changes.popleft()
-        elif change.kind == "revoked" and self._plan.commit_interval is not None:
+        elif change.kind == "revoked" and self._config.commit_interval is not None:
             # a position that cannot be stored must not keep the partition, others read it already: it is said later
             _attempt(self._deferred, lambda: self._store(change.partitions, Deadline(self._timeout)))
         return change
@@ -276,68 +276,68 @@ class Consuming:
         """Make what is read what the membership says, or line up the changes that come first."""
         if self._membership.failure is not None:
             raise self._membership.failure
-        if self._membership.standing == self._standing:
+        if self._membership.state == self._followed:
             return
-        standing, before = self._membership.follow(), self._standing
-        if standing.life != before.life and self._owned:
+        state, before = self._membership.follow(), self._followed
+        if state.expulsions != before.expulsions and self._owned:
             self._changes.append(Change("lost", tuple(sorted(self._owned))))
             return
-        gone = self._owned.keys() - standing.assigned
-        if gone and standing.life == before.life:
+        gone = self._owned.keys() - state.assigned
+        if gone and state.expulsions == before.expulsions:
             self._changes.append(Change("revoked", tuple(sorted(gone))))
             return
-        if standing.epoch != before.epoch:
+        if state.epoch != before.epoch:
             for place in tuple(self._owned):
-                self._read_on(place, standing)
-        new = tuple(sorted(standing.assigned - self._owned.keys()))
+                self._read_on(place, state)
+        new = tuple(sorted(state.assigned - self._owned.keys()))
         later = self._membership.is_later
-        self._owned.update({place: self._begin(place, standing, is_anew=later(place.stream)) for place in new})
-        self._standing = standing
+        self._owned.update({place: self._begin(place, state, is_recreated=later(place.stream)) for place in new})
+        self._followed = state
         # what could not be begun, and is assigned to others by now
         self._membership.release(frozenset(self._owned))
         if new:
             self._changes.append(Change("assigned", new))
 
-    def _read_on(self, place: Assignment, standing: Standing) -> None:
+    def _read_on(self, place: Assignment, state: MembershipState) -> None:
         """Read a partition that stays under the new epoch: the broker ends what it gave to an older one."""
         owned = self._owned[place]
-        stored, incarnation = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
         if incarnation != owned.incarnation:
             owned.forget()
         if owned.is_gone:
-            return  # it begins anew under the epoch of then
+            return  # it starts again, under the epoch of that time
         position = owned.subscription.position
         if stored is not None and not owned.is_reset and (not isinstance(position, int) or stored >= position):
             position = stored + 1
             owned.stored = stored
         owned.subscription.close()
-        owned.subscription = self._subscription(self._reading(place, standing, position, incarnation))
+        owned.subscription = self._subscription(self._reading(place, state, position, incarnation))
         owned.again = 0.0
 
-    def _begin(self, place: Assignment, standing: Standing, *, is_anew: bool = False) -> _Owned:
-        """Read a partition that is new to this member, behind the stored position. `is_anew`: this member saw the
+    def _begin(self, place: Assignment, state: MembershipState, *, is_recreated: bool = False) -> _Owned:
+        """Read a partition that is new to this member, behind the stored position. `is_recreated`: this member saw the
         end of an earlier history, so all that is there came since.
         """
-        stored, incarnation = cursors.find(self._link, Deadline(self._timeout), self._place(place))
+        stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
         if stored is None:
-            first = self._first(place, is_anew=is_anew)
-            return _Owned(self._subscription(self._reading(place, standing, first, incarnation)))
-        subscription = self._subscription(self._reading(place, standing, stored + 1, incarnation))
+            first = self._first(place, is_recreated=is_recreated)
+            return _Owned(self._subscription(self._reading(place, state, first, incarnation)))
+        subscription = self._subscription(self._reading(place, state, stored + 1, incarnation))
         return _Owned(subscription, given=stored, processed=stored, stored=stored)
 
-    def _first(self, place: Assignment, *, is_anew: bool) -> Literal["earliest"] | int:
+    def _first(self, place: Assignment, *, is_recreated: bool) -> Literal["earliest"] | int:
         """Where a group begins; what is new is what comes from now on, also when the broker goes away meanwhile."""
-        start = self._plan.start
-        if start == "earliest" or (is_anew and start != "error"):
+        start = self._config.start
+        if start == "earliest" or (is_recreated and start != "error"):
             return "earliest"
         if start == "error":
             text = (
-                f'group "{self._plan.group}" has no stored position in partition {place.partition} of stream '
+                f'group "{self._config.group}" has no stored position in partition {place.partition} of stream '
                 f'"{place.stream}": store one, or start at "earliest", "latest" or "new"'
             )
             raise error("not_found", text, {"stream": place.stream, "partition": place.partition})
         request = requests.partition_metadata(place.stream, place.partition)
-        answer = self._link.run(
+        answer = self._pool.run(
             Deadline(self._timeout),
             lambda native, left: native.call("FetchPartitionMetadata", request, left),
             PartitionPlace(place.stream, place.partition),
@@ -345,17 +345,17 @@ class Consuming:
         end = requests.read_partition(answer).high_watermark
         return end if start == "new" else max(0, end - 1)
 
-    def _reading(self, place: Assignment, standing: Standing, start: int | object, incarnation: int) -> Reading:
+    def _reading(self, place: Assignment, state: MembershipState, start: int | object, incarnation: int) -> Reading:
         return Reading(
             stream=place.stream,
             partition=place.partition,
             start=start,  # pyright: ignore[reportArgumentType]
             is_remembered=isinstance(start, int),
-            auto_offset_reset=self._plan.auto_offset_reset,
-            subject=self._plan.subject,
-            resume=self._plan.resume,
-            batch_records=self._plan.batch_records,
-            member=Member(self._plan.group, self._plan.consumer, standing.epoch),
+            auto_offset_reset=self._config.auto_offset_reset,
+            subject=self._config.subject,
+            resume=self._config.resume,
+            batch_records=self._config.batch_records,
+            member=Member(self._config.group, self._config.consumer, state.epoch),
             incarnation=incarnation,
         )
 
@@ -390,29 +390,29 @@ class Consuming:
             raise failure
 
     def _commit_if_due(self) -> None:
-        if self._plan.commit_interval is not None and time.monotonic() >= self._next_commit:
+        if self._config.commit_interval is not None and time.monotonic() >= self._next_commit:
             self._put_off_commit()
             refused = self._store(tuple(self._owned), Deadline(self._timeout))
-            # A position that a later member has stored counts: the next sign of life says that the partition is gone.
+            # A position that a later member has stored counts: the next heartbeat reports that the partition moved.
             self._deferred.extend(failure for failure in refused if not _is_fenced(failure))
 
     def _put_off_commit(self) -> None:
-        self._next_commit = time.monotonic() + (self._plan.commit_interval or 0)
+        self._next_commit = time.monotonic() + (self._config.commit_interval or 0)
 
     def _store(self, places: Sequence[Assignment], deadline: Deadline) -> list[BrokerError]:
         """Store what was processed; the refusals of positions in a history that is gone, and of those that a member of
         a later epoch has stored, for who asked for it.
         """
         refused: list[BrokerError] = []
-        member = Member(self._plan.group, self._plan.consumer, self._standing.epoch)
+        member = Member(self._config.group, self._config.consumer, self._followed.epoch)
         for place in places:
             owned = self._owned.get(place)
             if owned is None or owned.processed <= owned.stored:
                 continue
             try:
-                with naming(self._link, place.stream, partition=place.partition):
+                with error_context(self._pool, place.stream, partition=place.partition):
                     position = requests.Position(owned.processed, owned.incarnation)
-                    cursors.store_as(self._link, deadline, self._place(place), position, member)
+                    cursors.store_as(self._pool, deadline, self._place(place), position, member)
             except BrokerError as failure:
                 if failure.code in _GONE:
                     owned.forget()
@@ -426,7 +426,7 @@ class Consuming:
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
-        """Stop following the group and store positions; what the application is to be told, and what went wrong.
+        """Stop following the group and store positions; returns the last change for the application, and the errors.
 
         Args:
             processed: whether what was given counts as processed.
@@ -438,16 +438,16 @@ class Consuming:
         self._membership.freeze()
         self._changes.clear()
         failures = self._deferred
-        lost = self._membership.standing.life != self._standing.life
+        lost = self._membership.state.expulsions != self._followed.expulsions
         if processed:
             self.process_given()
-        if not lost and self._plan.commit_interval is not None:
+        if not lost and self._config.commit_interval is not None:
             _attempt(failures, lambda: self._store(tuple(self._owned), Deadline(self._timeout)))
         kind = "lost" if lost else "revoked"
         return (Change(kind, tuple(sorted(self._owned))) if self._owned else None), failures
 
     def end_close(self) -> list[BrokerError]:
-        """Leave the group and let go of everything; what went wrong. Idempotent."""
+        """Leave the group and release everything; returns the errors. Idempotent."""
         failures: list[BrokerError] = []
         self._drop(tuple(self._owned))
         _attempt(failures, lambda: self._membership.end(Deadline(self._timeout)))

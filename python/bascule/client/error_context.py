@@ -1,5 +1,5 @@
-"""Refusals that name what was asked for, in one way whatever the call: fixed texts of the Liftbridge protocol say
-neither name nor value, and some say that a partition is missing where the stream is.
+"""Adds the stream, partition or subject to errors: fixed texts of the Liftbridge protocol contain neither name nor
+value, and some report a missing partition where the stream is missing.
 """
 
 import json
@@ -8,29 +8,34 @@ from contextlib import contextmanager
 from typing import Final
 
 from bascule.client import refusals, requests
+from bascule.client.connection_pool import ConnectionPool
 from bascule.client.deadline import Deadline
-from bascule.client.link import Link
 from bascule.errors import BrokerError, error
 
-__all__ = ["naming"]
+__all__ = ["error_context"]
 
 LOOK_SECONDS: Final = 2.0
-"""Most time for finding out what exactly is missing."""
+"""Longest time spent on finding out what exactly is missing."""
 ANOTHER_HISTORY: Final = "commit log was deleted"
-"""How the broker says that a position belongs to records that a purge, or the end of the stream, took away."""
+"""The broker's text for a position in records that a purge or a deletion removed."""
 _BAD_SUBJECT: Final = "Subject is invalid"
 _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 _OFFSET: Final = "incorrect_offset"
 
 
 @contextmanager
-def naming(
-    link: Link, stream: str, *, partition: int | None = None, subject: str | None = None, expected: int | None = None
+def error_context(
+    pool: ConnectionPool,
+    stream: str,
+    *,
+    partition: int | None = None,
+    subject: str | None = None,
+    expected: int | None = None,
 ) -> Generator[None]:
     """Raise what the body raises, with the stream, the partition or the subject in the sentence.
 
     Args:
-        link: to ask what exactly is missing, or what would have been taken.
+        pool: to ask what exactly is missing, or what would have been taken.
         stream: name of the stream that the body is about; empty = about none.
         partition: the partition, when it is about one.
         subject: the subject, when it is about one.
@@ -41,18 +46,18 @@ def naming(
     except BrokerError as failure:
         better = refusals.of_size(failure)
         if better is None and failure.code == _OFFSET and expected is not None and partition is not None:
-            better = refusals.incorrect_offset(stream, partition, expected, _next_offset(link, stream, partition))
+            better = refusals.incorrect_offset(stream, partition, expected, _next_offset(pool, stream, partition))
         elif better is None and stream:
-            better = _better(link, failure, stream, partition, subject)
+            better = _better(pool, failure, stream, partition, subject)
         if better is None:
             raise
         raise better from failure
 
 
 def _better(
-    link: Link, failure: BrokerError, stream: str, partition: int | None, subject: str | None
+    pool: ConnectionPool, failure: BrokerError, stream: str, partition: int | None, subject: str | None
 ) -> BrokerError | None:
-    """The refusal with a better sentence; `None` when the broker's own is good enough."""
+    """The error with a better message; `None` to keep the broker's own."""
     if str(failure) == ANOTHER_HISTORY:
         text = f'what was in stream "{stream}" is gone: it was deleted or purged; read it from its beginning'
         return error(failure.code, text, {**failure.details, "stream": stream})
@@ -63,7 +68,7 @@ def _better(
         )
         return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code in _MISSING:
-        return _missing(link, failure, stream, partition)
+        return _missing(pool, failure, stream, partition)
     if failure.code == "stream_exists":
         text = f'stream "{stream}" already exists: delete it first or take another name'
         return error(failure.code, text, {**failure.details, "stream": stream})
@@ -73,37 +78,37 @@ def _better(
             which = f"stream name {stream[:200]!r}, which is the subject too when none is given,"
         text = f"{which} is not a valid subject: tokens joined by dots, without white space, `>` only at the end"
         return error(failure.code, text, failure.details)
-    most = _max_record_bytes(link, stream) if failure.code == "too_large" else None
+    most = _max_record_bytes(pool, stream) if failure.code == "too_large" else None
     return refusals.of_record(failure, stream, most)
 
 
-def _max_record_bytes(link: Link, stream: str) -> int | None:
-    """What the stream takes; `None` = not told."""
-    answer = _asked(link, "FetchStreamDetails", json.dumps({"name": stream}).encode())
+def _max_record_bytes(pool: ConnectionPool, stream: str) -> int | None:
+    """The limit of the stream; `None` = the broker did not say."""
+    answer = _asked(pool, "FetchStreamDetails", json.dumps({"name": stream}).encode())
     return None if not answer else json.loads(answer)["in_effect"].get("max_record_bytes")
 
 
-def _next_offset(link: Link, stream: str, partition: int) -> int | None:
-    """Where the partition goes on; `None` = not told."""
-    answer = _asked(link, "FetchPartitionMetadata", requests.partition_metadata(stream, partition))
+def _next_offset(pool: ConnectionPool, stream: str, partition: int) -> int | None:
+    """The next offset of the partition; `None` = the broker did not say."""
+    answer = _asked(pool, "FetchPartitionMetadata", requests.partition_metadata(stream, partition))
     return None if not answer else requests.read_partition(answer).log_end_offset
 
 
-def _asked(link: Link, method: str, request: bytes) -> bytes | None:
+def _asked(pool: ConnectionPool, method: str, request: bytes) -> bytes | None:
     try:
-        return link.run(Deadline(LOOK_SECONDS), lambda native, left: native.call(method, request, left))
-    except BrokerError:  # no right, or another kind of broker: the refusal is told without
+        return pool.run(Deadline(LOOK_SECONDS), lambda native, left: native.call(method, request, left))
+    except BrokerError:  # no permission, or a foreign broker: the error is reported without it
         return None
 
 
-def _missing(link: Link, failure: BrokerError, stream: str, partition: int | None) -> BrokerError:
+def _missing(pool: ConnectionPool, failure: BrokerError, stream: str, partition: int | None) -> BrokerError:
     details = {**failure.details, "stream": stream}
     if failure.code == "stream_not_found" or partition is None:
         return error("stream_not_found", str(refusals.no_stream(stream)), details)
     details["partition"] = partition
     request = requests.metadata([stream])
     try:
-        answer = link.run(Deadline(LOOK_SECONDS), lambda native, left: native.call("FetchMetadata", request, left))
+        answer = pool.run(Deadline(LOOK_SECONDS), lambda native, left: native.call("FetchMetadata", request, left))
         found = requests.read_streams(answer)
     except BrokerError as second:
         if second.code == "stream_not_found":

@@ -1,4 +1,4 @@
-"""What to do when no broker answers, said in the sentence itself."""
+"""Connection errors, with the remedy in the message."""
 
 from itertools import groupby
 from typing import Final
@@ -8,20 +8,20 @@ from bascule.errors import BrokerError, error
 __all__ = ["explained", "is_absent"]
 
 _NOT_PLAIN: Final = ("frame with invalid size", "FRAME_SIZE_ERROR")
-"""What a broker with TLS answers to plain text is no HTTP/2."""
+"""Errors that a plain-text client gets from a broker with TLS."""
 
 _NOT_TLS: Final = ("reset by peer", "InvalidContentType", "corrupt message", "handshake eof")
-"""How a broker without TLS ends a handshake."""
+"""Errors that a TLS client gets from a broker without TLS."""
 
 _ABSENT: Final = ("Connection refused", "No route to host", "Network is unreachable", "lookup address", "dns error")
-"""Nobody listens there, there is no way to it, or there is no such host."""
+"""Nobody listens at the address, there is no route, or the host does not exist."""
 
 _UNDECIDED: Final = ("Temporary failure in name resolution", "lookup address information: Try again")
-"""How glibc and musl say that whoever knows the names of hosts did not answer."""
+"""Messages of glibc and musl when the name server did not answer."""
 
 
 def is_absent(failure: BrokerError) -> bool:
-    """Whether there is nobody at the address, by a connection to it that failed."""
+    """Whether a failed connection shows that nobody listens at the address."""
     reason = str(failure)
     return (
         failure.code == "unavailable"
@@ -31,7 +31,7 @@ def is_absent(failure: BrokerError) -> bool:
 
 
 def explained(failure: BrokerError, *, protected: bool) -> BrokerError:
-    """The failure with what to do about it; the same when it is not about reaching a broker.
+    """The failure with a remedy; unchanged when it is not about connecting.
 
     Args:
         failure: of a call.

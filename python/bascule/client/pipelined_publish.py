@@ -71,7 +71,7 @@ def _published(
     publish: Callable[[Outgoing], None],
     helper: ThreadPoolExecutor,
 ) -> list[Receipt]:
-    told: list[Callable[[], list[Receipt]]] = []
+    results: list[Callable[[], list[Receipt]]] = []
     sent = 0
     while framed:
         batch = framed.popleft()
@@ -80,15 +80,15 @@ def _published(
             publish(batch)
         except BrokerError as failure:
             failure.details["index"] = sent + failure.details.get("index", 0)
-            stored = sum(len(made()) for made in told)
+            stored = sum(len(result()) for result in results)
             failure.details["acknowledged"] = stored + failure.details.get("acknowledged", 0)
             raise
         sent += len(batch)
-        told.append(aside(helper, lambda batch=batch: receipts(batch.places())))
+        results.append(aside(helper, lambda batch=batch: receipts(batch.places())))
         following = more()
         if following is not None:
             framed.append(following)
-    return [receipt for made in told for receipt in made()]
+    return [receipt for result in results for receipt in result()]
 
 
 def aside(helper: ThreadPoolExecutor, work: Callable[[], T]) -> Callable[[], T]:
