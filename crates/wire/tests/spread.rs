@@ -97,6 +97,15 @@ fn a_number_that_the_stream_does_not_have_is_refused_with_its_row() {
     }
 }
 
+const TARGET: IngestTarget<'static> = IngestTarget {
+    stream: "orders",
+    partition: 1,
+    subject: None,
+    now: 1,
+    codec: Codec::None,
+    producer: None,
+};
+
 #[test]
 fn a_stream_with_one_partition_gets_all() {
     let keys: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
@@ -108,20 +117,12 @@ fn a_stream_with_one_partition_gets_all() {
 fn the_rows_of_a_part_are_sealed_in_order_over_several_batches() {
     let batch = rows(vec![("value", values(10))]);
     let bound = Ingest::bind(&batch, "orders").unwrap();
-    let target = IngestTarget {
-        stream: "orders",
-        partition: 1,
-        subject: None,
-        now: 1,
-        codec: Codec::None,
-        producer: None,
-    };
     let mut builder = BatchBuilder::new(BatchLimits {
         records: 2,
         ..BatchLimits::default()
     });
     let part = Rows::Listed(vec![1, 4, 5, 7, 9]);
-    let sealed = bound.seal(&part, &target, &mut builder).unwrap();
+    let sealed = bound.seal(&part, &TARGET, &mut builder).unwrap();
     assert_eq!(sealed.len(), 3);
     let mut stored = Vec::new();
     for batch in sealed {
@@ -147,16 +148,8 @@ fn an_error_names_the_row_as_sent() {
     let subjects: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c", "not.*"]));
     let batch = rows(vec![("value", values(4)), ("subject", subjects)]);
     let bound = Ingest::bind(&batch, "orders").unwrap();
-    let target = IngestTarget {
-        stream: "orders",
-        partition: 1,
-        subject: None,
-        now: 1,
-        codec: Codec::None,
-        producer: None,
-    };
     let mut builder = BatchBuilder::new(BatchLimits::default());
-    let refused = bound.seal(&Rows::Listed(vec![1, 3]), &target, &mut builder);
+    let refused = bound.seal(&Rows::Listed(vec![1, 3]), &TARGET, &mut builder);
     assert!(
         matches!(refused, Err(IngestError::Subject { row: 3, .. })),
         "{refused:?}"

@@ -119,7 +119,7 @@ impl Place {
     ) -> Result<Vec<Part>, Status> {
         let bound = Ingest::bind(batch, &self.stream.name).map_err(not_taken)?;
         let parts = self.spread(&bound, batch.num_rows())?;
-        // Every partition is looked at before any row is taken: a batch is not appended in part for a foreseeable reason.
+        // Every partition is checked before any row is taken: a batch is not appended in part for a foreseeable reason.
         let lanes = parts
             .into_iter()
             .map(|(number, rows)| Ok((self.lane(number)?, rows)))
