@@ -1,7 +1,7 @@
 //! What state the broker is in, for probes and people: where it is in its run, and one check for each thing that it needs.
+use crate::context::SharedRef;
 use crate::nats::Reason;
 use crate::partition::{cautious_now_ns, now_ns};
-use crate::shared::SharedRef;
 use crate::view::View;
 use arc_swap::ArcSwap;
 use bascule_log::Coordinator;

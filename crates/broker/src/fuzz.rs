@@ -16,9 +16,9 @@ pub fn metadata_snapshot(index: u64, bytes: &[u8]) -> Option<usize> {
 
 /// A NATS header block: names and values, unusable lines and status, or `None` with more than `most` headers.
 pub fn nats_headers(block: &Bytes, most: usize) -> Option<NatsHeaders> {
-    let block = nats::headers::parse(block, most)?;
-    let origin = nats::origin::origin(&block.headers).is_some();
-    let id = nats::origin::message_id(&block.headers);
+    let block = nats::client::headers::parse(block, most)?;
+    let origin = crate::republish::marks::origin::origin(&block.headers).is_some();
+    let id = crate::republish::marks::origin::message_id(&block.headers);
     Some(NatsHeaders {
         headers: block.headers,
         unusable: block.unusable,

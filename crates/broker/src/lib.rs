@@ -1,17 +1,20 @@
 //! The running whole of the data plane: partitions, protocol servers, NATS, the metadata log. Decides no policy.
 //!
 //! * [`engine::Engine`]: what the binding crate drives; owns the runtime.
-//! * [`shared::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
+//! * [`context::Shared`]: what every server of the broker sees: the view, events, limits, statistics.
 //! * `admission`: which connections, calls and bytes are let in.
 //! * [`partition::Partition`]: the handle of one partition; its task owns the log's tail.
-//! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port; [`nats`]: ingest, acks and copies.
+//! * [`liftbridge`], [`flight`]: protocol servers on one gRPC port.
+//! * [`nats`]: the connections to NATS; `ingest`: what comes in by them, and acks; `republish`: copies of what was published here.
 //! * [`http`]: probes and metrics on a port of their own; [`condition`]: what they report; `metrics`: what is counted.
-//! * [`metadata`]: the metadata log of one voter; [`offline`]: a data directory that no broker uses.
+//! * [`metadata`]: the metadata log of one voter; [`tools`]: a data directory that no broker uses.
 //! * [`encryption`]: the master keys of this broker. [`tls`]: its certificate, and who its clients are.
 //! * [`access`]: what clients may do. [`names`]: what names may not have.
 pub mod access;
 mod admission;
+mod budget;
 pub mod condition;
+pub mod context;
 pub mod encryption;
 pub mod engine;
 pub mod events;
@@ -20,18 +23,20 @@ pub mod flight;
 pub mod fuzz;
 pub mod groups;
 pub mod http;
+mod ingest;
 pub mod liftbridge;
+pub mod limits;
 pub mod metadata;
 mod metrics;
 pub mod names;
 pub mod nats;
-pub mod offline;
 pub mod partition;
 mod private;
-pub mod shared;
+mod republish;
 mod space;
 pub mod statistics;
 mod status;
 pub mod tls;
+pub mod tools;
 pub mod view;
 pub mod watchdog;

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 mod nats_support;
 
+use bascule_broker::limits::Limits;
 use bascule_broker::nats::NatsSettings;
-use bascule_broker::shared::Limits;
 use nats_support::{NatsServer, Stream, TestBroker, envelope, fields, listen, until, values};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,9 +3,9 @@ mod client;
 mod engine;
 mod failure;
 mod names;
-mod offline;
 mod outgoing;
 mod record;
+mod tools;
 
 use mimalloc::MiMalloc;
 use pyo3::prelude::*;
@@ -32,10 +32,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::access_allows, module)?)?;
     module.add_function(wrap_pyfunction!(names::name_flaw, module)?)?;
     module.add_function(wrap_pyfunction!(names::id_flaw, module)?)?;
-    module.add_function(wrap_pyfunction!(offline::log_verify, module)?)?;
-    module.add_function(wrap_pyfunction!(offline::log_inspect, module)?)?;
-    module.add_function(wrap_pyfunction!(offline::log_metadata, module)?)?;
-    module.add_function(wrap_pyfunction!(offline::log_repair, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::log_verify, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::log_inspect, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::log_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::log_repair, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("BUILD_PROFILE", env!("BASCULE_PROFILE"))?;
     Ok(())

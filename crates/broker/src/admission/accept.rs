@@ -10,7 +10,7 @@ use super::Admission;
 use super::caller::{Caller, Identity};
 use super::connection::{Connection, Stream};
 use super::shares::Piece;
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use crate::tls::{Peer, shake};
 use std::collections::VecDeque;
 use std::io;

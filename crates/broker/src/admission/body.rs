@@ -6,7 +6,7 @@
 //! dropped. A message that has begun must end within [`PATIENCE`], so that nobody holds a share for ever; until one has
 //! begun, the call may have to give way ([`Request`]).
 use super::request::Request;
-use crate::shared::{Shared, SharedRef};
+use crate::context::{Shared, SharedRef};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::pin::Pin;
@@ -208,7 +208,7 @@ impl HttpBody for BoundedBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::Limits;
+    use crate::limits::Limits;
     use futures_util::stream;
     use http_body_util::{BodyExt, StreamBody};
 

@@ -7,7 +7,7 @@ use super::ending::Ending;
 use super::heads::slim;
 use super::places::{Place, Places};
 use super::request::Request;
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;

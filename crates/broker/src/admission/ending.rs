@@ -1,7 +1,7 @@
 //! How a call ends, for the counters: exactly one status for each call that reached the port.
+use crate::context::SharedRef;
 use crate::liftbridge::parse_timeout;
 use crate::metrics::Method;
-use crate::shared::SharedRef;
 use http::HeaderMap;
 use std::time::{Duration, Instant};
 use tonic::Code;
@@ -65,7 +65,8 @@ impl Drop for Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::{Limits, Shared};
+    use crate::context::Shared;
+    use crate::limits::Limits;
     use std::sync::Arc;
 
     fn counted(timeout: Option<&'static str>, end: impl FnOnce(&mut Ending)) -> Vec<(String, u64)> {

@@ -27,7 +27,7 @@ pub(crate) use calls::CallLayer;
 pub(crate) use descriptors::for_segments;
 pub(crate) use shares::Shares;
 
-use crate::shared::Limits;
+use crate::limits::Limits;
 use places::{Bounds, Places};
 use std::sync::Arc;
 use tokio::sync::Semaphore;

@@ -1,8 +1,8 @@
 //! The documents of `specs/formats/seam.md`.
 use crate::encryption::EncryptionSettings;
+use crate::limits::Limits;
 use crate::nats::Place;
 use crate::partition::Partition;
-use crate::shared::Limits;
 use crate::view::{PartitionView, StreamView};
 use bascule_wire::subject::partition_subject;
 use serde::Deserialize;

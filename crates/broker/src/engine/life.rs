@@ -4,13 +4,14 @@ use super::serve::{self, BoundPort, Serving};
 use super::{DataDirectory, EngineError, EngineSettings, directory};
 use crate::admission::for_segments;
 use crate::condition::Source;
+use crate::context::{Shared, SharedRef};
 use crate::encryption::Masters;
 use crate::http::Listening;
+use crate::limits::Limits;
 use crate::metadata::{MetadataLog, Proposal};
 use crate::nats::NatsSettings;
-use crate::offline;
 use crate::partition::{EndReason, Partition, cautious_now_ns};
-use crate::shared::{Limits, Shared, SharedRef};
+use crate::tools;
 use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
 use bascule_log::{Coordinator, DeletedLogs, JournalOptions, OsStorage};
 use parking_lot::Mutex;
@@ -376,7 +377,7 @@ fn tell_journal(coordinator: &Coordinator, shared: &SharedRef) {
         });
         let (level, text) = (
             if damage.is_loss() { 40 } else { 30 },
-            offline::journal_damage(&damage),
+            tools::journal_damage(&damage),
         );
         shared.events.log(level, "storage", text, fields);
     }

@@ -1,7 +1,7 @@
 //! Scrubs of open partitions, at a rate, and what is known of their damage.
 use super::{Engine, EngineError};
-use crate::offline::damage_json;
 use crate::partition::now_ns;
+use crate::tools::damage_json;
 use bascule_log::damage::Scrubbed;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;

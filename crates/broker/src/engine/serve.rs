@@ -1,8 +1,8 @@
 //! One gRPC port: Liftbridge, health, Flight.
 use super::EngineError;
 use crate::admission::{CallLayer, accept};
+use crate::context::SharedRef;
 use crate::liftbridge::reflection;
-use crate::shared::SharedRef;
 use crate::{flight, liftbridge};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};

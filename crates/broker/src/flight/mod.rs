@@ -27,7 +27,7 @@ mod threads;
 
 pub use service::{FlightRouter, MAX_MESSAGE_BYTES};
 
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 
 /// The Flight service of a broker.
 pub fn service(shared: &SharedRef) -> FlightRouter {

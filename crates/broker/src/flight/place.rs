@@ -2,8 +2,8 @@
 use super::refusal::{append_failed, invalid, refuse};
 use super::request::PutCommand;
 use super::resolve;
+use crate::context::SharedRef;
 use crate::partition::{AppendError, Partition};
-use crate::shared::SharedRef;
 use crate::view::{DEFAULT_NAMESPACE, StreamView, is_internal};
 use arrow_array::RecordBatch;
 use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};

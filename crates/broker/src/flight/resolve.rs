@@ -1,8 +1,8 @@
 //! From names in a request to an open partition.
 use super::refusal::{denied, ended, refuse};
 use crate::access::{Action, Permit, stream_resource};
+use crate::context::Shared;
 use crate::partition::{EndReason, Partition};
-use crate::shared::Shared;
 use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView, View};
 use serde_json::json;

@@ -3,8 +3,8 @@
 //! Synchronous: the caller decides on which thread a step may run. A step does a bounded amount of work.
 use super::frame::FrameEncoder;
 use super::refusal::{internal, locked, out_of_range, read_failed};
+use crate::context::SharedRef;
 use crate::partition::Partition;
-use crate::shared::SharedRef;
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use bascule_wire::flight::gather::{Gather, GatherLimits, GatherSource};

@@ -2,7 +2,7 @@
 use super::offsets;
 use super::refusal::{invalid, unimplemented};
 use super::{get, info, put, resolve, sql};
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
     Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo,

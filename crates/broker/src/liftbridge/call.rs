@@ -1,6 +1,6 @@
 //! What came with a call: its deadline, its peer, and the one message of a unary request.
 use super::frames::FrameReader;
-use crate::shared::Shared;
+use crate::context::Shared;
 use crate::tls::Peer;
 use bytes::Bytes;
 use http_body_util::BodyExt;

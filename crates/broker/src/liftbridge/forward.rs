@@ -2,7 +2,7 @@
 use super::call::{Call, unary_message};
 use super::reply::{self, Reply};
 use crate::admission::Identity;
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use tonic::body::Body;
 use tonic::{Code, Status};
 

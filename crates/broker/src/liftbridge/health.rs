@@ -3,7 +3,7 @@
 use super::call::{Call, unary_message};
 use super::frames::frame;
 use super::reply::{self, Reply};
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;

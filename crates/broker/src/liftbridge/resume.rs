@@ -1,7 +1,7 @@
 //! Resuming a paused partition on behalf of a publisher or a subscriber (liftbridge §3.3): the control plane decides
 //! and answers when the partition is open again.
 use super::refusal::Refusal;
-use crate::shared::Shared;
+use crate::context::Shared;
 use bytes::Bytes;
 use std::time::Duration;
 use tonic::{Code, Status};

@@ -2,8 +2,8 @@
 use super::call::SHOWN;
 use super::refusal::Refusal;
 use crate::access::{self, AccessTable, Action};
+use crate::context::{Shared, SharedRef};
 use crate::partition::{IncomingRecord, Partition};
-use crate::shared::{Shared, SharedRef};
 use crate::tls::Peer;
 use crate::view::{DEFAULT_NAMESPACE, View, is_internal};
 use bascule_wire::liftbridge::acks::AckTemplate;
@@ -257,7 +257,7 @@ pub(super) fn split(mut view: PublishView, received_bytes: usize) -> (IncomingRe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::Limits;
+    use crate::limits::Limits;
 
     #[test]
     fn names_of_streams_that_do_not_exist_are_not_kept() {

@@ -2,7 +2,7 @@
 use super::call::Call;
 use super::reply::{self, Reply};
 use super::{cursors, forward, publish, publish_async, subscribe, to_subject};
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use http::{HeaderName, HeaderValue};
 use std::convert::Infallible;
 use std::future::Future;

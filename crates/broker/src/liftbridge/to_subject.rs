@@ -3,7 +3,7 @@ use super::call::{Call, SHOWN, check_ack_inbox, new_inbox, unary_message};
 use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use crate::access::Action;
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::messages::{
     Ack, AckPolicy, Message, PublishToSubjectRequest, PublishToSubjectResponse,

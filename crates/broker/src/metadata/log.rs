@@ -1,9 +1,9 @@
 //! Proposals in, committed entries out.
 use super::{behind_partitions, snapshot};
+use crate::context::SharedRef;
 use crate::events::Event;
 use crate::partition::now_ns;
 use crate::private;
-use crate::shared::SharedRef;
 use bascule_log::{Coordinator, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! The log of one voter through its door: propose, events, snapshots, reopen.
 use super::{MetadataError, MetadataLog, Proposal};
+use crate::context::{Shared, SharedRef};
 use crate::events::Event;
-use crate::shared::{Limits, Shared, SharedRef};
+use crate::limits::Limits;
 use bascule_log::Coordinator;
 use bytes::Bytes;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! How far consumer groups are behind: from their stored positions and the ends of their partitions.
 use super::text::escaped;
+use crate::context::SharedRef;
 use crate::liftbridge::{GroupPosition, group_positions};
 use crate::partition::{Partition, now_ns};
-use crate::shared::SharedRef;
 use crate::view::{DEFAULT_NAMESPACE, View};
 use bascule_log::ReadMode;
 use bascule_record::{Batches, Header};

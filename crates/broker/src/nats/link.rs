@@ -1,15 +1,15 @@
 //! The facade that everyone else holds.
-use super::absent::Place;
-use super::client::{Client, Inbox, Message, Publish, SendError};
-use super::connection::Role;
-use super::copy_job;
-use super::report::Reporter;
-use super::router::Router;
-use super::session::Session;
-use super::settings::{NatsCopy, NatsSettings};
-use super::state::NatsState;
+use crate::context::SharedRef;
+use crate::ingest::nats::absent::Place;
+use crate::ingest::nats::router::Router;
+use crate::nats::client::settings::{NatsCopy, NatsSettings};
+use crate::nats::client::{Client, Inbox, Message, Publish, SendError};
+use crate::nats::connections::connection::Role;
+use crate::nats::connections::report::Reporter;
+use crate::nats::connections::state::NatsState;
+use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
-use crate::shared::SharedRef;
+use crate::republish::job;
 use arc_swap::ArcSwapOption;
 use bascule_wire::subject;
 use bytes::Bytes;
@@ -139,7 +139,7 @@ impl NatsLink {
         records: &[IncomingRecord],
     ) {
         if let Some(session) = self.0.session.load().as_ref() {
-            copy_job::offer(session, partition, mode, base_offset, records);
+            job::offer(session, partition, mode, base_offset, records);
         }
     }
 
@@ -153,7 +153,7 @@ impl NatsLink {
         count: u32,
     ) {
         if let Some(session) = self.0.session.load().as_ref() {
-            copy_job::offer_stored(session, partition, mode, base_offset, count);
+            job::offer_stored(session, partition, mode, base_offset, count);
         }
     }
 

@@ -3,8 +3,8 @@
 //! A broker announces itself on `<namespace>.brokers` whenever it has connected, and once more when it hears of another one
 //! for the first time, so that both report it. Whoever may publish there may announce anything: what is no announcement is
 //! ignored, and only [`MOST_KNOWN`] brokers are reported.
-use super::client::{Inbox, Message, Publish};
-use super::session::Session;
+use crate::nats::client::{Inbox, Message, Publish};
+use crate::nats::session::Session;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Announcements that may wait; those beyond are dropped.
-pub(super) const QUEUE: usize = 16;
+pub(crate) const QUEUE: usize = 16;
 /// Longest announcement, bytes.
 const MOST_BYTES: usize = 1024;
 /// Brokers that are reported in one session.
@@ -29,12 +29,12 @@ struct Announcement {
 }
 
 /// Where announcements are published.
-pub(super) fn subject(namespace: &str) -> String {
+pub(crate) fn subject(namespace: &str) -> String {
     format!("{namespace}.brokers")
 }
 
 /// Passes on what others announce.
-pub(super) struct Announcements(pub(super) mpsc::Sender<Bytes>);
+pub(crate) struct Announcements(pub(crate) mpsc::Sender<Bytes>);
 
 impl Inbox for Announcements {
     fn take(&self, messages: &mut Vec<Message>) {
@@ -48,7 +48,7 @@ impl Inbox for Announcements {
 }
 
 /// Announces this broker and reports others, until the session closes.
-pub(super) async fn run(session: Arc<Session>, mut heard: mpsc::Receiver<Bytes>) {
+pub(crate) async fn run(session: Arc<Session>, mut heard: mpsc::Receiver<Bytes>) {
     let mut closing = session.closing();
     let own = Announcement {
         broker: session.shared.broker_id.clone(),

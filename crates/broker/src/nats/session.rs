@@ -1,19 +1,19 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
-use super::acks::{self, AckJob};
-use super::budget::{Budget, Patience};
-use super::client::{Inbox, Message, Subscription};
-use super::connection::{Connection, Role, Watch};
-use super::copies;
-use super::copy_job::CopyJob;
-use super::headers;
-use super::presence;
-use super::publish_acks::{self, PublishAckJob};
-use super::report::Reporter;
-use super::router::Router;
-use super::seal::Seal;
-use super::settings::NatsSettings;
-use super::state::NatsState;
-use crate::shared::SharedRef;
+use crate::budget::{Budget, Patience};
+use crate::context::SharedRef;
+use crate::ingest::nats::acks::{self, AckJob};
+use crate::ingest::nats::publish_acks::{self, PublishAckJob};
+use crate::ingest::nats::router::Router;
+use crate::nats::client::headers;
+use crate::nats::client::settings::NatsSettings;
+use crate::nats::client::{Inbox, Message, Subscription};
+use crate::nats::connections::connection::{Connection, Role, Watch};
+use crate::nats::connections::report::Reporter;
+use crate::nats::connections::state::NatsState;
+use crate::nats::presence;
+use crate::republish::job::CopyJob;
+use crate::republish::marks::seal::Seal;
+use crate::republish::republisher;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -39,24 +39,24 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// One session. Its tasks hold it until [`Session::close`] or [`Session::abandon`] ends them: those of each connection on
 /// the connection's thread, the outgoing ones on the runtime that started it.
-pub(super) struct Session {
-    pub(super) shared: SharedRef,
-    pub(super) settings: NatsSettings,
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) ingest: Connection,
-    pub(super) streams: Connection,
+pub(crate) struct Session {
+    pub(crate) shared: SharedRef,
+    pub(crate) settings: NatsSettings,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) ingest: Connection,
+    pub(crate) streams: Connection,
     /// Messages taken off the connections and not yet queued at a partition.
-    pub(super) pending: Arc<Budget>,
+    pub(crate) pending: Arc<Budget>,
     patience: Patience,
     /// Copies that wait to go out.
-    pub(super) copying: Arc<Budget>,
-    pub(super) acks: mpsc::Sender<AckJob>,
-    pub(super) publish_acks: mpsc::Sender<PublishAckJob>,
-    pub(super) copies: mpsc::UnboundedSender<CopyJob>,
+    pub(crate) copying: Arc<Budget>,
+    pub(crate) acks: mpsc::Sender<AckJob>,
+    pub(crate) publish_acks: mpsc::Sender<PublishAckJob>,
+    pub(crate) copies: mpsc::UnboundedSender<CopyJob>,
     /// Prefix of the subjects on which the server answers the copier's probes.
-    pub(super) inbox: String,
+    pub(crate) inbox: String,
     /// Proves which copies are our own.
-    pub(super) seal: Arc<Seal>,
+    pub(crate) seal: Arc<Seal>,
     closing: watch::Sender<bool>,
     outgoing: Mutex<Vec<JoinHandle<()>>>,
     watch: Arc<Watch>,
@@ -69,7 +69,7 @@ impl Session {
     ///
     /// # Errors
     /// When the system gives no threads for the connections.
-    pub(super) fn start(
+    pub(crate) fn start(
         shared: &SharedRef,
         settings: NatsSettings,
         router: &Arc<Router>,
@@ -97,7 +97,7 @@ impl Session {
             acks: ack_sender,
             publish_acks: publish_ack_sender,
             copies: copy_sender,
-            inbox: copies::probe_inbox()?,
+            inbox: republisher::probe_inbox()?,
             seal: Arc::new(Seal::new()?),
             own_subscriptions: Mutex::default(),
             closing: watch::Sender::new(false),
@@ -118,7 +118,7 @@ impl Session {
         }
         let acks = acks::run(session.clone(), ack_receiver);
         let publish_acks = publish_acks::run(session.clone(), publish_ack_receiver);
-        let copies = copies::run(
+        let copies = republisher::run(
             session.clone(),
             router.clone(),
             copy_receiver,
@@ -135,7 +135,7 @@ impl Session {
 
     /// Before messages of `bytes` are handed on: leaves the rest with NATS for a while when there is no room for them.
     /// Blocks, so only for the thread of a connection: nothing else is read meanwhile.
-    pub(super) fn hold_back(&self, bytes: usize) {
+    pub(crate) fn hold_back(&self, bytes: usize) {
         if !self.pending.has_room(bytes) {
             self.patience
                 .spend(|limit| self.pending.wait_for_room(bytes, limit));
@@ -143,21 +143,21 @@ impl Session {
     }
 
     /// Whether messages that wait keep so much of what was read that they are to be copied.
-    pub(super) fn is_pressed(&self) -> bool {
+    pub(crate) fn is_pressed(&self) -> bool {
         self.ingest.buffers.is_pressed() || self.streams.buffers.is_pressed()
     }
 
     /// State of the connections.
-    pub(super) fn state(&self) -> NatsState {
+    pub(crate) fn state(&self) -> NatsState {
         self.watch.states.summary()
     }
 
     /// Returns after each connect of the ingest connection, once.
-    pub(super) async fn ingest_connected(&self) {
+    pub(crate) async fn ingest_connected(&self) {
         self.watch.ingest_connected.notified().await;
     }
 
-    pub(super) fn connection(&self, role: Role) -> &Connection {
+    pub(crate) fn connection(&self, role: Role) -> &Connection {
         match role {
             Role::Ingest => &self.ingest,
             Role::Streams => &self.streams,
@@ -165,12 +165,12 @@ impl Session {
     }
 
     /// Becomes true when what is queued should go out and no more is taken.
-    pub(super) fn closing(&self) -> watch::Receiver<bool> {
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.subscribe()
     }
 
     /// Lets the queued acks and copies go out, at most one second, and ends the session.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         let mut outgoing = std::mem::take(&mut *self.outgoing.lock());
         let drained = async {
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Ends the session at once.
-    pub(super) fn abandon(&self) {
+    pub(crate) fn abandon(&self) {
         for task in self.outgoing.lock().drain(..) {
             task.abort();
         }

@@ -5,8 +5,8 @@ use super::queue::Admission;
 use super::remember::read_ids;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, PartitionSpec, Payload};
+use crate::context::SharedRef;
 use crate::nats::NatsAcks;
-use crate::shared::SharedRef;
 use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
 

@@ -2,7 +2,7 @@
 use super::message_ids::MessageIds;
 use super::writer::Writer;
 use super::{IncomingRecord, RejectReason};
-use crate::nats::origin::hash_message_id;
+use crate::republish::marks::origin::hash_message_id;
 use bascule_wire::jetstream::{Control, MESSAGE_ID, Refusal};
 
 /// What a partition knows of message ids.

@@ -2,7 +2,7 @@
 //!
 //! Room is counted in bytes; every record costs at least its share of the record bound, so one number bounds both.
 use super::{Append, AppendError, Payload};
-use crate::shared::Limits;
+use crate::limits::Limits;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 

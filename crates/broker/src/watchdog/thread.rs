@@ -1,6 +1,6 @@
 //! The thread that looks at the event loop, and at the signals that the process gets.
 use super::{EventLoop, WatchSettings, line};
-use crate::shared::SharedRef;
+use crate::context::SharedRef;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};

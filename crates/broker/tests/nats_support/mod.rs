@@ -11,9 +11,10 @@
 )]
 
 use async_nats::{Message, Subscriber};
+use bascule_broker::context::{Shared, SharedRef};
+use bascule_broker::limits::Limits;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{Partition, PartitionSpec};
-use bascule_broker::shared::{Limits, Shared, SharedRef};
 use bascule_log::{Coordinator, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};

@@ -1,7 +1,7 @@
 //! Positions of consumer groups, for operators.
 use super::methods::GROUP;
+use crate::context::SharedRef;
 use crate::liftbridge::resume::resume;
-use crate::shared::SharedRef;
 use crate::view::{CURSORS, DEFAULT_NAMESPACE};
 use bascule_wire::liftbridge::cursors::split_key;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! The two methods: checks in the order of liftbridge §3.11, then the log.
 use super::index::Position;
 use crate::access::Action;
+use crate::context::{Shared, SharedRef};
 use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
@@ -8,7 +9,6 @@ use crate::liftbridge::resume::resume;
 use crate::liftbridge::subscribe::not_assigned;
 use crate::names;
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
-use crate::shared::{Shared, SharedRef};
 use crate::view::{CURSORS as STREAM, DEFAULT_NAMESPACE};
 use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{

@@ -2,7 +2,7 @@
 use super::options::{Options, Server};
 use super::protocol::{self, Operation, Step};
 use super::{Failure, tls};
-use crate::nats::state::Reason;
+use crate::nats::connections::state::Reason;
 use serde::Deserialize;
 use std::io;
 use std::net::SocketAddr;

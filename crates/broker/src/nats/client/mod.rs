@@ -10,10 +10,12 @@
 //! it counts as connected.
 mod buffers;
 mod dial;
+pub(crate) mod headers;
 mod options;
 mod outgoing;
 pub(crate) mod protocol;
 mod serve;
+pub(crate) mod settings;
 mod table;
 mod tls;
 
@@ -21,7 +23,7 @@ pub(crate) use buffers::Buffers;
 pub(crate) use options::Options;
 pub(crate) use outgoing::{Publish, SendError};
 
-use super::state::Reason;
+use crate::nats::connections::state::Reason;
 use bytes::Bytes;
 use outgoing::Outgoing;
 use parking_lot::Mutex;

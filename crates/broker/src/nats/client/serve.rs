@@ -4,7 +4,7 @@ use super::options::{Options, Server};
 use super::protocol::{self, Frame, Operation, Step};
 use super::table::{Sorted, part};
 use super::{Failure, Inner, Message, RETRY};
-use crate::nats::state::Reason;
+use crate::nats::connections::state::Reason;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

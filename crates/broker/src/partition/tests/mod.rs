@@ -6,9 +6,10 @@ mod life;
 
 use super::commit::now_ns;
 use super::*;
+use crate::context::Shared;
+use crate::context::SharedRef;
 use crate::events::Event;
-use crate::shared::SharedRef;
-use crate::shared::{Limits, Shared};
+use crate::limits::Limits;
 use bascule_log::ReadMode;
 use bascule_log::{Coordinator, OsStorage, Recovery};
 use bascule_record::{

@@ -28,7 +28,7 @@ const HEARD_PAUSE: Duration = Duration::from_millis(250);
 
 /// What to do with copies that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Publish them all; the first as a probe when there is a token.
     Publish(Option<u64>),
     /// Publish the first as a probe with this token, and keep the others until it is known.
@@ -39,7 +39,7 @@ pub(super) enum Step {
 
 /// What a "nobody" means for the copies that were kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// They are wanted by nobody.
     Skip,
     /// Nothing: it answers an older probe, or one whose copies went out anyway.
@@ -48,7 +48,7 @@ pub(super) enum Answer {
 
 /// What is known.
 #[derive(Debug)]
-pub(super) struct Interest {
+pub(crate) struct Interest {
     state: State,
     /// How long not to ask after the next "nobody".
     pause: Duration,
@@ -73,7 +73,7 @@ enum State {
 
 impl Interest {
     /// Nothing is known: the first copies are probed for.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             state: State::Nobody { probe_from: None },
             pause: PAUSE,
@@ -82,12 +82,12 @@ impl Interest {
     }
 
     /// Whether somebody listens, as far as is known.
-    pub(super) fn is_heard(&self) -> bool {
+    pub(crate) fn is_heard(&self) -> bool {
         matches!(self.state, State::Heard { .. })
     }
 
     /// What to do with `count` > 0 copies that wait now.
-    pub(super) fn step(&mut self, now: Instant, count: u64) -> Step {
+    pub(crate) fn step(&mut self, now: Instant, count: u64) -> Step {
         match &mut self.state {
             State::Nobody {
                 probe_from: Some(from),
@@ -127,7 +127,7 @@ impl Interest {
     }
 
     /// The server said that nobody received the probe with this token.
-    pub(super) fn on_nobody(&mut self, now: Instant, token: u64) -> Answer {
+    pub(crate) fn on_nobody(&mut self, now: Instant, token: u64) -> Answer {
         let probe_from = Some(now + self.pause);
         match self.state {
             State::Probing { token: asked, .. } if asked == token => {

@@ -40,7 +40,7 @@ pub struct NatsSettings {
 
 impl NatsSettings {
     /// Whether acks may go to `inbox`; `<namespace>.ack.` is where brokers wait for those of calls.
-    pub(super) fn is_ack_inbox(&self, namespace: &str, inbox: &str) -> bool {
+    pub(crate) fn is_ack_inbox(&self, namespace: &str, inbox: &str) -> bool {
         let prefixes = &self.ack_inbox_prefixes;
         let own = inbox.strip_prefix(namespace);
         prefixes.is_empty()
@@ -49,14 +49,14 @@ impl NatsSettings {
     }
 
     /// Whether an ack for a JetStream publisher may go to `reply`.
-    pub(super) fn is_jetstream_reply(&self, reply: &str) -> bool {
+    pub(crate) fn is_jetstream_reply(&self, reply: &str) -> bool {
         let mut prefixes = self.jetstream_ack_prefixes.iter();
         prefixes.any(|prefix| reply.starts_with(prefix))
     }
 }
 
 /// A URL without its user, password or token.
-pub(super) fn shown(url: &str) -> String {
+pub(crate) fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let separator = if scheme.is_empty() { "" } else { "://" };
     let host = rest.rsplit('@').next().unwrap_or(rest);

@@ -1,7 +1,7 @@
 //! Copies of one append while they wait: the records as they came in, or only where they are stored.
-use super::budget::Taken;
-use super::session::Session;
-use super::settings::NatsCopy;
+use crate::budget::Taken;
+use crate::nats::client::settings::NatsCopy;
+use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
@@ -20,15 +20,15 @@ const FEW: usize = 64;
 const FEW_BYTES: usize = 16 << 10;
 
 /// Copies of one append.
-pub(super) struct CopyJob {
-    pub(super) partition: Partition,
-    pub(super) mode: NatsCopy,
-    pub(super) base_offset: u64,
+pub(crate) struct CopyJob {
+    pub(crate) partition: Partition,
+    pub(crate) mode: NatsCopy,
+    pub(crate) base_offset: u64,
     /// When its records were committed, about.
-    pub(super) queued: Instant,
+    pub(crate) queued: Instant,
     source: Source,
     /// Whether records may name subjects of their own that count.
-    pub(super) is_addressed: bool,
+    pub(crate) is_addressed: bool,
     _taken: Taken,
 }
 
@@ -38,8 +38,8 @@ enum Source {
     Stored(usize),
 }
 
-/// See [`super::NatsLink::try_copy`].
-pub(super) fn offer(
+/// See [`crate::nats::NatsLink::try_copy`].
+pub(crate) fn offer(
     session: &Session,
     partition: &Partition,
     mode: NatsCopy,
@@ -70,8 +70,8 @@ pub(super) fn offer(
     });
 }
 
-/// See [`super::NatsLink::try_copy_stored`].
-pub(super) fn offer_stored(
+/// See [`crate::nats::NatsLink::try_copy_stored`].
+pub(crate) fn offer_stored(
     session: &Session,
     partition: &Partition,
     mode: NatsCopy,
@@ -112,7 +112,7 @@ fn queue(
 
 impl CopyJob {
     /// How many records it is about.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         match &self.source {
             Source::Given(records) => records.len(),
             Source::Stored(count) => *count,
@@ -120,7 +120,7 @@ impl CopyJob {
     }
 
     /// Some of its records, by index; fewer, from the start of the range, when the others cannot be read any more.
-    pub(super) async fn records(&self, range: Range<usize>) -> Cow<'_, [IncomingRecord]> {
+    pub(crate) async fn records(&self, range: Range<usize>) -> Cow<'_, [IncomingRecord]> {
         match &self.source {
             Source::Given(records) => Cow::Borrowed(records.get(range).unwrap_or_default()),
             Source::Stored(_) => {

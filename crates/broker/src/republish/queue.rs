@@ -1,14 +1,14 @@
 //! The copies of one partition on their way out.
-use super::client::{Client, Publish};
-use super::copies::probe_name;
-use super::copy_format::{CopyWriter, as_received};
-use super::copy_job::CopyJob;
-use super::feed::{Feed, Group};
-use super::interest::{Answer, Interest, Step};
-use super::router::Router;
-use super::session::Session;
-use super::settings::NatsCopy;
+use crate::ingest::nats::feed::{Feed, Group};
+use crate::ingest::nats::router::Router;
+use crate::nats::client::settings::NatsCopy;
+use crate::nats::client::{Client, Publish};
+use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
+use crate::republish::format::{CopyWriter, as_received};
+use crate::republish::interest::{Answer, Interest, Step};
+use crate::republish::job::CopyJob;
+use crate::republish::republisher::probe_name;
 use bascule_wire::subject::{SubjectFilter, is_publish_subject};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -22,8 +22,8 @@ const ENCODE_BYTES: usize = 128 << 10;
 const CHUNK_RECORDS: usize = 1024;
 
 /// See the module.
-pub(super) struct Channel {
-    pub(super) partition: Partition,
+pub(crate) struct Channel {
+    pub(crate) partition: Partition,
     /// The partition's own subject; `None` = it has wildcards.
     subject: Option<Arc<str>>,
     filter: Option<SubjectFilter>,
@@ -32,11 +32,11 @@ pub(super) struct Channel {
     /// Behind a probe that is under way.
     covered: VecDeque<Copies>,
     /// Committed after that probe.
-    pub(super) waiting: VecDeque<Copies>,
+    pub(crate) waiting: VecDeque<Copies>,
     /// When the copier will look again.
-    pub(super) planned: Option<Instant>,
+    pub(crate) planned: Option<Instant>,
     /// Local listeners on the partition's own subject, once they were looked up.
-    pub(super) listeners: Option<Vec<Arc<Feed>>>,
+    pub(crate) listeners: Option<Vec<Arc<Feed>>>,
 }
 
 /// A copy in a buffer.
@@ -47,9 +47,9 @@ struct EncodedCopy {
 }
 
 /// What is left to publish of a job: records from `start` on.
-pub(super) struct Copies {
-    pub(super) job: CopyJob,
-    pub(super) start: usize,
+pub(crate) struct Copies {
+    pub(crate) job: CopyJob,
+    pub(crate) start: usize,
 }
 
 impl Copies {
@@ -59,7 +59,7 @@ impl Copies {
 }
 
 impl Channel {
-    pub(super) fn new(partition: &Partition, session: &Session) -> Self {
+    pub(crate) fn new(partition: &Partition, session: &Session) -> Self {
         let identity = partition.identity();
         let is_concrete = is_publish_subject(&identity.subject);
         Self {
@@ -76,7 +76,7 @@ impl Channel {
     }
 
     /// Copies that are neither published nor given up.
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.covered
             .iter()
             .chain(&self.waiting)
@@ -85,17 +85,17 @@ impl Channel {
     }
 
     /// Whether neither this broker nor NATS has a listener that is known.
-    pub(super) fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         self.left() > 0 && self.listeners.as_ref().is_none_or(Vec::is_empty)
     }
 
     /// Whether this broker or NATS has a listener that is known.
-    pub(super) fn is_heard(&self) -> bool {
+    pub(crate) fn is_heard(&self) -> bool {
         self.interest.is_heard() || self.listeners.as_ref().is_some_and(|all| !all.is_empty())
     }
 
     /// What to do now; `None` when nothing waits.
-    pub(super) fn step(&mut self, now: Instant) -> Option<Step> {
+    pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
         let left = self.left();
         // Of subjects that records name themselves nothing is known, and nothing is asked.
         let is_addressed = self
@@ -111,7 +111,7 @@ impl Channel {
     }
 
     /// Nobody received the probe with this token: those that it stands for are wanted by nobody.
-    pub(super) fn on_nobody(&mut self, session: &Session, token: u64) {
+    pub(crate) fn on_nobody(&mut self, session: &Session, token: u64) {
         if self.interest.on_nobody(Instant::now(), token) == Answer::Skip {
             let skipped = self.covered.drain(..).map(|copies| copies.left()).sum();
             session.shared.statistics.nats_copies_skipped.add(skipped);
@@ -119,7 +119,7 @@ impl Channel {
     }
 
     /// Gives up everything: NATS is away.
-    pub(super) fn drop_all(&mut self, session: &Session) {
+    pub(crate) fn drop_all(&mut self, session: &Session) {
         session
             .shared
             .statistics
@@ -130,7 +130,7 @@ impl Channel {
     }
 
     /// Hands the copies to this broker's other listeners.
-    pub(super) async fn feed_local(
+    pub(crate) async fn feed_local(
         &mut self,
         session: &Arc<Session>,
         router: &Router,
@@ -164,7 +164,7 @@ impl Channel {
     }
 
     /// Publishes all that waits; the first as a probe when there is a token.
-    pub(super) async fn publish_all(
+    pub(crate) async fn publish_all(
         &mut self,
         session: &Session,
         client: &Client,
@@ -186,7 +186,7 @@ impl Channel {
     }
 
     /// Publishes the first that waits as a probe, for all that wait now.
-    pub(super) async fn publish_probe(&mut self, session: &Session, client: &Client, token: u64) {
+    pub(crate) async fn publish_probe(&mut self, session: &Session, client: &Client, token: u64) {
         self.covered.append(&mut self.waiting);
         let Some(mut copies) = self.covered.pop_front() else {
             return;

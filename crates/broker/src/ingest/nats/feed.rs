@@ -3,13 +3,13 @@
 //!
 //! Each source (a subscription, the copier) pushes from one task, and its order is kept: while anything waits in the
 //! backlog, everything goes through it.
-use super::acks::{AckJob, PendingAck};
-use super::budget::Taken;
-use super::detach;
-use super::losses::{Loss, Losses};
-use super::publish_acks::PublishAcks;
-use super::report::{Unstored, partition_name};
-use super::session::Session;
+use crate::budget::Taken;
+use crate::ingest::nats::acks::{AckJob, PendingAck};
+use crate::ingest::nats::detach;
+use crate::ingest::nats::losses::{Loss, Losses};
+use crate::ingest::nats::publish_acks::PublishAcks;
+use crate::nats::connections::report::{Unstored, partition_name};
+use crate::nats::session::Session;
 use crate::partition::{
     Append, AppendError, Committed, Done, EndReason, IncomingRecord, Partition, Payload,
     RejectReason,
@@ -25,17 +25,17 @@ const HEADER_OVERHEAD: usize = size_of::<(bytes::Bytes, bytes::Bytes)>();
 
 /// Records that go into one append, 1 to 1,024 of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
-    pub(super) records: Vec<IncomingRecord>,
+pub(crate) struct Group {
+    pub(crate) records: Vec<IncomingRecord>,
     /// Ascending by index into `records`.
-    pub(super) acks: Vec<PendingAck>,
+    pub(crate) acks: Vec<PendingAck>,
     /// Bytes of the records as received, headers included.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Group {
     /// Leaves out the records that `wanted` does not want, and their acks.
-    pub(super) fn keep(&mut self, mut wanted: impl FnMut(&IncomingRecord) -> bool) {
+    pub(crate) fn keep(&mut self, mut wanted: impl FnMut(&IncomingRecord) -> bool) {
         let mut acks = std::mem::take(&mut self.acks).into_iter().peekable();
         let mut kept = Vec::with_capacity(self.records.len());
         self.bytes = 0;
@@ -54,14 +54,14 @@ impl Group {
     }
 
     /// What it occupies while it waits, about.
-    pub(super) fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         let headers: usize = self.records.iter().map(|record| record.headers.len()).sum();
         self.bytes + RECORD_OVERHEAD * self.records.len() + HEADER_OVERHEAD * headers
     }
 }
 
 /// Feeds one partition. Dropping it ends the feeding once the backlog is empty.
-pub(super) struct Feed {
+pub(crate) struct Feed {
     partition: Partition,
     started: Instant,
     /// Appends in the backlog, with the one that is just being handed over.
@@ -81,7 +81,7 @@ const _: () = assert!(size_of::<Waiting>() <= 32);
 
 impl Feed {
     /// Starts feeding on the current runtime.
-    pub(super) fn start(partition: Partition, losses: Arc<Losses>) -> Arc<Self> {
+    pub(crate) fn start(partition: Partition, losses: Arc<Losses>) -> Arc<Self> {
         let (backlog, waiting_appends) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         tokio::spawn(hand_over(
@@ -98,32 +98,32 @@ impl Feed {
         })
     }
 
-    pub(super) fn incarnation(&self) -> u64 {
+    pub(crate) fn incarnation(&self) -> u64 {
         self.partition.identity().incarnation
     }
 
     /// `stream/number`.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         partition_name(&self.partition)
     }
 
     /// Whether it takes messages of every subject that its route has.
-    pub(super) fn takes_all(&self) -> bool {
+    pub(crate) fn takes_all(&self) -> bool {
         self.partition.identity().subject_partitions < 2
     }
 
     /// When its partition began to listen.
-    pub(super) fn started(&self) -> Instant {
+    pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
     /// Whether its partition has not ended.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.partition.end() == EndReason::Open
     }
 
     /// Appends a group, now or when there is room. Never blocks; what does not fit is dropped, counted and reported.
-    pub(super) fn push(&self, session: &Arc<Session>, mut group: Group) {
+    pub(crate) fn push(&self, session: &Arc<Session>, mut group: Group) {
         if !self.takes_all() {
             let own = self.partition.identity().subject.as_bytes();
             group.keep(|record| {
@@ -169,7 +169,7 @@ impl Feed {
     }
 
     /// Counts and reports messages that are not stored.
-    pub(super) fn lost(&self, session: &Session, loss: Loss, messages: u64) {
+    pub(crate) fn lost(&self, session: &Session, loss: Loss, messages: u64) {
         lost(session, &self.partition, &self.losses, loss, messages);
     }
 

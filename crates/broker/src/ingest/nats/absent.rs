@@ -1,7 +1,7 @@
 //! Partitions that are paused: nothing is stored for them, and what arrives meanwhile is counted.
-use super::losses::{Loss, Losses};
-use super::report::Unstored;
-use super::session::Session;
+use crate::ingest::nats::losses::{Loss, Losses};
+use crate::nats::connections::report::Unstored;
+use crate::nats::session::Session;
 use crate::partition::Partition;
 use std::sync::Arc;
 
@@ -38,14 +38,14 @@ impl From<&Partition> for Place {
 }
 
 /// A paused partition on its route.
-pub(super) struct Absent {
-    pub(super) incarnation: u64,
+pub(crate) struct Absent {
+    pub(crate) incarnation: u64,
     place: Place,
     losses: Arc<Losses>,
 }
 
 impl Absent {
-    pub(super) fn new(place: Place, losses: Arc<Losses>) -> Self {
+    pub(crate) fn new(place: Place, losses: Arc<Losses>) -> Self {
         Self {
             incarnation: place.incarnation,
             place,
@@ -54,7 +54,7 @@ impl Absent {
     }
 
     /// Counts the messages on these subjects that would have been its own; an empty one is the partition's.
-    pub(super) fn miss<'a>(&self, session: &Session, subjects: impl Iterator<Item = &'a [u8]>) {
+    pub(crate) fn miss<'a>(&self, session: &Session, subjects: impl Iterator<Item = &'a [u8]>) {
         let place = &self.place;
         let is_own = |subject: &&[u8]| {
             let subject = if subject.is_empty() {

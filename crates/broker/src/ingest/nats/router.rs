@@ -3,15 +3,15 @@
 //!
 //! Overlapping subjects are separate subscriptions, and NATS delivers a message on each; two streams on the *same* subject
 //! share one. Locks: `routes`, then a route's `task`.
-use super::absent::{Absent, Place};
-use super::client::Subscription;
-use super::connection::{Role, SYNC_LIMIT};
-use super::feed::Feed;
-use super::ingest::RouteInbox;
-use super::losses::Losses;
-use super::origin::{is_same_stream, stream_of};
-use super::session::Session;
+use crate::ingest::nats::absent::{Absent, Place};
+use crate::ingest::nats::feed::Feed;
+use crate::ingest::nats::inbox::RouteInbox;
+use crate::ingest::nats::losses::Losses;
+use crate::nats::client::Subscription;
+use crate::nats::connections::connection::{Role, SYNC_LIMIT};
+use crate::nats::session::Session;
 use crate::partition::Partition;
+use crate::republish::marks::origin::{is_same_stream, stream_of};
 use arc_swap::ArcSwap;
 use bascule_wire::subject::{SubjectFilter, has_wildcard};
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ struct RouteKey {
 }
 
 /// One subscription and who is fed by it.
-pub(super) struct Route {
+pub(crate) struct Route {
     key: RouteKey,
     filter: SubjectFilter,
     feeds: ArcSwap<Vec<Arc<Feed>>>,
@@ -61,32 +61,32 @@ impl Route {
         }
     }
 
-    pub(super) fn feeds(&self) -> arc_swap::Guard<Arc<Vec<Arc<Feed>>>> {
+    pub(crate) fn feeds(&self) -> arc_swap::Guard<Arc<Vec<Arc<Feed>>>> {
         self.feeds.load()
     }
 
     /// Partitions that would be fed if they were not paused.
-    pub(super) fn absent(&self) -> arc_swap::Guard<Arc<Vec<Arc<Absent>>>> {
+    pub(crate) fn absent(&self) -> arc_swap::Guard<Arc<Vec<Arc<Absent>>>> {
         self.absent.load()
     }
 
     /// The one subject of all messages; `None` with wildcards.
-    pub(super) fn concrete_subject(&self) -> Option<&str> {
+    pub(crate) fn concrete_subject(&self) -> Option<&str> {
         (!has_wildcard(&self.key.subject)).then_some(self.key.subject.as_str())
     }
 
     /// Remembers whether the server permits the subscription.
-    pub(super) fn set_denied(&self, text: Option<String>) {
+    pub(crate) fn set_denied(&self, text: Option<String>) {
         *self.denied.lock() = text;
     }
 
     /// The subject subscribed to.
-    pub(super) fn subject(&self) -> &str {
+    pub(crate) fn subject(&self) -> &str {
         &self.key.subject
     }
 
     /// Names of the partitions that it feeds.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.feeds.load().iter().map(|feed| feed.name()).collect()
     }
 
@@ -110,7 +110,7 @@ impl Route {
 
 /// All routes of the broker; they outlive sessions.
 #[derive(Default)]
-pub(super) struct Router {
+pub(crate) struct Router {
     routes: Mutex<Routes>,
     version: AtomicU64,
 }
@@ -167,12 +167,12 @@ impl Routes {
 
 impl Router {
     /// Changes whenever a partition starts or stops listening.
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// See [`super::NatsLink::lead_all`].
-    pub(super) async fn lead(&self, session: Option<&Arc<Session>>, partitions: &[Partition]) {
+    /// See [`crate::nats::NatsLink::lead_all`].
+    pub(crate) async fn lead(&self, session: Option<&Arc<Session>>, partitions: &[Partition]) {
         let routes: Vec<_> = partitions
             .iter()
             .filter_map(|partition| self.route(session, partition))
@@ -204,14 +204,14 @@ impl Router {
         None
     }
 
-    /// See [`super::NatsLink::unlead`].
-    pub(super) fn unlead(&self, incarnation: u64) {
+    /// See [`crate::nats::NatsLink::unlead`].
+    pub(crate) fn unlead(&self, incarnation: u64) {
         self.routes.lock().leave(incarnation);
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// See [`super::NatsLink::pause`].
-    pub(super) fn pause(&self, session: Option<&Arc<Session>>, place: Place, is_led_here: bool) {
+    /// See [`crate::nats::NatsLink::pause`].
+    pub(crate) fn pause(&self, session: Option<&Arc<Session>>, place: Place, is_led_here: bool) {
         let filter = SubjectFilter::parse(&place.subject);
         let mut routes = self.routes.lock();
         let key = routes.by_incarnation.get(&place.incarnation);
@@ -244,8 +244,8 @@ impl Router {
         }
     }
 
-    /// See [`super::NatsLink::forget`].
-    pub(super) fn forget(&self, incarnation: u64) {
+    /// See [`crate::nats::NatsLink::forget`].
+    pub(crate) fn forget(&self, incarnation: u64) {
         let mut routes = self.routes.lock();
         routes.leave(incarnation);
         routes.losses.remove(&incarnation);
@@ -253,7 +253,7 @@ impl Router {
     }
 
     /// How a partition is subscribed, `none`, `waiting`, `subscribed` or `denied`, with what the server said.
-    pub(super) fn subscription(&self, incarnation: u64, is_up: bool) -> (&'static str, String) {
+    pub(crate) fn subscription(&self, incarnation: u64, is_up: bool) -> (&'static str, String) {
         let routes = self.routes.lock();
         let key = routes.by_incarnation.get(&incarnation);
         let Some(route) = key.and_then(|key| routes.by_key.get(key)) else {
@@ -267,19 +267,19 @@ impl Router {
     }
 
     /// The connection that a partition listens by.
-    pub(super) fn role(&self, incarnation: u64) -> Option<Role> {
+    pub(crate) fn role(&self, incarnation: u64) -> Option<Role> {
         let routes = self.routes.lock();
         let key = routes.by_incarnation.get(&incarnation)?;
         routes.by_key.get(key).map(|route| route.role())
     }
 
     /// Messages for a partition that are not stored, by the reason.
-    pub(super) fn losses(&self, incarnation: u64) -> Option<Arc<Losses>> {
+    pub(crate) fn losses(&self, incarnation: u64) -> Option<Arc<Losses>> {
         self.routes.lock().losses.get(&incarnation).cloned()
     }
 
     /// Subscribes to everything, for a session that begins.
-    pub(super) fn subscribe_all(&self, session: &Arc<Session>) {
+    pub(crate) fn subscribe_all(&self, session: &Arc<Session>) {
         let routes: Vec<_> = self.routes.lock().by_key.values().cloned().collect();
         for route in routes {
             start(session, &route);
@@ -287,7 +287,7 @@ impl Router {
     }
 
     /// Ends all subscriptions; the next session starts them again.
-    pub(super) fn forget_subscriptions(&self) {
+    pub(crate) fn forget_subscriptions(&self) {
         for route in self.routes.lock().by_key.values() {
             *route.task.lock() = Task::None;
             route.set_denied(None);
@@ -295,7 +295,7 @@ impl Router {
     }
 
     /// Forgets all partitions.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let incarnations: Vec<_> = self.routes.lock().by_incarnation.keys().copied().collect();
         for incarnation in incarnations {
             self.forget(incarnation);
@@ -304,7 +304,7 @@ impl Router {
 
     /// Who is fed by the *ingest* connection from what is published on `subject`, without the stream of the partition `except`. The copies
     /// that this broker publishes there do not come back to it (`no_echo`): these are the ones to hand them to.
-    pub(super) fn listeners(&self, subject: &str, except: u64) -> Vec<Arc<Feed>> {
+    pub(crate) fn listeners(&self, subject: &str, except: u64) -> Vec<Arc<Feed>> {
         let routes = self.routes.lock();
         let key = RouteKey {
             subject: subject.to_owned(),

@@ -1,9 +1,9 @@
 //! Copies the records of a group out of the buffers that they were read into, so that what waits keeps only its own bytes.
-use super::feed::Group;
+use crate::ingest::nats::feed::Group;
 use bytes::{Bytes, BytesMut};
 
 /// One allocation of exactly the size of all parts.
-pub(super) fn detach(group: &mut Group) {
+pub(crate) fn detach(group: &mut Group) {
     let mut total = 0;
     each_part(group, |part| total += part.len());
     let mut copied = BytesMut::with_capacity(total);

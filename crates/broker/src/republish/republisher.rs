@@ -1,14 +1,14 @@
 //! Copies of direct publishes, after commit: best effort, to whoever listens on the subject.
 //!
 //! A committer only queues; one task does the rest. The broker's own listeners are fed without NATS, since the *ingest*
-//! connection has no echo; NATS gets a copy only while somebody else listens ([`super::interest`]), which it is asked with
+//! connection has no echo; NATS gets a copy only while somebody else listens ([`crate::republish::interest`]), which it is asked with
 //! the first copy of a wave. Copies of one partition go out in offset order. A copy never gets a copy.
-use super::channel::{Channel, Copies};
-use super::copy_job::CopyJob;
-use super::interest::Step;
-use super::router::Router;
-use super::seal::random_name;
-use super::session::Session;
+use crate::ingest::nats::router::Router;
+use crate::nats::session::Session;
+use crate::republish::interest::Step;
+use crate::republish::job::CopyJob;
+use crate::republish::marks::seal::random_name;
+use crate::republish::queue::{Channel, Copies};
 use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_hours(1);
 
 /// Sends copies until the session closes, then those that are still queued.
-pub(super) async fn run(
+pub(crate) async fn run(
     session: Arc<Session>,
     router: Arc<Router>,
     mut jobs: mpsc::UnboundedReceiver<CopyJob>,
@@ -191,17 +191,17 @@ const PROBES: &str = "_INBOX.bascule.";
 ///
 /// # Errors
 /// When the system gives no random bytes.
-pub(super) fn probe_inbox() -> io::Result<String> {
+pub(crate) fn probe_inbox() -> io::Result<String> {
     Ok(format!("{PROBES}{}", random_name()?))
 }
 
 /// Whether a reply subject is that of a probe of any broker.
-pub(super) fn is_probe(reply: &[u8]) -> bool {
+pub(crate) fn is_probe(reply: &[u8]) -> bool {
     reply.starts_with(PROBES.as_bytes())
 }
 
 /// Last part of a probe's reply subject.
-pub(super) fn probe_name(incarnation: u64, token: u64) -> String {
+pub(crate) fn probe_name(incarnation: u64, token: u64) -> String {
     format!("{incarnation}-{token}")
 }
 

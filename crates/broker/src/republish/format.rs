@@ -1,10 +1,10 @@
 //! What a copy looks like: on NATS, and to a listener of this broker.
-use super::headers::without_blanks;
-use super::origin::{ORIGIN_HEADER, SEAL_HEADER};
-use super::seal::Seal;
-use super::session::Session;
-use super::settings::NatsCopy;
+use crate::nats::client::headers::without_blanks;
+use crate::nats::client::settings::NatsCopy;
+use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, PartitionIdentity};
+use crate::republish::marks::origin::{ORIGIN_HEADER, SEAL_HEADER};
+use crate::republish::marks::seal::Seal;
 use bascule_wire::liftbridge::publish::{PublishFields, put_envelope_publish};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,7 +22,7 @@ const KEY_HEADER: &str = "Bascule-Key";
 const CONTROL_PREFIXES: [&str; 2] = ["nats-", "bascule-"];
 
 /// Writes the copies of one partition.
-pub(super) struct CopyWriter {
+pub(crate) struct CopyWriter {
     stream: String,
     /// `cluster/incarnation/partition/`
     origin: String,
@@ -33,7 +33,7 @@ pub(super) struct CopyWriter {
 }
 
 impl CopyWriter {
-    pub(super) fn new(identity: &PartitionIdentity, session: &Session) -> Self {
+    pub(crate) fn new(identity: &PartitionIdentity, session: &Session) -> Self {
         let cluster = &session.shared.cluster_id;
         let comes_back = !identity.queue_group.is_empty();
         Self {
@@ -45,12 +45,12 @@ impl CopyWriter {
     }
 
     /// Headers left out since the last call.
-    pub(super) fn take_left_out(&mut self) -> u64 {
+    pub(crate) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
 
     /// Appends the header block and the payload of a record's copy; where the payload begins.
-    pub(super) fn put(
+    pub(crate) fn put(
         &mut self,
         out: &mut Vec<u8>,
         mode: NatsCopy,
@@ -148,7 +148,7 @@ fn put_envelope(out: &mut Vec<u8>, stream: &str, subject: &str, record: &Incomin
 }
 
 /// What a listener would have stored of a record's copy, had it come through NATS.
-pub(super) fn as_received(
+pub(crate) fn as_received(
     record: &IncomingRecord,
     mode: NatsCopy,
     subject: &Bytes,

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 
 /// A thread with a runtime of its own; ends when dropped.
-pub(super) struct NatsThread {
+pub(crate) struct NatsThread {
     handle: Handle,
     stop: Arc<Notify>,
 }
@@ -16,7 +16,7 @@ impl NatsThread {
     ///
     /// # Errors
     /// When the system gives no thread, or no descriptors for the runtime.
-    pub(super) fn start(name: &str) -> io::Result<Self> {
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let stop = Arc::new(Notify::new());
@@ -32,12 +32,12 @@ impl NatsThread {
     }
 
     /// To run something on it.
-    pub(super) fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Ends it and all that runs on it, soon.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }
 }

@@ -2,13 +2,13 @@
 use bytes::Bytes;
 
 /// Header of copies: `cluster/incarnation/partition/offset`, the last three decimal.
-pub(super) const ORIGIN_HEADER: &str = "Bascule-Origin";
-/// Header of copies that may come back to the stream they are from: what [`super::seal`] makes of the copy.
-pub(super) const SEAL_HEADER: &str = "Bascule-Seal";
+pub(crate) const ORIGIN_HEADER: &str = "Bascule-Origin";
+/// Header of copies that may come back to the stream they are from: what [`crate::republish::marks::seal`] makes of the copy.
+pub(crate) const SEAL_HEADER: &str = "Bascule-Seal";
 const MESSAGE_ID_HEADER: &str = "Nats-Msg-Id";
 
 /// Whether a header is one by which a broker marks a copy.
-pub(super) fn is_mark(name: &[u8]) -> bool {
+pub(crate) fn is_mark(name: &[u8]) -> bool {
     name == ORIGIN_HEADER.as_bytes() || name == SEAL_HEADER.as_bytes()
 }
 
@@ -18,8 +18,8 @@ type Headers = [(Bytes, Bytes)];
 /// The partition that a copy was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin<'a> {
-    pub(super) cluster: &'a str,
-    pub(super) incarnation: u64,
+    pub(crate) cluster: &'a str,
+    pub(crate) incarnation: u64,
 }
 
 /// Origin of a message that is a copy from any broker: one with a single, well-formed `Bascule-Origin`.
@@ -76,12 +76,12 @@ const ORDINAL_BITS: u32 = 16;
 
 /// Whether two partitions are of the same creation of a stream. What one of them has, a subject they share must not give
 /// to another.
-pub(super) fn is_same_stream(incarnation: u64, other: u64) -> bool {
+pub(crate) fn is_same_stream(incarnation: u64, other: u64) -> bool {
     stream_of(incarnation) == stream_of(other)
 }
 
 /// The creation of a stream that a partition belongs to.
-pub(super) fn stream_of(incarnation: u64) -> u64 {
+pub(crate) fn stream_of(incarnation: u64) -> u64 {
     incarnation >> ORDINAL_BITS
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A committer only queues; one task encodes and publishes, in the order of commits, so acks of a partition go out in
 //! offset order. Whatever cannot go out is counted: the publisher sees a timeout and may publish again.
-use super::client::Publish;
-use super::session::Session;
+use crate::nats::client::Publish;
+use crate::nats::session::Session;
 use crate::partition::{Committed, Partition, RejectReason, Rejected};
 use bascule_record::planted;
 use bascule_wire::envelope::{self, MessageType};
@@ -23,18 +23,18 @@ const ENCRYPTION: i32 = 4;
 
 /// A record whose publisher named an ack inbox.
 #[derive(Clone, Debug)]
-pub(super) struct PendingAck {
+pub(crate) struct PendingAck {
     /// Index of the record in its append.
-    pub(super) index: u32,
+    pub(crate) index: u32,
     /// NATS subject it arrived on.
-    pub(super) subject: Bytes,
-    pub(super) inbox: Bytes,
-    pub(super) correlation_id: Bytes,
-    pub(super) policy: i32,
+    pub(crate) subject: Bytes,
+    pub(crate) inbox: Bytes,
+    pub(crate) correlation_id: Bytes,
+    pub(crate) policy: i32,
 }
 
 /// The acks of one committed append.
-pub(super) struct AckJob {
+pub(crate) struct AckJob {
     partition: Partition,
     base_offset: u64,
     timestamp: i64,
@@ -44,7 +44,7 @@ pub(super) struct AckJob {
 }
 
 impl AckJob {
-    pub(super) fn new(partition: Partition, committed: &Committed, acks: Vec<PendingAck>) -> Self {
+    pub(crate) fn new(partition: Partition, committed: &Committed, acks: Vec<PendingAck>) -> Self {
         let Committed {
             base_offset,
             timestamp,
@@ -62,7 +62,7 @@ impl AckJob {
     }
 
     /// Queues them. Never blocks.
-    pub(super) fn queue(self, session: &Session) {
+    pub(crate) fn queue(self, session: &Session) {
         if let Err(error) = session.acks.try_send(self) {
             session
                 .shared
@@ -119,7 +119,7 @@ impl AckJob {
 }
 
 /// Sends acks until the session closes, then those that are still queued.
-pub(super) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<AckJob>) {
+pub(crate) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<AckJob>) {
     let mut closing = session.closing();
     let mut templates = Templates::default();
     loop {

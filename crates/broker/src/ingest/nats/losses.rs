@@ -33,7 +33,7 @@ impl Loss {
     ];
 
     /// What is said of the partition.
-    pub(super) fn sentence(self) -> &'static str {
+    pub(crate) fn sentence(self) -> &'static str {
         match self {
             Self::Overload => "is slower than its publishers",
             Self::Paused => "is paused",
@@ -60,17 +60,17 @@ impl Loss {
 
 /// The counters of one partition.
 #[derive(Debug, Default)]
-pub(super) struct Losses([AtomicU64; Loss::ALL.len()]);
+pub(crate) struct Losses([AtomicU64; Loss::ALL.len()]);
 
 impl Losses {
-    pub(super) fn add(&self, loss: Loss, messages: u64) {
+    pub(crate) fn add(&self, loss: Loss, messages: u64) {
         if let Some(counter) = self.0.get(loss as usize) {
             counter.fetch_add(messages, Ordering::Relaxed);
         }
     }
 
     /// Reason to count, all of them.
-    pub(super) fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let counts = Loss::ALL.iter().zip(&self.0).map(|(loss, counter)| {
             (
                 loss.name().to_owned(),

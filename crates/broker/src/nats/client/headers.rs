@@ -84,7 +84,7 @@ fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// A value without the blanks and tabs that it begins with: they belong to the line.
-pub(super) fn without_blanks(value: &[u8]) -> &[u8] {
+pub(crate) fn without_blanks(value: &[u8]) -> &[u8] {
     let blanks = value.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
     value.get(blanks.count()..).unwrap_or_default()
 }

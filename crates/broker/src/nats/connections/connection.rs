@@ -1,9 +1,9 @@
 //! One connection to NATS: a client on a thread of its own, watched and reported.
-use super::client::{Buffers, Client, Failure, Observer, Options};
-use super::report::{Kind, Reporter};
-use super::settings::NatsSettings;
-use super::state::States;
-use super::thread::NatsThread;
+use crate::nats::client::settings::NatsSettings;
+use crate::nats::client::{Buffers, Client, Failure, Observer, Options};
+use crate::nats::connections::report::{Kind, Reporter};
+use crate::nats::connections::state::States;
+use crate::nats::connections::thread::NatsThread;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::io;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// How long [`Client::round_trip`] may take after a subscription.
-pub(super) const SYNC_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const SYNC_LIMIT: Duration = Duration::from_secs(5);
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Subscriptions without a queue group, copies out; no echo.
     Ingest,
     /// Subscriptions with a queue group, acks and publishes.
@@ -24,7 +24,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ingest => "ingest",
             Self::Streams => "streams",
@@ -33,11 +33,11 @@ impl Role {
 }
 
 /// One of the session's connections.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     role: Role,
     thread: NatsThread,
     client: Client,
-    pub(super) buffers: Arc<Buffers>,
+    pub(crate) buffers: Arc<Buffers>,
 }
 
 impl Connection {
@@ -45,7 +45,7 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`NatsThread::start`].
-    pub(super) fn new(role: Role, watch: &Arc<Watch>, held_bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(role: Role, watch: &Arc<Watch>, held_bytes: usize) -> io::Result<Self> {
         let buffers = Buffers::new(held_bytes);
         let watch = watch.clone();
         Ok(Self {
@@ -57,7 +57,7 @@ impl Connection {
     }
 
     /// Connects, for ever.
-    pub(super) fn start(&self, settings: &NatsSettings, watch: &Arc<Watch>) {
+    pub(crate) fn start(&self, settings: &NatsSettings, watch: &Arc<Watch>) {
         let base = settings
             .name
             .clone()
@@ -70,23 +70,23 @@ impl Connection {
     }
 
     /// Ends the connection and everything on its thread.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.thread.stop();
         self.client.forget();
     }
 
     /// The client; subscriptions may be made at any time, publishes only while it is connected.
-    pub(super) fn any_client(&self) -> &Client {
+    pub(crate) fn any_client(&self) -> &Client {
         &self.client
     }
 
     /// The client when the connection is up now.
-    pub(super) fn client(&self) -> Option<&Client> {
+    pub(crate) fn client(&self) -> Option<&Client> {
         Some(&self.client).filter(|client| client.is_connected())
     }
 
     /// Writes out what was published, at most for `limit`.
-    pub(super) async fn flush(&self, limit: Duration) {
+    pub(crate) async fn flush(&self, limit: Duration) {
         // Closing continues whether or not it could be written.
         let _flushed = tokio::time::timeout(limit, self.client.flush()).await;
     }
@@ -124,12 +124,12 @@ impl Observer for Watched {
 }
 
 /// Turns what happens on the connections into events: *connected* when both are up, *disconnected* when one is lost.
-pub(super) struct Watch {
-    pub(super) reporter: Arc<Reporter>,
-    pub(super) states: States,
+pub(crate) struct Watch {
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) states: States,
     state: Mutex<Up>,
     /// Wakes who waits for the next connect of the ingest connection.
-    pub(super) ingest_connected: Notify,
+    pub(crate) ingest_connected: Notify,
 }
 
 #[derive(Default)]
@@ -141,7 +141,7 @@ struct Up {
 }
 
 impl Watch {
-    pub(super) fn new(reporter: Arc<Reporter>) -> Self {
+    pub(crate) fn new(reporter: Arc<Reporter>) -> Self {
         Self {
             reporter,
             states: States::new(),

@@ -2,8 +2,8 @@
 //! (`docs/decisions/jetstream-acks.md`).
 //!
 //! As with Liftbridge's acks, a committer only queues, and what cannot go out is counted: the publisher sees a timeout.
-use super::client::Publish;
-use super::session::Session;
+use crate::nats::client::Publish;
+use crate::nats::session::Session;
 use crate::partition::{AppendError, Committed, IncomingRecord, Partition, RejectReason, Rejected};
 use bascule_wire::jetstream::{AckTemplate, Refusal};
 use bascule_wire::subject::is_publish_subject;
@@ -21,13 +21,13 @@ struct Reply {
 
 /// The publishers that wait for the outcome of one append.
 #[derive(Debug)]
-pub(super) struct PublishAcks {
+pub(crate) struct PublishAcks {
     partition: Partition,
     replies: Vec<Reply>,
 }
 
 /// What they are answered.
-pub(super) struct PublishAckJob {
+pub(crate) struct PublishAckJob {
     acks: PublishAcks,
     outcome: Result<Stored, Refusal>,
 }
@@ -39,7 +39,7 @@ struct Stored {
 
 impl PublishAcks {
     /// Those of plain messages, when the stream acknowledges them; empty otherwise.
-    pub(super) fn of(partition: &Partition, records: &[IncomingRecord]) -> Self {
+    pub(crate) fn of(partition: &Partition, records: &[IncomingRecord]) -> Self {
         let mut replies = Vec::new();
         if partition.acknowledges_jetstream() {
             let waiting = (0_u32..).zip(records);
@@ -57,7 +57,7 @@ impl PublishAcks {
     }
 
     /// Answers with what became of the append. Counts messages that were refused and have nobody to hear of it.
-    pub(super) fn answer(self, session: &Session, outcome: &Result<Committed, AppendError>) {
+    pub(crate) fn answer(self, session: &Session, outcome: &Result<Committed, AppendError>) {
         let outcome = match outcome {
             Ok(committed) => {
                 self.count(session, &committed.rejected);
@@ -177,7 +177,7 @@ impl PublishAckJob {
 }
 
 /// Sends acks until the session closes, then those that are still queued.
-pub(super) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<PublishAckJob>) {
+pub(crate) async fn run(session: Arc<Session>, mut jobs: mpsc::Receiver<PublishAckJob>) {
     let mut closing = session.closing();
     loop {
         tokio::select! {

@@ -9,7 +9,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 
 /// A bound on bytes that wait somewhere.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     used: AtomicUsize,
     limit: usize,
     /// Threads in [`Budget::wait_for_room`].
@@ -19,7 +19,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
             used: AtomicUsize::new(0),
             limit,
@@ -30,7 +30,7 @@ impl Budget {
     }
 
     /// Takes `bytes` until the result is dropped; `None` when that would pass the limit.
-    pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+    pub(crate) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
         let before = self.used.fetch_add(bytes, Ordering::SeqCst);
         let taken = Taken {
             budget: self.clone(),
@@ -40,12 +40,12 @@ impl Budget {
     }
 
     /// Whether `bytes` could be taken now.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.used.load(Ordering::SeqCst).saturating_add(bytes) <= self.limit
     }
 
     /// Blocks until `bytes` could be taken, at most for `limit`.
-    pub(super) fn wait_for_room(&self, bytes: usize, limit: Duration) {
+    pub(crate) fn wait_for_room(&self, bytes: usize, limit: Duration) {
         let until = Instant::now() + limit;
         let mut guard = self.lock.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -56,7 +56,7 @@ impl Budget {
 
 /// Bytes of a [`Budget`], given back on drop.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     budget: Arc<Budget>,
     bytes: usize,
 }
@@ -75,14 +75,14 @@ impl Drop for Taken {
 /// Time that may be spent waiting, so much in any [`PERIOD`]: whoever waits leaves messages with NATS, which does not keep
 /// them for ever.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     limit: Duration,
     /// When the period began, and what is left of it.
     left: Mutex<(Instant, Duration)>,
 }
 
 impl Patience {
-    pub(super) fn new(limit: Duration) -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
             left: Mutex::new((Instant::now(), limit)),
@@ -90,7 +90,7 @@ impl Patience {
     }
 
     /// Waits with `wait`, which gets the most it may take; not at all when nothing is left.
-    pub(super) fn spend(&self, wait: impl FnOnce(Duration)) {
+    pub(crate) fn spend(&self, wait: impl FnOnce(Duration)) {
         let mut left = self.left.lock();
         let start = Instant::now();
         if start.duration_since(left.0) >= PERIOD {

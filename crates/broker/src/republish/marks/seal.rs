@@ -1,8 +1,8 @@
 //! What proves that a copy is this broker's own. Copies of a stream with a queue group come back to it, and are left out by
 //! their origin; since any publisher can write that header, only a copy with a valid seal is left out, so a forged or
 //! repeated header with other content cannot keep a message out of a stream.
-use super::headers::without_blanks;
-use super::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
+use crate::nats::client::headers::without_blanks;
+use crate::republish::marks::origin::{ORIGIN_HEADER, SEAL_HEADER, is_mark};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -12,19 +12,19 @@ use std::fmt::Write as _;
 use std::io;
 
 /// The key of one session. Copies of another are not known as our own, nor can they come back to this one.
-pub(super) struct Seal(Key);
+pub(crate) struct Seal(Key);
 
 impl Seal {
     /// A key of its own.
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(Key::new(HMAC_SHA256, &random::<32>()?)))
     }
 
     /// Seal of a copy, as text: of its origin, its other headers in order, and its payload.
-    pub(super) fn tag<'a>(
+    pub(crate) fn tag<'a>(
         &self,
         origin: &[u8],
         headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -35,7 +35,7 @@ impl Seal {
     }
 
     /// Whether the headers hold the seal of the copy that they describe.
-    pub(super) fn is_valid(&self, headers: &[(Bytes, Bytes)], payload: &[u8]) -> bool {
+    pub(crate) fn is_valid(&self, headers: &[(Bytes, Bytes)], payload: &[u8]) -> bool {
         let value = |name: &str| {
             let mut values = headers.iter().filter(|(other, _)| other == name.as_bytes());
             values.next().map(|(_, value)| value)
@@ -76,7 +76,7 @@ fn content<'a>(
 ///
 /// # Errors
 /// When the system gives no random bytes.
-pub(super) fn random_name() -> io::Result<String> {
+pub(crate) fn random_name() -> io::Result<String> {
     Ok(hex(&random::<16>()?))
 }
 

@@ -1,7 +1,7 @@
 //! `_native.log_*`: a data directory that no broker uses.
 use crate::failure::native_error;
 use bascule_broker::engine::EngineError;
-use bascule_broker::offline::{self, RepairRequest};
+use bascule_broker::tools::{self, RepairRequest};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn answer(
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
 pub(crate) fn log_verify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyBytes>> {
-    answer(py, || offline::verify(&path))
+    answer(py, || tools::verify(&path))
 }
 
 #[pyfunction]
@@ -31,7 +31,7 @@ pub(crate) fn log_inspect(
     start: u64,
     most: usize,
 ) -> PyResult<Bound<'_, PyBytes>> {
-    answer(py, || offline::inspect(&path, start, most))
+    answer(py, || tools::inspect(&path, start, most))
 }
 
 type MetadataParts<'py> = (u64, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, String);
@@ -40,7 +40,7 @@ type MetadataParts<'py> = (u64, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, S
 #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
 pub(crate) fn log_metadata(py: Python<'_>, path: PathBuf) -> PyResult<MetadataParts<'_>> {
     let found = py
-        .detach(|| offline::read_metadata(&path))
+        .detach(|| tools::read_metadata(&path))
         .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
     let entries = found.entries.iter().map(|entry| PyBytes::new(py, entry));
     Ok((
@@ -61,5 +61,5 @@ pub(crate) fn log_repair<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let request: RepairRequest = serde_json::from_slice(request)
         .map_err(|error| native_error("invalid_argument", &format!("repair: {error}"), "{}"))?;
-    answer(py, || offline::repair(&path, &request, now_ns))
+    answer(py, || tools::repair(&path, &request, now_ns))
 }

@@ -1,7 +1,7 @@
 //! What the control plane hears of NATS: `nats` events, at most about one of a kind a second, and counters.
+use crate::context::SharedRef;
 use crate::events::Event;
 use crate::partition::Partition;
-use crate::shared::SharedRef;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ const TOLD: usize = 64;
 
 /// What an event is about; its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Connected,
     Disconnected,
     SlowConsumer,
@@ -37,7 +37,7 @@ impl Kind {
 
 /// Why messages that arrived are not stored, as far as events tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unstored {
+pub(crate) enum Unstored {
     /// They came faster than they could be appended.
     Overload,
     /// The partition does not take them now, or not this one.
@@ -76,8 +76,8 @@ impl Unstored {
 }
 
 /// Pushes the events of one session. `number` of an event is how many of its kind there were so far.
-pub(super) struct Reporter {
-    pub(super) shared: SharedRef,
+pub(crate) struct Reporter {
+    pub(crate) shared: SharedRef,
     runtime: Handle,
     counts: [AtomicU64; 4],
     unstored: Mutex<[Gathered; Unstored::ALL.len()]>,
@@ -93,13 +93,13 @@ struct Gathered {
 }
 
 /// What people call a partition.
-pub(super) fn partition_name(partition: &Partition) -> String {
+pub(crate) fn partition_name(partition: &Partition) -> String {
     let identity = partition.identity();
     format!("{}/{}", identity.stream, identity.number)
 }
 
 impl Reporter {
-    pub(super) fn new(shared: SharedRef, runtime: Handle) -> Self {
+    pub(crate) fn new(shared: SharedRef, runtime: Handle) -> Self {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         Self {
             shared,
@@ -111,7 +111,7 @@ impl Reporter {
     }
 
     /// Pushes an event. `detail` is a JSON object.
-    pub(super) fn event(&self, kind: Kind, text: String, detail: &serde_json::Value) {
+    pub(crate) fn event(&self, kind: Kind, text: String, detail: &serde_json::Value) {
         let count = self
             .counts
             .get(kind as usize)
@@ -127,7 +127,7 @@ impl Reporter {
     }
 
     /// An error of one connection; the same text is told once until both connections are up again.
-    pub(super) fn error(&self, connection: &str, text: String) {
+    pub(crate) fn error(&self, connection: &str, text: String) {
         let mut told = self.told.lock();
         if told.len() >= TOLD {
             told.clear();
@@ -139,14 +139,14 @@ impl Reporter {
     }
 
     /// Forgets the errors so far, so that they are told again when they come again.
-    pub(super) fn recovered(&self) {
+    pub(crate) fn recovered(&self) {
         self.told.lock().clear();
     }
 
     /// Reports `messages` that were received and are not stored; `name`: of the partition, or what is wrong with the message.
     /// The first is reported at once, those that follow within [`Unstored::period`] in one event at its end. Callable on
     /// any thread.
-    pub(super) fn unstored(self: &Arc<Self>, why: Unstored, messages: u64, name: String) {
+    pub(crate) fn unstored(self: &Arc<Self>, why: Unstored, messages: u64, name: String) {
         let mut all = self.unstored.lock();
         let Some(gathered) = all.get_mut(why as usize) else {
             return;

@@ -1,15 +1,16 @@
 //! From a subscription to groups of records: recognised, handed to everyone who listens.
-use super::acks::PendingAck;
-use super::client::{Inbox, Message};
-use super::connection::Role;
-use super::copies::is_probe;
-use super::feed::Group;
-use super::losses::Loss;
-use super::report::Unstored;
-use super::router::Route;
-use super::session::Session;
-use super::{headers, origin};
+use crate::ingest::nats::acks::PendingAck;
+use crate::ingest::nats::feed::Group;
+use crate::ingest::nats::losses::Loss;
+use crate::ingest::nats::router::Route;
+use crate::nats::client::headers;
+use crate::nats::client::{Inbox, Message};
+use crate::nats::connections::connection::Role;
+use crate::nats::connections::report::Unstored;
+use crate::nats::session::Session;
 use crate::partition::IncomingRecord;
+use crate::republish::marks::origin;
+use crate::republish::republisher::is_probe;
 use bascule_wire::envelope::{self, Recognised};
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bytes::Bytes;
@@ -19,13 +20,13 @@ use std::sync::Arc;
 const SHOWN: usize = 128;
 
 /// Feeds the partitions of a route from its subscription.
-pub(super) struct RouteInbox {
+pub(crate) struct RouteInbox {
     session: Arc<Session>,
     route: Arc<Route>,
 }
 
 impl RouteInbox {
-    pub(super) fn new(session: &Arc<Session>, route: &Arc<Route>) -> Self {
+    pub(crate) fn new(session: &Arc<Session>, route: &Arc<Route>) -> Self {
         Self {
             session: session.clone(),
             route: route.clone(),

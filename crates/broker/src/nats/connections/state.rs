@@ -1,5 +1,5 @@
 //! The state of the connections to NATS, with the reason when they are not up (`specs/formats/seam.md`).
-use super::connection::Role;
+use crate::nats::connections::connection::Role;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -58,7 +58,7 @@ impl ConnectionState {
 /// State of NATS as a whole.
 #[derive(Clone, Debug, Serialize)]
 pub struct NatsState {
-    /// `off` before [`super::NatsLink::connect`], `connected` when all connections are up, otherwise `connecting`.
+    /// `off` before [`crate::nats::NatsLink::connect`], `connected` when all connections are up, otherwise `connecting`.
     pub state: &'static str,
     /// Reason of the first connection that is not up.
     pub reason: Option<Reason>,
@@ -71,8 +71,8 @@ pub struct NatsState {
 }
 
 impl NatsState {
-    /// Before [`super::NatsLink::connect`] and after [`super::NatsLink::close`].
-    pub(super) fn off() -> Self {
+    /// Before [`crate::nats::NatsLink::connect`] and after [`crate::nats::NatsLink::close`].
+    pub(crate) fn off() -> Self {
         Self {
             state: "off",
             reason: None,
@@ -85,22 +85,22 @@ impl NatsState {
 
 /// The states of a session's connections.
 #[derive(Debug)]
-pub(super) struct States(Mutex<[ConnectionState; 2]>);
+pub(crate) struct States(Mutex<[ConnectionState; 2]>);
 
 impl States {
     /// Nothing was tried yet.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let starting = [Role::Ingest, Role::Streams].map(ConnectionState::starting);
         Self(Mutex::new(starting))
     }
 
     /// The connection is up.
-    pub(super) fn connected(&self, role: Role) {
+    pub(crate) fn connected(&self, role: Role) {
         self.change(role, true, None, String::new());
     }
 
     /// The connection is down; the time since when is kept while it stays down.
-    pub(super) fn failed(&self, role: Role, reason: Reason, text: String) {
+    pub(crate) fn failed(&self, role: Role, reason: Reason, text: String) {
         self.change(role, false, Some(reason), text);
     }
 
@@ -116,7 +116,7 @@ impl States {
     }
 
     /// All together.
-    pub(super) fn summary(&self) -> NatsState {
+    pub(crate) fn summary(&self) -> NatsState {
         let connections = self.0.lock().to_vec();
         let down = connections.iter().find(|state| !state.connected);
         let since = |connected| {
