@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::damage::verify;
+use bascule_log::integrity::verify;
 use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, OsStorage};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
 use std::path::PathBuf;

@@ -13,9 +13,9 @@
 use crate::Error;
 use crate::files::Files;
 use crate::histogram::Durations;
-use crate::journal::{Journal, JournalDamage, JournalOptions};
 pub(crate) use crate::rounds::{Rounds, SyncRequest};
 use crate::storage::{OsStorage, Storage};
+use crate::wal::{Journal, JournalDamage, JournalOptions};
 use crate::worker::{Door, Jobs, Worker, join};
 use parking_lot::Mutex;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Sequential reading of whole batches.
-use crate::damage::{Damage, Fault};
 use crate::disk::{SyncFile, read_up_to};
+use crate::integrity::{Damage, Fault};
 use crate::scan::{Found, Place, Scanner, is_media_error};
 use crate::segment::{Segment, segment_name};
 use crate::shared::Shared;

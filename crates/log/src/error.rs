@@ -1,6 +1,6 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
-use crate::damage::Damage;
 use crate::disk::is_full;
+use crate::integrity::Damage;
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
 use std::path::{Path, PathBuf};

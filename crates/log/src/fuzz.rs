@@ -2,7 +2,7 @@
 use crate::fields::{u32_at, u64_at};
 use crate::preamble::Preamble;
 use crate::producers::Producers;
-use crate::{Identity, checkpoint, epochs, index, journal};
+use crate::{Identity, checkpoint, epochs, index, wal};
 
 /// An `.idx` file: next offset and number of entries.
 pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64, usize)> {
@@ -19,23 +19,23 @@ pub fn checkpoint_slot(bytes: &[u8], identity: Identity) -> bool {
 
 /// A slot of the journal's head: whether it counts. What reads says of every use whether it is needed.
 pub fn journal_head(bytes: &[u8]) -> bool {
-    let parsed = journal::head::parse_slot(bytes);
+    let parsed = wal::head::parse_slot(bytes);
     parsed.is_some_and(|(_, facts)| facts.needs(facts.first_needed))
 }
 
 /// The first bytes of a file of the journal: whether they count.
 pub fn journal_preamble(bytes: &[u8]) -> bool {
-    journal::format::read_preamble(bytes).is_some()
+    wal::format::read_preamble(bytes).is_some()
 }
 
 /// A mark at the end of a file of the journal, of the use that it names: whether it counts.
 pub fn journal_mark(bytes: &[u8]) -> bool {
-    let preamble = journal::format::Preamble {
+    let preamble = wal::format::Preamble {
         sequence: u64_at(bytes, 0).unwrap_or_default(),
         link: u32_at(bytes, 8).unwrap_or_default(),
         ..Default::default()
     };
-    journal::mark::Mark::read(bytes, &preamble).is_some()
+    wal::mark::Mark::read(bytes, &preamble).is_some()
 }
 
 /// The entries of an `epochs` file.

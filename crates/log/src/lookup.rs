@@ -1,6 +1,6 @@
 //! Offsets by time. Timestamps never decrease within a partition, so one search serves both directions.
 use crate::cursor::Cursor;
-use crate::damage::{Damage, Fault};
+use crate::integrity::{Damage, Fault};
 use crate::scan::{Found, Place, Scanner};
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::shared::Shared;

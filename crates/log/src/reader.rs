@@ -1,7 +1,7 @@
 //! The reading half: lock-free, any number, on any thread.
 use crate::ReadError;
 use crate::cursor::Cursor;
-use crate::damage::Damage;
+use crate::integrity::Damage;
 use crate::lookup::{self, Predecessor};
 use crate::segment::NO_TIME;
 use crate::shared::Shared;

@@ -1,8 +1,8 @@
 //! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
-//! damage (`damage::resume`).
+//! damage (`integrity::resume`).
 use crate::Identity;
-use crate::damage::Fault;
 use crate::disk::read_up_to;
+use crate::integrity::Fault;
 use crate::preamble::PREAMBLE_BYTES;
 use crate::storage::StorageFile;
 use bascule_record::planted;

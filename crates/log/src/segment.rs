@@ -1,8 +1,8 @@
 //! One segment as readers and the writer share it.
-use crate::damage::resume::{Ending, Known};
 use crate::disk::SyncFile;
 use crate::files::Files;
 use crate::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
+use crate::integrity::resume::{Ending, Known};
 use crate::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::shared::Shared;
 use crate::storage::OpenMode;

@@ -4,10 +4,10 @@
 //! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
 //! everything below it.
 use crate::Identity;
-use crate::damage::quarantine::Quarantine;
-use crate::journal::Journal;
+use crate::integrity::quarantine::Quarantine;
 use crate::scan::Place;
 use crate::segment::{NO_TIME, Segment};
+use crate::wal::Journal;
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
 use bascule_record::{Header, planted};

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod harmed;
 mod support;
-use bascule_log::damage::Fault;
+use bascule_log::integrity::Fault;
 
 use bascule_log::{
     Coordinator, FileOver, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod faulty;
 
-use bascule_log::damage::Fault as DamageFault;
+use bascule_log::integrity::Fault as DamageFault;
 use bascule_log::{
     Coordinator, Error, Identity, JournalOptions, Log, LogOptions, ReadError, ReadMode, Retention,
 };

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod snapshots;
 mod support;
-use bascule_log::damage::verify;
+use bascule_log::integrity::verify;
 use bascule_log::{Coordinator, Log, LogOptions, OsStorage, ReadError, Recovery};
 use bascule_record::Producer;
 use snapshots::Snapshots;

@@ -4,7 +4,7 @@ mod harmed;
 mod recording;
 mod support;
 
-use bascule_log::damage::verify;
+use bascule_log::integrity::verify;
 use bascule_log::{
     Compaction, CompactionReport, Coordinator, Error, Identity, Log, LogOptions, OsStorage,
     Retention,

@@ -3,7 +3,7 @@
 mod harmed;
 mod support;
 
-use bascule_log::damage::verify;
+use bascule_log::integrity::verify;
 use bascule_log::{Coordinator, JournalOptions, Log, OsStorage, Retention};
 use harmed::*;
 use std::fs;

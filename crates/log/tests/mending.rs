@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used)]
 mod recording;
 mod support;
-use bascule_log::damage::{Action, FindingKind, RepairOptions, Verified, inspect, repair, verify};
+use bascule_log::integrity::{
+    Action, FindingKind, RepairOptions, Verified, inspect, repair, verify,
+};
 use bascule_log::{Coordinator, Log, OsStorage};
 use recording::Recording;
 use std::fs;

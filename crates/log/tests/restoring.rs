@@ -3,7 +3,7 @@
 mod harmed;
 mod support;
 use bascule_log::OsStorage;
-use bascule_log::damage::{Action, RepairOptions, Verified, repair, verify};
+use bascule_log::integrity::{Action, RepairOptions, Verified, repair, verify};
 use harmed::*;
 use std::fs;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ mod harmed;
 mod support;
 
 use bascule_log::OsStorage;
-use bascule_log::damage::{FindingKind, verify};
+use bascule_log::integrity::{FindingKind, verify};
 use bascule_record::{Header, Stamp};
 use harmed::*;
 use std::fs;

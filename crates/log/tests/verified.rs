@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 
-use bascule_log::damage::{FindingKind, verify};
+use bascule_log::integrity::{FindingKind, verify};
 use bascule_log::{Log, LogReader, OsStorage, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use std::collections::BTreeSet;

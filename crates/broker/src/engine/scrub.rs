@@ -2,7 +2,7 @@
 use super::{Engine, EngineError};
 use crate::partition::now_ns;
 use crate::tools::damage_json;
-use bascule_log::damage::Scrubbed;
+use bascule_log::integrity::Scrubbed;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

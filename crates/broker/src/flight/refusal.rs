@@ -5,7 +5,7 @@
 use crate::access::Denied;
 use crate::metrics::PublishError;
 use crate::partition::{AppendError, EndReason, damage_sentence};
-use bascule_log::damage::Damage;
+use bascule_log::integrity::Damage;
 use bascule_log::{ReadError, SequenceError};
 use bascule_record::DamageError;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The status of a read that meets damage: `DATA_LOSS`, a sentence with offsets, file and remedy, and the range in trailers
 //! of its own, which other clients pass over. Not in `grpc-status-details-bin`: Go clients refuse what is not theirs there.
 use crate::partition::{PartitionIdentity, damage_sentence};
-use bascule_log::damage::Damage;
+use bascule_log::integrity::Damage;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 

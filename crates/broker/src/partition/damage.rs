@@ -1,6 +1,6 @@
 //! What a partition says of damaged records: to the log of the broker once for each range, to callers every time.
 use super::Partition;
-use bascule_log::damage::{Damage, Fault};
+use bascule_log::integrity::{Damage, Fault};
 use std::sync::Arc;
 
 impl Partition {

@@ -2,7 +2,7 @@
 use super::place::Target;
 use crate::engine::EngineError;
 use crate::metadata;
-use bascule_log::damage::{self, BatchView, LogView, SegmentView};
+use bascule_log::integrity::{self, BatchView, LogView, SegmentView};
 use bascule_log::{Identity, OsStorage};
 use bascule_record::Batch;
 use bytes::Bytes;
@@ -62,7 +62,7 @@ pub fn read_metadata(path: &Path) -> Result<Metadata, EngineError> {
 
 /// Appends the entries after `index`; the error says where the entries end and why.
 fn read_entries(log: &Path, index: u64, entries: &mut Vec<Bytes>) -> Result<(), String> {
-    let view = damage::inspect(&OsStorage, log, IDENTITY, index, usize::MAX)
+    let view = integrity::inspect(&OsStorage, log, IDENTITY, index, usize::MAX)
         .map_err(|error| format!("the metadata log cannot be read: {error}"))?;
     let mut next = index;
     for batch in &view.batches {

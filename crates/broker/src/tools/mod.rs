@@ -6,7 +6,7 @@ mod texts;
 
 use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
-use bascule_log::damage::{
+use bascule_log::integrity::{
     self, Action, Damage, Finding, Hanging, JournalVerified, RepairOptions, Verified,
 };
 use bascule_log::{Error, OsStorage};
@@ -40,7 +40,7 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
     let (mut logs, mut lost) = (Vec::new(), Vec::new());
     for log in &target.logs {
         logs.push(
-            match damage::verify(&OsStorage, &log.directory, log.identity) {
+            match integrity::verify(&OsStorage, &log.directory, log.identity) {
                 Ok(verified) => {
                     let hanging = journal.as_ref().and_then(|(_, journal)| {
                         journal.of(log.identity, &log.directory, verified.log_end)
@@ -91,7 +91,7 @@ fn journal_of(target: &Target) -> Result<Option<(PathBuf, JournalVerified)>, Eng
     let Some((directory, partitions)) = target.journal() else {
         return Ok(None);
     };
-    let looked = damage::verify_journal(&OsStorage, &directory, &partitions);
+    let looked = integrity::verify_journal(&OsStorage, &directory, &partitions);
     Ok(Some((directory, looked.map_err(|error| failed(&error))?)))
 }
 
@@ -132,7 +132,7 @@ pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError
     let most = if target.is_data_directory { 0 } else { most };
     let mut logs = Vec::new();
     for log in &target.logs {
-        let view = damage::inspect(&OsStorage, &log.directory, log.identity, from, most)
+        let view = integrity::inspect(&OsStorage, &log.directory, log.identity, from, most)
             .map_err(|error| failed(&error))?;
         let hanging = journal
             .as_ref()
@@ -168,7 +168,7 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
             journal: log.journal(),
             now_ns,
         };
-        match damage::repair(&OsStorage, &log.directory, log.identity, &options) {
+        match integrity::repair(&OsStorage, &log.directory, log.identity, &options) {
             Ok((actions, left)) => {
                 if log.is_metadata() {
                     end = left.log_end;
@@ -197,7 +197,7 @@ fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineErr
     let Some(log) = target.logs.iter().find(|log| log.is_metadata()) else {
         return Ok(());
     };
-    let end_of = |directory: &Path| match damage::verify(&OsStorage, directory, log.identity) {
+    let end_of = |directory: &Path| match integrity::verify(&OsStorage, directory, log.identity) {
         Ok(verified) => Ok(Some(verified)),
         Err(Error::Absent { .. }) => Ok(None),
         Err(error) => Err(failed(&error)),

@@ -1,7 +1,7 @@
 //! Findings and views as JSON, with what they mean and what to do next.
 use super::damage_json;
 use super::place::LogPlace;
-use bascule_log::damage::{
+use bascule_log::integrity::{
     BatchView, Damage, Finding, FindingKind, Hanging, JournalVerified, LogView, SegmentView,
 };
 use bascule_log::{Identity, JournalDamage, JournalPlace};

@@ -5,7 +5,7 @@ use crate::apply::{Told, apply, apply_within};
 use crate::frames::{self, JournalFile};
 use crate::power::{self, Cut, Power};
 use crate::prepare::{Template, push};
-use bascule_log::damage::verify;
+use bascule_log::integrity::verify;
 use bascule_log::{Coordinator, Durability, Identity, JournalOptions, Log, LogOptions, OsStorage};
 use bascule_record::Codec;
 use std::fs;

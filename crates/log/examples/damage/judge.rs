@@ -1,7 +1,7 @@
 //! What became of a damaged log.
 use crate::apply::Told;
 use crate::prepare::{Template, append};
-use bascule_log::damage::{inspect, verify};
+use bascule_log::integrity::{inspect, verify};
 use bascule_log::{Coordinator, Log, LogReader, OsStorage, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Codec, Header};
 use std::path::Path;

@@ -9,7 +9,7 @@ use crate::journal::{Harm, Home, Life};
 use crate::judge::{Seen, check, read};
 use crate::power::{self, Cut, Power};
 use crate::prepare::Template;
-use bascule_log::damage::{Hanging, JournalVerified, verify, verify_journal};
+use bascule_log::integrity::{Hanging, JournalVerified, verify, verify_journal};
 use bascule_log::{Coordinator, Log, OsStorage, Storage};
 use bascule_record::Codec;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What a segment, the one behind it and the journal say of each other.
 use super::Walk;
 use crate::Error;
-use crate::damage::{Damage, Fault};
+use crate::integrity::{Damage, Fault};
 use crate::retention::mark_removed;
 use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::sources::{Source, has_batch};

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test program uses its part
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 use super::support::{Home, Records, batch, settle, small};
-use bascule_log::damage::Damage;
+use bascule_log::integrity::Damage;
 use bascule_log::{Coordinator, Log, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use std::fs::{self, OpenOptions};

@@ -86,10 +86,7 @@ fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
     let coordinator = coordinator(home.path());
     let mut logs = [1, 2].map(|i| create(home.path(), i, &coordinator));
     round(&mut logs, 0, &coordinator);
-    let file = home
-        .path()
-        .join("journal")
-        .join(crate::journal::ring::name(0));
+    let file = home.path().join("journal").join(crate::wal::ring::name(0));
     let mut before = 0;
     for value in 1..9 {
         assert_eq!(round(&mut logs, value, &coordinator), 2);

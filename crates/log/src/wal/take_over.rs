@@ -6,8 +6,8 @@
 use super::pending::Part;
 use super::replay::JournalDamage;
 use crate::checkpoint::Checkpoint;
-use crate::damage::{Damage, Fault};
 use crate::failpoint;
+use crate::integrity::{Damage, Fault};
 use crate::maintain::current;
 use crate::scan::Place;
 use crate::segment::{NO_TIME, segment_name};

@@ -12,8 +12,8 @@
 use super::format::{self, FRAME_BYTES, Run};
 use super::replay::Source;
 use crate::Identity;
-use crate::damage::resume::find_magic;
 use crate::disk::read_up_to;
+use crate::integrity::resume::find_magic;
 use crate::storage::StorageFile;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::{HashMap, HashSet};

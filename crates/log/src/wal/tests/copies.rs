@@ -2,7 +2,7 @@
 use super::super::mark::tail_bytes;
 use super::super::replay::JournalDamage;
 use super::*;
-use crate::journal::ring;
+use crate::wal::ring;
 
 /// The journal of a life of two logs: its file with the first three rounds, and with all six.
 fn grown(home: &Path) -> [Vec<u8>; 2] {

@@ -7,7 +7,7 @@ use super::super::mark::{self, Mark};
 use super::super::replay;
 use super::*;
 use crate::JournalPlace;
-use crate::damage::{Damage, Fault};
+use crate::integrity::{Damage, Fault};
 use crate::storage::OpenMode;
 use home::{Home, destroy, served};
 

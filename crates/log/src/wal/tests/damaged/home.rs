@@ -1,8 +1,8 @@
 //! A directory whose journal is damaged, and what its logs then serve.
 use super::super::*;
 use super::RECORDS;
-use crate::damage::Damage;
-use crate::journal::ring;
+use crate::integrity::Damage;
+use crate::wal::ring;
 use std::ops::Range;
 
 /// A home with two logs whose segments have lost what is in the journal.

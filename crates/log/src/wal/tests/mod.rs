@@ -8,7 +8,7 @@ mod missing;
 mod power;
 
 use super::{FEW_BYTES, JournalOptions, format};
-use crate::damage::{RepairOptions, repair};
+use crate::integrity::{RepairOptions, repair};
 use crate::storage::OsStorage;
 use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{

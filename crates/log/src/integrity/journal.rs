@@ -1,10 +1,10 @@
 //! The journal of a data directory that no broker uses, read and checked without touching anything, and what of each log
 //! hangs on it.
 use super::Damage;
-use crate::journal::pending::{Part, Pending};
-use crate::journal::replay;
-use crate::journal::{JournalDamage, JournalOptions, Replay};
 use crate::storage::{OpenMode, Storage};
+use crate::wal::pending::{Part, Pending};
+use crate::wal::replay;
+use crate::wal::{JournalDamage, JournalOptions, Replay};
 use crate::{Error, Identity};
 use std::path::Path;
 
