@@ -9,7 +9,7 @@ import pytest
 import yaml
 from bascule import config
 from bascule.cli import main
-from bascule.client.address import addresses, protection
+from bascule.client.tooling import addresses, protection
 from bascule.security import ACTIONS, AccessTable, read_policy
 from bascule.testing import TestBroker, broker
 

@@ -40,6 +40,9 @@ PURE = [
     "control/specs.py",
 ]
 
+CLIENT_ROOMS = ("_core", "producer", "consumer", "_sync", "sync", "_aio", "aio", "tooling")
+"""Rooms of `bascule.client`: each imports from itself and from those before it."""
+
 
 def cargo(crate: str) -> dict[str, object]:
     return tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
@@ -119,6 +122,25 @@ def test_what_users_import_needs_no_part_of_the_server(folder: str) -> None:
     assert len(paths) > 5
     for path in paths:
         assert not {name for name in imports(path) if within(name, SERVER_PARTS)}, path
+
+
+def test_rooms_of_the_client_import_downwards() -> None:
+    """Only `__init__`, which is the public door, imports from every room."""
+    folder = PACKAGE / "client"
+    assert {path.stem for path in folder.iterdir() if path.stem not in {"__init__", "__pycache__"}} == set(CLIENT_ROOMS)
+    for path in modules("client"):
+        room = path.relative_to(folder).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        allowed = CLIENT_ROOMS[: CLIENT_ROOMS.index(room) + 1]
+        used = {name for name in imports(path) if within(name, ("bascule.client",)) and name != "bascule.client"}
+        assert not {name for name in used if name.split(".")[2] not in allowed}, path
+
+
+@pytest.mark.parametrize("folder", ["cli", "spark", "server", "testing", "control", "protocols"])
+def test_private_rooms_of_the_client_are_its_own(folder: str) -> None:
+    for path in modules(folder):
+        assert not {name for name in imports(path) if name.startswith("bascule.client._")}, path
 
 
 def test_the_command_line_needs_the_server_to_serve_and_to_read_metadata_only() -> None:

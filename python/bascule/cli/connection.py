@@ -16,7 +16,7 @@ from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
 from bascule.cli.telling import Telling
 from bascule.client import Client
-from bascule.client.address import addresses, connection_pool, opened
+from bascule.client.tooling import addresses, connection_pool, opened
 from bascule.errors import UsageError
 
 __all__ = ["DEFAULT_URL", "Connection", "connected"]

@@ -16,7 +16,7 @@ from bascule.cli.positions import parse_start, parse_stop
 from bascule.cli.reading import GroupReading, Limits, Printing, Reading, tell_start
 from bascule.cli.records import RecordFormat, record_format, record_writer
 from bascule.client import Client, OffsetReset
-from bascule.client.many import Many
+from bascule.client.tooling import Many
 from bascule.errors import UsageError
 
 __all__ = ["consume"]

@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 import yaml
 
 from bascule._yaml import FAILURES, load_yaml, yaml_problem
-from bascule.client.address import addresses, protection
+from bascule.client.tooling import addresses, protection
 from bascule.errors import StateError, UsageError
 
 __all__ = ["Context", "Contexts", "path"]

@@ -15,7 +15,7 @@ from bascule.cli.options import DryRun, Output, Partition, Yes
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
 from bascule.client import Client
-from bascule.client.refusals import no_partition
+from bascule.client.tooling import no_partition
 from bascule.errors import StateError
 
 __all__ = ["app"]

@@ -14,7 +14,7 @@ from bascule.cli.options import DryRun, Output, Partitions
 from bascule.cli.output import OutputFormat, render
 from bascule.cli.settings import SETTINGS, Given, stored, with_settings
 from bascule.client import Client
-from bascule.client.refusals import no_partition
+from bascule.client.tooling import no_partition
 from bascule.errors import UsageError
 
 __all__ = ["edit", "pause", "readonly", "resume"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bascule.client import Client, PartitionDetails, Start, group_cursor
-from bascule.client.refusals import no_partition
+from bascule.client.tooling import no_partition
 from bascule.errors import StateError, UsageError
 
 __all__ = ["Move", "move", "planned"]

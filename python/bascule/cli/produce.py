@@ -21,7 +21,7 @@ from bascule.cli.output import OutputFormat, render
 from bascule.cli.pace import Pace
 from bascule.cli.results import Produced
 from bascule.client import Ack, Client
-from bascule.client.refusals import no_partition
+from bascule.client.tooling import no_partition
 from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["produce"]

@@ -11,7 +11,7 @@ from typing import Final
 from bascule.cli.pace import Pace
 from bascule.cli.records import RecordWriter
 from bascule.client import Batch, Client, Consumer, Record, Start, Subscription
-from bascule.client.many import Many
+from bascule.client.tooling import Many
 
 __all__ = ["GroupReading", "Limits", "Printing", "Reading", "tell_start"]
 

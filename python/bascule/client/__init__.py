@@ -6,30 +6,16 @@ ones are awaited. Neither needs anything of the broker's own code.
 Beside the client's methods: `group_cursor(group)` is the id under which the members of a group store positions.
 """
 
-from bascule.client.address import connect, connect_async
-from bascule.client.aio import AsyncClient, AsyncSubscription
-from bascule.client.aio_consumer import AsyncConsumer
-from bascule.client.aio_producer import AsyncProducer
-from bascule.client.batch import Batch
-from bascule.client.consumer import Consumer, OnChange
-from bascule.client.consumer_core import GroupStart
-from bascule.client.details import (
-    BrokerDetails,
-    Check,
-    CursorEntry,
-    Damage,
-    GroupDetails,
-    GroupMember,
-    PartitionDetails,
-    StreamDetails,
-)
-from bascule.client.membership import Assignment
-from bascule.client.positions import group_cursor
-from bascule.client.producer import OnAck
-from bascule.client.requests import StreamOptions
-from bascule.client.sync import Client, Producer, Subscription
-from bascule.client.tls import Tls
-from bascule.client.types import (
+from bascule.client._aio.consumer import AsyncConsumer
+from bascule.client._aio.producer import AsyncProducer
+from bascule.client._core.batch import Batch
+from bascule.client._core.consumer_core import GroupStart
+from bascule.client._core.cursors import group_cursor
+from bascule.client._core.membership import Assignment
+from bascule.client._core.requests import StreamOptions
+from bascule.client._core.subscription import Subscription
+from bascule.client._core.tls import Tls
+from bascule.client._core.types import (
     Ack,
     Broker,
     Content,
@@ -47,6 +33,20 @@ from bascule.client.types import (
     Stream,
     SubjectReceipt,
 )
+from bascule.client._sync.details import (
+    BrokerDetails,
+    Check,
+    CursorEntry,
+    Damage,
+    GroupDetails,
+    GroupMember,
+    PartitionDetails,
+    StreamDetails,
+)
+from bascule.client.aio import AsyncClient, AsyncSubscription, connect_async
+from bascule.client.consumer import Consumer, OnChange
+from bascule.client.producer import OnAck, Producer
+from bascule.client.sync import Client, connect
 
 __all__ = [
     "Ack",

@@ -15,18 +15,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self
 
-from bascule.client.aio_administration import AsyncAdministration
-from bascule.client.aio_consumer import AsyncConsumer
-from bascule.client.aio_details import AsyncDetails
-from bascule.client.aio_positions import AsyncPositions
-from bascule.client.aio_publishing import AsyncPublishing
-from bascule.client.batch import Batch
+from bascule.client._aio.administration import AsyncAdministration
+from bascule.client._aio.consumer import AsyncConsumer
+from bascule.client._aio.details import AsyncDetails
+from bascule.client._aio.positions import AsyncPositions
+from bascule.client._aio.publishing import AsyncPublishing
+from bascule.client._core.address import RECONNECT_S, connection_pool
+from bascule.client._core.batch import Batch
+from bascule.client._core.connection_pool import MAX_IN_FLIGHT
+from bascule.client._core.consumer_core import GroupStart
+from bascule.client._core.subscription import Subscription
+from bascule.client._core.tls import Tls
+from bascule.client._core.types import OffsetReset, Record, Start, Stop
 from bascule.client.consumer import OnChange
-from bascule.client.consumer_core import GroupStart
-from bascule.client.subscription import Subscription
-from bascule.client.types import OffsetReset, Record, Start, Stop
+from bascule.client.sync import Client
 
-__all__ = ["AsyncClient", "AsyncSubscription"]
+__all__ = ["AsyncClient", "AsyncSubscription", "connect_async"]
 
 
 class AsyncClient(AsyncAdministration, AsyncPositions, AsyncPublishing, AsyncDetails):
@@ -202,3 +206,20 @@ class AsyncSubscription:
         """As `Subscription.close`."""
         self._subscription.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def connect_async(
+    url: str,
+    *,
+    tls: Tls | None = None,
+    timeout: float = 10.0,
+    reconnect: float = RECONNECT_S,
+    wait: bool = True,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    name: str = "python",
+) -> AsyncClient:
+    """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
+    arguments and errors are those of `connect`.
+    """
+    reached = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
+    return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))

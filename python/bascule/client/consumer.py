@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from bascule.client.batch import Batch
-from bascule.client.consumer_core import Change, ConsumerCore
-from bascule.client.membership import Assignment
-from bascule.client.types import Record
+from bascule.client._core.batch import Batch
+from bascule.client._core.consumer_core import Change, ConsumerCore
+from bascule.client._core.membership import Assignment
+from bascule.client._core.types import Record
 from bascule.errors import BrokerError
 
 __all__ = ["Callbacks", "Consumer", "OnChange", "raise_first"]

@@ -11,9 +11,9 @@ from typing import Final, Self, TypeAlias
 
 from bascule import engine
 from bascule._text import counted
-from bascule.client.partitioning import number_of
-from bascule.client.pipelined_publish import Outgoing, partition_of, receipts
-from bascule.client.types import Content, Headers, Receipt
+from bascule.client._core.partitioning import number_of
+from bascule.client._core.pipelined_publish import Outgoing, partition_of, receipts
+from bascule.client._core.types import Content, Headers, Receipt
 from bascule.errors import BrokerError, UnavailableError, UsageError
 
 __all__ = ["OnAck", "Producer"]

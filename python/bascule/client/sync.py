@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from bascule.client.administration import Administration
+from bascule.client._core.address import RECONNECT_S, connection_pool
+from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool
+from bascule.client._core.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.reading import Reading
+from bascule.client._core.subscription import Subscription
+from bascule.client._core.tls import Tls
+from bascule.client._core.types import OffsetReset, Start, Stop
+from bascule.client._sync.administration import Administration
+from bascule.client._sync.details import Details
+from bascule.client._sync.positions import Positions
+from bascule.client._sync.publishing import Publishing
 from bascule.client.consumer import Callbacks, Consumer, OnChange
-from bascule.client.consumer_core import ConsumerConfig, ConsumerCore, GroupStart
-from bascule.client.deadline import Deadline
-from bascule.client.details import Details
-from bascule.client.positions import Positions
-from bascule.client.producer import Producer
-from bascule.client.publishing import Publishing
-from bascule.client.reading import Reading
-from bascule.client.subscription import Subscription
-from bascule.client.types import OffsetReset, Start, Stop
 
-__all__ = ["Client", "Consumer", "Producer", "Subscription"]
+__all__ = ["Client", "connect", "opened"]
 
 
 class Client(Administration, Positions, Publishing, Details):
@@ -161,3 +163,51 @@ class Client(Administration, Positions, Publishing, Details):
         )
         core = ConsumerCore(self._pool, config, timeout=self._timeout, reconnect=self._reconnect)
         return Consumer(core, Callbacks(on_assigned, on_revoked, on_lost))
+
+
+def connect(
+    url: str,
+    *,
+    tls: Tls | None = None,
+    timeout: float = 10.0,
+    reconnect: float = RECONNECT_S,
+    wait: bool = True,
+    max_in_flight: int = MAX_IN_FLIGHT,
+    name: str = "python",
+) -> Client:
+    """A connected client; close it, or use it as a context manager.
+
+    Args:
+        url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; port 9292 when left
+            out. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
+            of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`.
+        tls: whom to trust and what to show; `None` = what the URL says.
+        timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
+        reconnect: seconds that a subscription tries to come back after its broker went away.
+        wait: whether a broker that is not there yet is waited for, up to `timeout`; otherwise connecting fails at once
+            where nobody listens at any of the addresses. Coming back to a broker that was there is not affected.
+            With either, an address where TLS fails ends it at once: that is to be mended, not waited for or gone round.
+        max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
+        name: begins the user agent that the broker sees.
+
+    Raises:
+        UsageError: code `invalid_argument`: the URL, or a file of `tls`.
+        AccessError: code `tls_failed`: one side refused the other's certificate.
+        UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
+    """
+    return opened(connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
+
+
+def opened(reached: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
+    """A client over `reached`, connected; closed when that fails.
+
+    Raises:
+        BrokerError: as `connect`.
+    """
+    client = Client(reached, timeout=timeout, reconnect=reconnect)
+    try:
+        client.open()
+    except BaseException:
+        client.close()
+        raise
+    return client

@@ -17,7 +17,7 @@ import nats
 import pytest
 import yaml
 from bascule.cli import main
-from bascule.client.connection_pool import ConnectionPool
+from bascule.client._core.connection_pool import ConnectionPool
 from bascule.testing import TestBroker, broker
 
 from tests.integration.cli.conftest import Run

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from bascule._liftbridge_pb import message
 from bascule.client import Client
-from bascule.client.connection_pool import ConnectionPool
+from bascule.client._core.connection_pool import ConnectionPool
 
 from tests.unit.client.fakes import FakeBatch, failure
 

@@ -8,7 +8,7 @@ from bascule import engine
 from bascule._liftbridge_pb import message
 from bascule._native import NativeError
 from bascule.client import Client
-from bascule.client.connection_pool import ConnectionPool
+from bascule.client._core.connection_pool import ConnectionPool
 
 
 def failure(code: str, text: str = "told to fail", details: str = "{}") -> NativeError:

@@ -2,7 +2,8 @@
 
 import pytest
 from bascule import Tls
-from bascule.client.address import addresses, connect, protection
+from bascule.client import connect
+from bascule.client.tooling import addresses, protection
 from bascule.errors import UsageError
 
 

@@ -10,8 +10,8 @@ import pytest
 from bascule import StreamOptions, group_cursor
 from bascule._liftbridge_pb import message
 from bascule.client import EventTimes, Group
-from bascule.client.deadline import Deadline
-from bascule.client.routes import CursorPlace
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.routes import CursorPlace
 from bascule.errors import BrokerError, OutcomeUnknownError, StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeNative, client_of, failure
@@ -137,7 +137,7 @@ def test_one_deadline_covers_the_creation_and_the_looks(monkeypatch: pytest.Monk
         left.append(timeout_ms)
         return FakeNative.call(native, method, request, timeout_ms)
 
-    monkeypatch.setattr("bascule.client.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("bascule.client._core.deadline.time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(native, "call", call)
     options = StreamOptions(encryption=False)
     native.answers = [failure("stream_exists"), metadata("s", 1), details()]

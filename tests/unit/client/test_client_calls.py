@@ -87,7 +87,7 @@ def test_the_deadline_ends_the_retries_with_the_last_failure(monkeypatch: pytest
         now += 0.08
         return FakeNative.call(native, method, request, timeout_ms)
 
-    monkeypatch.setattr("bascule.client.deadline.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("bascule.client._core.deadline.time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(native, "call", call)
     native.answers = [failure("unavailable", f"try {number}") for number in range(100)]
     with pytest.raises(UnavailableError, match="try 3"):

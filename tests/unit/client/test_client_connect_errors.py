@@ -1,7 +1,7 @@
 """What is said when no broker answers."""
 
 import pytest
-from bascule.client.connect_errors import explained, is_absent
+from bascule.client._core.connect_errors import explained, is_absent
 from bascule.errors import error
 
 REFUSED = "tcp connect error: Connection refused (os error 111)"

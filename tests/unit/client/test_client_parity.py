@@ -31,7 +31,7 @@ def test_both_have_the_same_methods_with_the_same_parameters(sync: type[Any], as
         assert mine.parameters == other.parameters, f"{sync.__name__}.{name}"
         wanted = str(mine.return_annotation).replace("Iterator", "AsyncIterator")
         assert str(other.return_annotation).strip("'").replace("Async", "") == wanted.replace("Async", "").replace(
-            "bascule.client.subscription.", ""
+            "bascule.client._core.subscription.", ""
         ).replace("bascule.client.producer.", "") or name in {"producer", "subscribe", "consumer", "records", "submit"}
     assert not [name for name, member in theirs.items() if inspect.isfunction(member)]
 

@@ -18,7 +18,7 @@ class SlowNative(FakeNative):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.now = 100.0
-        monkeypatch.setattr("bascule.client.deadline.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("bascule.client._core.deadline.time", SimpleNamespace(monotonic=lambda: self.now))
 
     def connect(self, address: str, options: bytes) -> FakeNative:
         self.now += 1

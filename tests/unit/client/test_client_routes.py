@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.client import Client
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.routes import BrokerPlace, CursorPlace, PartitionPlace, Routes
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.routes import BrokerPlace, CursorPlace, PartitionPlace, Routes
 from bascule.errors import BrokerError
 
 from tests.unit.client.fakes import FakeNative, FakeOutgoing, FakeSubscription, failure

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.client import Start, Stop
-from bascule.client.reading import Reading, subscribe
+from bascule.client._core.reading import Reading, subscribe
 from bascule.errors import StateError, UnavailableError, UsageError
 
 from tests.unit.client.fakes import FakeBatch, FakeNative, FakeSubscription, client_of, failure

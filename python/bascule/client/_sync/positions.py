@@ -1,18 +1,11 @@
 """What the synchronous client does about stored positions and consumer groups."""
 
-from bascule.client import cursors, requests
-from bascule.client.calls import Calls
-from bascule.client.routes import CursorPlace
-from bascule.client.types import Group
+from bascule.client._core import cursors, requests
+from bascule.client._core.routes import CursorPlace
+from bascule.client._core.types import Group
+from bascule.client._sync.calls import Calls
 
-__all__ = ["GROUP_CURSOR_PREFIX", "Positions", "group_cursor"]
-
-GROUP_CURSOR_PREFIX = "__group:"
-
-
-def group_cursor(group: str) -> str:
-    """The id of the cursor that the members of `group` store their positions under."""
-    return GROUP_CURSOR_PREFIX + requests.check_id("group", group)
+__all__ = ["Positions"]
 
 
 class Positions(Calls):

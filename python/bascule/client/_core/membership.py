@@ -23,11 +23,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bascule.client import requests
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.dropped import MOST_PAUSE_SECONDS, DroppedStreams
-from bascule.client.routes import BrokerPlace
+from bascule.client._core import requests
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.dropped import MOST_PAUSE_SECONDS, DroppedStreams
+from bascule.client._core.routes import BrokerPlace
 from bascule.errors import BrokerError, InternalError, StateError, UsageError, error
 
 __all__ = ["Assignment", "Membership", "MembershipState"]

@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from bascule.client import requests
-from bascule.client.deadline import Deadline
-from bascule.client.details import Details, StreamDetails
-from bascule.client.existing import asks_for_details, asks_for_something, mismatch
-from bascule.client.requests import StreamOptions
-from bascule.client.routes import PartitionPlace
-from bascule.client.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
+from bascule.client._core import requests
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.requests import StreamOptions
+from bascule.client._core.routes import PartitionPlace
+from bascule.client._core.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
+from bascule.client._sync.details import Details, StreamDetails
+from bascule.client._sync.existing import asks_for_details, asks_for_something, mismatch
 from bascule.errors import BrokerError, StateError
 
 __all__ = ["Administration"]

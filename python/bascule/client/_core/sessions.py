@@ -16,12 +16,12 @@ from functools import partial
 from typing import Final, Literal, TypeVar
 
 from bascule import engine
-from bascule.client.connection_pool import ConnectionPool, may_try_again
-from bascule.client.deadline import Deadline
-from bascule.client.error_context import error_context
-from bascule.client.pipelined_publish import aside
-from bascule.client.routes import PartitionPlace
-from bascule.client.types import Ack
+from bascule.client._core.connection_pool import ConnectionPool, may_try_again
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.error_context import error_context
+from bascule.client._core.pipelined_publish import aside
+from bascule.client._core.routes import PartitionPlace
+from bascule.client._core.types import Ack
 from bascule.errors import BrokerError, from_failure
 
 __all__ = ["Sessions"]

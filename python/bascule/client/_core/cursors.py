@@ -4,17 +4,23 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from bascule.client import requests
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.reading import Member
-from bascule.client.routes import CURSORS, CursorPlace
+from bascule.client._core import requests
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.reading import Member
+from bascule.client._core.routes import CURSORS, CursorPlace
 from bascule.errors import BrokerError, error
 
-__all__ = ["find", "store", "store_as"]
+__all__ = ["GROUP_CURSOR_PREFIX", "find", "group_cursor", "partitions", "store", "store_as"]
 
+GROUP_CURSOR_PREFIX = "__group:"
 _OFF: Final = "Cursors stream does not exist"
 _HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
+
+
+def group_cursor(group: str) -> str:
+    """The id of the cursor that the members of `group` store their positions under."""
+    return GROUP_CURSOR_PREFIX + requests.check_id("group", group)
 
 
 def store(

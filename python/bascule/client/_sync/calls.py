@@ -4,10 +4,10 @@
 
 from typing import Final
 
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.error_context import error_context
-from bascule.client.routes import Place
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.error_context import error_context
+from bascule.client._core.routes import Place
 
 __all__ = ["Calls"]
 

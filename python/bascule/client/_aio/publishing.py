@@ -6,10 +6,10 @@
 
 from collections.abc import Sequence
 
-from bascule.client.aio_calls import AsyncCalls
-from bascule.client.aio_producer import AsyncProducer, in_loop
+from bascule.client._aio.calls import AsyncCalls
+from bascule.client._aio.producer import AsyncProducer, in_loop
+from bascule.client._core.types import Ack, Content, Headers, PartitionChoice, Receipt
 from bascule.client.producer import OnAck
-from bascule.client.types import Ack, Content, Headers, PartitionChoice, Receipt
 
 __all__ = ["AsyncPublishing"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from bascule import engine
-from bascule.client import requests
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.error_context import error_context
-from bascule.client.types import Content, PartitionChoice
+from bascule.client._core import requests
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.error_context import error_context
+from bascule.client._core.types import Content, PartitionChoice
 from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["Partitioning", "check_choice", "number_of"]

@@ -1,4 +1,4 @@
-"""Where to connect to: `liftbridge://host[:port][,host[:port]…]`, or `bascules://…?ca=…` for TLS; the two ways in."""
+"""Where to connect to: `liftbridge://host[:port][,host[:port]…]`, or `bascules://…?ca=…` for TLS."""
 
 import re
 from contextlib import nullcontext
@@ -6,13 +6,11 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from bascule._text import without_credentials
-from bascule.client.aio import AsyncClient
-from bascule.client.connection_pool import MAX_IN_FLIGHT, ConnectionPool, Watched
-from bascule.client.sync import Client
-from bascule.client.tls import NAMES, Tls
+from bascule.client._core.connection_pool import MAX_IN_FLIGHT, ConnectionPool, Watched
+from bascule.client._core.tls import NAMES, Tls
 from bascule.errors import UsageError
 
-__all__ = ["addresses", "connect", "connect_async", "connection_pool", "opened", "protection"]
+__all__ = ["RECONNECT_S", "addresses", "connection_pool", "protection"]
 
 DEFAULT_PORT: Final = 9292
 RECONNECT_S: Final = 30.0
@@ -25,72 +23,7 @@ PROTECTED: Final = ("bascules", "liftbridges")
 MOST_PORT: Final = 65535
 
 
-def connect(  # noqa: PLR0913 (everything but the URL is keyword-only)
-    url: str,
-    *,
-    tls: Tls | None = None,
-    timeout: float = 10.0,
-    reconnect: float = RECONNECT_S,
-    wait: bool = True,
-    max_in_flight: int = MAX_IN_FLIGHT,
-    name: str = "python",
-) -> Client:
-    """A connected client; close it, or use it as a context manager.
-
-    Args:
-        url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; port 9292 when left
-            out. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
-            of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`.
-        tls: whom to trust and what to show; `None` = what the URL says.
-        timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
-        reconnect: seconds that a subscription tries to come back after its broker went away.
-        wait: whether a broker that is not there yet is waited for, up to `timeout`; otherwise connecting fails at once
-            where nobody listens at any of the addresses. Coming back to a broker that was there is not affected.
-            With either, an address where TLS fails ends it at once: that is to be mended, not waited for or gone round.
-        max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
-        name: begins the user agent that the broker sees.
-
-    Raises:
-        UsageError: code `invalid_argument`: the URL, or a file of `tls`.
-        AccessError: code `tls_failed`: one side refused the other's certificate.
-        UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
-    """
-    return opened(connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
-
-
-def connect_async(  # noqa: PLR0913 (as above)
-    url: str,
-    *,
-    tls: Tls | None = None,
-    timeout: float = 10.0,
-    reconnect: float = RECONNECT_S,
-    wait: bool = True,
-    max_in_flight: int = MAX_IN_FLIGHT,
-    name: str = "python",
-) -> AsyncClient:
-    """A client for asyncio: `async with bascule.connect_async(url) as client`. It connects when it is entered;
-    arguments and errors are those of `connect`.
-    """
-    reached = connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait)
-    return AsyncClient(Client(reached, timeout=timeout, reconnect=reconnect))
-
-
-def opened(reached: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
-    """A client over `reached`, connected; closed when that fails.
-
-    Raises:
-        BrokerError: as `connect`.
-    """
-    client = Client(reached, timeout=timeout, reconnect=reconnect)
-    try:
-        client.open()
-    except BaseException:
-        client.close()
-        raise
-    return client
-
-
-def connection_pool(  # noqa: PLR0913 (as above)
+def connection_pool(  # noqa: PLR0913 (everything but the URL is keyword-only)
     url: str,
     tls: Tls | None = None,
     *,

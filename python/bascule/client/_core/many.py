@@ -5,8 +5,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Final
 
 from bascule import engine
-from bascule.client.batch import Batch
-from bascule.client.subscription import Subscription
+from bascule.client._core.batch import Batch
+from bascule.client._core.subscription import Subscription
 
 __all__ = ["Many"]
 

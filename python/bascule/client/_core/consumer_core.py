@@ -19,17 +19,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from bascule import engine
-from bascule.client import cursors, requests
-from bascule.client.batch import Batch
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.error_context import error_context
-from bascule.client.membership import Assignment, Membership, MembershipState
-from bascule.client.positions import group_cursor
-from bascule.client.reading import Member, Reading
-from bascule.client.routes import CursorPlace, PartitionPlace
-from bascule.client.subscription import Subscription
-from bascule.client.types import OffsetReset
+from bascule.client._core import cursors, requests
+from bascule.client._core.batch import Batch
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.error_context import error_context
+from bascule.client._core.membership import Assignment, Membership, MembershipState
+from bascule.client._core.reading import Member, Reading
+from bascule.client._core.routes import CursorPlace, PartitionPlace
+from bascule.client._core.subscription import Subscription
+from bascule.client._core.types import OffsetReset
 from bascule.errors import BrokerError, StateError, UsageError, error
 
 __all__ = ["Change", "ConsumerConfig", "ConsumerCore", "GroupStart"]
@@ -131,7 +130,7 @@ class ConsumerCore:
         self._config: Final = config
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
-        self._cursor: Final = group_cursor(config.group)
+        self._cursor: Final = cursors.group_cursor(config.group)
         self._bell: Final = engine.Bell()
         self._membership: Final = Membership(pool, config.group, config.consumer, config.streams, self._bell.ring)
         self._owned: Final[dict[Assignment, _Owned]] = {}

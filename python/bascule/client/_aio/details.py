@@ -5,8 +5,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bascule.client.aio_calls import AsyncCalls
-from bascule.client.details import BrokerDetails, CursorEntry, GroupDetails, StreamDetails
+from bascule.client._aio.calls import AsyncCalls
+from bascule.client._sync.details import BrokerDetails, CursorEntry, GroupDetails, StreamDetails
 
 __all__ = ["AsyncDetails"]
 

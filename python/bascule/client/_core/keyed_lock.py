@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Generator, Hashable
 from contextlib import contextmanager
 
-from bascule.client.deadline import Deadline
+from bascule.client._core.deadline import Deadline
 
 __all__ = ["KeyedLock"]
 

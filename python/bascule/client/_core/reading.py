@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from bascule._liftbridge_pb import message, number
-from bascule.client import requests
-from bascule.client.types import OffsetReset, Start, Stop
+from bascule.client._core import requests
+from bascule.client._core.types import OffsetReset, Start, Stop
 from bascule.errors import UsageError
 
 __all__ = ["Member", "Reading", "is_empty_range", "subscribe"]

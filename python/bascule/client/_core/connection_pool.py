@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 
 from bascule import engine
 from bascule._liftbridge_pb import message
-from bascule.client.connect_errors import explained, is_absent
-from bascule.client.deadline import Deadline
-from bascule.client.keyed_lock import KeyedLock
-from bascule.client.routes import Place, Routes
+from bascule.client._core.connect_errors import explained, is_absent
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.keyed_lock import KeyedLock
+from bascule.client._core.routes import Place, Routes
 from bascule.errors import BrokerError, UsageError, error
 
 __all__ = ["MAX_IN_FLIGHT", "ConnectionPool", "Watched", "may_try_again"]

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from bascule import engine
 from bascule._text import counted
-from bascule.client.types import Record
+from bascule.client._core.types import Record
 from bascule.errors import UsageError
 
 __all__ = ["Batch"]

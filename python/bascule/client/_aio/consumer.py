@@ -10,11 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from bascule.client.batch import Batch
+from bascule.client._core.batch import Batch
+from bascule.client._core.consumer_core import Change, ConsumerCore
+from bascule.client._core.membership import Assignment
+from bascule.client._core.types import Record
 from bascule.client.consumer import Callbacks, raise_first
-from bascule.client.consumer_core import Change, ConsumerCore
-from bascule.client.membership import Assignment
-from bascule.client.types import Record
 
 __all__ = ["AsyncConsumer"]
 

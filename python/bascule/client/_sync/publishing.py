@@ -7,16 +7,16 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from bascule import engine
-from bascule.client import requests
-from bascule.client.calls import Calls
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.partitioning import Partitioning, check_choice, number_of
-from bascule.client.pipelined_publish import Outgoing, publish_in_parts
+from bascule.client._core import requests
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.partitioning import Partitioning, check_choice, number_of
+from bascule.client._core.pipelined_publish import Outgoing, publish_in_parts
+from bascule.client._core.routes import PartitionPlace
+from bascule.client._core.sessions import Sessions
+from bascule.client._core.types import Ack, Content, Headers, PartitionChoice, Receipt
+from bascule.client._sync.calls import Calls
 from bascule.client.producer import OnAck, Producer
-from bascule.client.routes import PartitionPlace
-from bascule.client.sessions import Sessions
-from bascule.client.types import Ack, Content, Headers, PartitionChoice, Receipt
 from bascule.errors import BrokerError, UsageError
 
 __all__ = ["Publishing"]

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from bascule import engine
-from bascule.client.types import Receipt
+from bascule.client._core.types import Receipt
 from bascule.errors import BrokerError
 
 __all__ = ["Outgoing", "aside", "partition_of", "publish_in_parts", "receipts"]

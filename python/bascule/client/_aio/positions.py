@@ -2,8 +2,8 @@
 
 # ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
 
-from bascule.client.aio_calls import AsyncCalls
-from bascule.client.types import Group
+from bascule.client._aio.calls import AsyncCalls
+from bascule.client._core.types import Group
 
 __all__ = ["AsyncPositions"]
 

@@ -6,9 +6,9 @@
 
 from collections.abc import Sequence
 
-from bascule.client.aio_calls import AsyncCalls
-from bascule.client.requests import StreamOptions
-from bascule.client.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
+from bascule.client._aio.calls import AsyncCalls
+from bascule.client._core.requests import StreamOptions
+from bascule.client._core.types import Ack, Broker, Content, Headers, Partition, Purged, Stream, SubjectReceipt
 
 __all__ = ["AsyncAdministration"]
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 from bascule._liftbridge_pb import message
-from bascule.client import cursors, requests
-from bascule.client.calls import Calls
-from bascule.client.deadline import Deadline
-from bascule.client.reading import Reading
-from bascule.client.routes import CURSORS, CursorPlace
-from bascule.client.subscription import Subscription
+from bascule.client._core import cursors, requests
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.reading import Reading
+from bascule.client._core.routes import CURSORS, CursorPlace
+from bascule.client._core.subscription import Subscription
+from bascule.client._sync.calls import Calls
 
 __all__ = [
     "BrokerDetails",

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self
 
+from bascule.client._core.types import Content, Headers, Receipt
 from bascule.client.producer import OnAck, Producer
-from bascule.client.types import Content, Headers, Receipt
 from bascule.errors import UsageError
 
 __all__ = ["AsyncProducer", "in_loop"]

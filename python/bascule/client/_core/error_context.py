@@ -7,9 +7,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from bascule.client import refusals, requests
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
+from bascule.client._core import refusals, requests
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
 from bascule.errors import BrokerError, error
 
 __all__ = ["error_context"]

@@ -7,8 +7,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from bascule._liftbridge_pb import message
-from bascule.client import refusals
-from bascule.client.types import Ack, Broker, Content, EventTimes, Group, Headers, Partition, Stream, SubjectReceipt
+from bascule.client._core import refusals
+from bascule.client._core.types import (
+    Ack,
+    Broker,
+    Content,
+    EventTimes,
+    Group,
+    Headers,
+    Partition,
+    Stream,
+    SubjectReceipt,
+)
 from bascule.errors import StateError, UsageError, error
 
 __all__ = [

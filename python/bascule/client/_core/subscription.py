@@ -11,14 +11,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from bascule import engine
-from bascule.client import cursors, refusals, requests
-from bascule.client.batch import Batch
-from bascule.client.connection_pool import ConnectionPool
-from bascule.client.deadline import Deadline
-from bascule.client.error_context import error_context
-from bascule.client.reading import Reading, is_empty_range, subscribe
-from bascule.client.routes import CursorPlace, PartitionPlace
-from bascule.client.types import Record, Start, Stop, Stream
+from bascule.client._core import cursors, refusals, requests
+from bascule.client._core.batch import Batch
+from bascule.client._core.connection_pool import ConnectionPool
+from bascule.client._core.deadline import Deadline
+from bascule.client._core.error_context import error_context
+from bascule.client._core.reading import Reading, is_empty_range, subscribe
+from bascule.client._core.routes import CursorPlace, PartitionPlace
+from bascule.client._core.types import Record, Start, Stop, Stream
 from bascule.errors import BrokerError, StateError, UsageError
 
 __all__ = ["Subscription"]
