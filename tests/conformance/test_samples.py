@@ -19,7 +19,7 @@ from typing import Any, Final
 import nats
 import pytest
 from bascule._liftbridge_pb import message
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge.keys import KEYS
 
 from tests.conformance.api import ALL, Api, Failed, failed, until, values
 from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by

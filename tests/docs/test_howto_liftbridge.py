@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bascule._liftbridge_pb import message
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge.keys import KEYS
 
 from tests.conformance.api import NONE, Api, values
 from tests.docs.snippets import ROOT, commands, snippets

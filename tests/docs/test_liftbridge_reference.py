@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from bascule._liftbridge_pb import message, methods
-from bascule.cli import liftbridge
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge import command
+from bascule.cli.liftbridge.keys import KEYS
 
 from tests.docs.test_guarantees import ROWS as RIGS
 from tests.docs.test_guarantees import cut_short, rigs
@@ -111,7 +111,7 @@ def liftbridge_help() -> list[str]:
     """Every spelling that `liftbridge --help` shows."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        assert liftbridge.main(["--help"]) == 0
+        assert command.main(["--help"]) == 0
     return re.findall(r"(?<![\w-])-{1,2}[\w-]+", shown.getvalue())
 
 

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from bascule.cli import liftbridge
 from bascule.cli import main as bascule
+from bascule.cli.liftbridge import command
 
 from tests.docs.snippets import PAGES, ROOT, commands, snippets
 
@@ -70,7 +70,7 @@ def test_commands_exist_with_their_options(page: str, line: str, capsys: pytest.
             for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", part):
                 assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), f"{page}: {line}: no option {option}"
         elif name == "liftbridge":
-            liftbridge.parse(words[1:])
+            command.parse(words[1:])
 
 
 def _command(words: list[str]) -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from bascule import config
 from bascule._units import parse_bytes, parse_duration_ms
-from bascule.cli import liftbridge_config
+from bascule.cli.liftbridge import config as liftbridge_config
 from bascule.client.tooling import addresses
 from bascule.config import Layer
 from bascule.errors import BrokerError, UsageError

@@ -43,6 +43,17 @@ PURE = [
 CLIENT_ROOMS = ("_core", "producer", "consumer", "_sync", "sync", "_aio", "aio", "tooling")
 """Rooms of `bascule.client`: each imports from itself and from those before it."""
 
+CLI_ROOMS = (
+    "render",
+    "records",
+    ("command_group", "connection", "contexts", "interrupts", "options", "parameters", "prompt", "slow_notice"),
+    "liftbridge",
+    "commands",
+    "app",
+    "liftbridge.command",
+)
+"""The same of `bascule.cli`; modules in one place of the order may import each other."""
+
 
 def cargo(crate: str) -> dict[str, object]:
     return tomllib.loads((ROOT / "crates" / crate / "Cargo.toml").read_text())
@@ -137,6 +148,28 @@ def test_rooms_of_the_client_import_downwards() -> None:
         assert not {name for name in used if name.split(".")[2] not in allowed}, path
 
 
+def test_rooms_of_the_command_line_import_downwards() -> None:
+    """Entry points (`__init__`, `__main__`) import what they start, and inside their function only."""
+    order = {
+        room: rank for rank, rooms in enumerate(CLI_ROOMS) for room in ([rooms] if isinstance(rooms, str) else rooms)
+    }
+
+    def rank(name: str) -> int:
+        """Of a module by its name within `bascule.cli`, of the longest room that it is in."""
+        parts = name.split(".")
+        return next(order[room] for end in (2, 1) if (room := ".".join(parts[:end])) in order)
+
+    for path in modules("cli"):
+        if path.stem in {"__init__", "__main__"}:
+            continue
+        used = {name.removeprefix("bascule.cli.") for name in imports(path) if name.startswith("bascule.cli.")}
+        assert not {
+            name
+            for name in used
+            if rank(name) > rank(".".join(path.relative_to(PACKAGE / "cli").with_suffix("").parts))
+        }, path
+
+
 @pytest.mark.parametrize("folder", ["cli", "spark", "server", "testing", "control", "protocols"])
 def test_private_rooms_of_the_client_are_its_own(folder: str) -> None:
     for path in modules(folder):
@@ -146,7 +179,7 @@ def test_private_rooms_of_the_client_are_its_own(folder: str) -> None:
 def test_the_command_line_needs_the_server_to_serve_and_to_read_metadata_only() -> None:
     importers = {path.name for path in modules("cli") if any(within(name, SERVER_PARTS) for name in imports(path))}
     assert importers == {"serve.py", "log_names.py"}
-    used = imports(PACKAGE / "cli/log_names.py")
+    used = imports(PACKAGE / "cli/commands/log_names.py")
     assert not {name for name in used if within(name, SERVER_PARTS) and not within(name, ("bascule.metadata",))}
 
 

@@ -14,13 +14,25 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli import benchmark, configuration, consume, context, cursor, group, log, produce, serve, status, stream
-from bascule.cli.commands import Commands
-from bascule.cli.completion import completion, register_shells
+from bascule.cli.command_group import Commands
+from bascule.cli.commands import (
+    benchmark,
+    configuration,
+    consume,
+    context,
+    cursor,
+    group,
+    log,
+    produce,
+    serve,
+    status,
+    stream,
+)
+from bascule.cli.commands.completion import completion, register_shells
 from bascule.cli.options import Output
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.results import Version
-from bascule.cli.usage import usage
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import Version
+from bascule.cli.render.usage import usage
 from bascule.errors import BrokerError
 
 __all__ = ["app", "end_with", "main"]

@@ -14,7 +14,7 @@ import typer
 from bascule.cli.contexts import Context, Contexts
 from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
-from bascule.cli.telling import Telling
+from bascule.cli.slow_notice import Telling
 from bascule.client import Client
 from bascule.client.tooling import addresses, connection_pool, opened
 from bascule.errors import UsageError

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bascule._paths import parse_path
-from bascule.cli.output import OutputFormat
+from bascule.cli.render.output import OutputFormat
 
 __all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partitions", "Yes", "as_path"]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from bascule.cli.telling import TELL_AFTER_S
+from bascule.cli.slow_notice import TELL_AFTER_S
 from bascule.testing import broker
 
 from tests.integration.cli.commands import environment, run

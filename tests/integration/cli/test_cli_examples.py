@@ -7,10 +7,11 @@ from pathlib import Path
 
 import bascule
 import pytest
-from bascule.cli import cursor as cursors
-from bascule.cli import group as groups
-from bascule.cli import main, removal, serve
-from bascule.cli import stream as streams
+from bascule.cli import main
+from bascule.cli.commands import cursor as cursors
+from bascule.cli.commands import group as groups
+from bascule.cli.commands import serve, stream_delete
+from bascule.cli.commands import stream as streams
 from bascule.testing import broker
 
 from tests.integration.cli.groups import join
@@ -77,7 +78,7 @@ def test_the_examples_of_the_help_are_true(
     monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(serve, "run_broker", lambda *_: 0)
-    for module in (streams, removal, cursors, groups):
+    for module in (streams, stream_delete, cursors, groups):
         monkeypatch.setattr(module, "ask", lambda _question, **_: None)
     assert main(["context", "add", "staging", "liftbridge://127.0.0.1:1"]) == 0
     with broker(directory=tmp_path / "broker", settings={"cursors.partitions": 1}) as running:

@@ -11,7 +11,7 @@ import typer
 from bascule import config, errors
 from bascule.cli import main
 from bascule.cli.app import app, end_with
-from bascule.cli.serve import write_ready_file
+from bascule.cli.commands.serve import write_ready_file
 from bascule.server import Broker
 
 from tests.certificates import Authority

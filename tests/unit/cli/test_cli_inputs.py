@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 from bascule import Record
-from bascule.cli import inputs
-from bascule.cli.inputs import BATCH, InputFormat, Item, Source, items, of_arguments
-from bascule.cli.records import RecordFormat, record_writer
-from bascule.cli.results import time_text
+from bascule.cli.records import record_reader
+from bascule.cli.records.record_reader import BATCH, InputFormat, Item, Source, items, of_arguments
+from bascule.cli.records.record_writer import RecordFormat, record_writer
+from bascule.cli.render.results import time_text
 from bascule.errors import UsageError
 
 
@@ -142,7 +142,7 @@ def test_a_line_of_many_reads_stays_one_and_its_length_is_bounded(monkeypatch: p
     long = bytes(range(11, 251)) * 2_000
     lines = [b"first", long, b"", long + b"2", b"last"]
     assert [item.value for item in read(b"\n".join(lines), form("text"))] == lines
-    monkeypatch.setattr(inputs, "MOST_LINE", 400_000)
+    monkeypatch.setattr(record_reader, "MOST_LINE", 400_000)
     with pytest.raises(UsageError, match="a line is longer than 400000 bytes"):
         read(b"\n".join(lines), form("text"))
     with pytest.raises(UsageError, match="a line is longer"):

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from bascule.cli import liftbridge
-from bascule.cli.liftbridge import parse
-from bascule.cli.liftbridge_config import translate
-from bascule.cli.liftbridge_keys import KEYS
-from bascule.cli.liftbridge_values import address, boolean, duration_ms, integer, names
+from bascule.cli.liftbridge import command
+from bascule.cli.liftbridge.command import parse
+from bascule.cli.liftbridge.config import translate
+from bascule.cli.liftbridge.keys import KEYS
+from bascule.cli.liftbridge.values import address, boolean, duration_ms, integer, names
 from bascule.config import Settings, known_keys
 from bascule.errors import UsageError
 
@@ -403,12 +403,12 @@ def test_a_missing_file_is_fatal() -> None:
     ],
 )
 def test_flags_and_their_spellings(arguments: str, flags: dict[str, object]) -> None:
-    assert liftbridge.parse(arguments.split()) == (None, flags)
+    assert command.parse(arguments.split()) == (None, flags)
 
 
 @pytest.mark.parametrize("flag", ["-c", "--config", "-config"])
 def test_the_file_is_named_by_a_flag(flag: str) -> None:
-    assert liftbridge.parse([flag, "x.yaml"]) == (Path("x.yaml"), {})
+    assert command.parse([flag, "x.yaml"]) == (Path("x.yaml"), {})
 
 
 def test_servers_come_as_lists_and_with_commas(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_ends_of_the_command(
     arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LIFTBRIDGE_PORT", raising=False)
-    assert liftbridge.main(arguments) == code
+    assert command.main(arguments) == code
     captured = capsys.readouterr()
     assert re.fullmatch(said, captured.err)
     assert bool(captured.out) == (code == 0)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 from bascule import config
-from bascule.cli.liftbridge_config import translate
-from bascule.cli.liftbridge_import import import_file
+from bascule.cli.liftbridge.config import translate
+from bascule.cli.liftbridge.import_file import import_file
 from hypothesis import given
 from hypothesis import strategies as st
 

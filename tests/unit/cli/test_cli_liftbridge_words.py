@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from bascule import logs
-from bascule.cli.liftbridge import Configuration
-from bascule.cli.liftbridge_config import translate
-from bascule.cli.liftbridge_words import in_their_keys
+from bascule.cli.liftbridge.command import Configuration
+from bascule.cli.liftbridge.config import translate
+from bascule.cli.liftbridge.key_names import in_their_keys
 from bascule.errors import UsageError
 from bascule.server.rereading import Reread, tell_changes
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 import yaml
 from bascule import Record
-from bascule.cli.output import OutputFormat, plain, render
-from bascule.cli.records import RecordFormat, record_writer
+from bascule.cli.records.record_writer import RecordFormat, record_writer
+from bascule.cli.render.output import OutputFormat, plain, render
 from bascule.errors import UsageError
 
 

@@ -4,8 +4,8 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from bascule.cli.pace import Pace
-from bascule.cli.positions import parse_start, parse_stop, parse_time
+from bascule.cli.records.pace import Pace
+from bascule.cli.records.positions import parse_start, parse_stop, parse_time
 from bascule.errors import UsageError
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

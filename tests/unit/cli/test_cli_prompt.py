@@ -7,7 +7,7 @@ import sys
 import pytest
 import typer
 from bascule.cli import main
-from bascule.cli.completion import complete_stream
+from bascule.cli.commands.completion import complete_stream
 from bascule.cli.connection import Connection
 from bascule.cli.prompt import ask
 from bascule.errors import UsageError

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from bascule.cli.pace import Pace
-from bascule.cli.reading import Limits, Printing
-from bascule.cli.records import RecordFormat, record_writer
+from bascule.cli.records.consume_loop import Limits, Printing
+from bascule.cli.records.pace import Pace
+from bascule.cli.records.record_writer import RecordFormat, record_writer
 from bascule.client import Batch
 
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from bascule.cli.telling import Telling
+from bascule.cli.slow_notice import Telling
 
 
 class Clock:

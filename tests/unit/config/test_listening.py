@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from bascule import config
-from bascule.cli.liftbridge_config import translate
+from bascule.cli.liftbridge.config import translate
 from bascule.errors import UsageError
 
 

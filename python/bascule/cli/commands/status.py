@@ -6,7 +6,7 @@ from typing import Self
 
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import Output
-from bascule.cli.output import OutputFormat, render
+from bascule.cli.render.output import OutputFormat, render
 from bascule.client import BrokerDetails, Check
 
 __all__ = ["StatusView", "status"]

@@ -10,13 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from bascule._text import counted
-from bascule.cli.commands import Commands
+from bascule.cli.command_group import Commands
+from bascule.cli.commands.group_positions import Move, move, planned
 from bascule.cli.connection import Connection, connected
-from bascule.cli.group_positions import Move, move, planned
 from bascule.cli.options import DryRun, Output, Partitions, Yes
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.positions import parse_start
 from bascule.cli.prompt import ask
+from bascule.cli.records.positions import parse_start
+from bascule.cli.render.output import OutputFormat, render
 from bascule.client import Client, CursorEntry, GroupDetails, group_cursor
 from bascule.errors import StateError, UsageError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from bascule.cli.liftbridge_values import (
+from bascule.cli.liftbridge.values import (
     ack_policy,
     address,
     boolean,

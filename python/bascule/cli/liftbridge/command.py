@@ -13,9 +13,9 @@ from typing import Final, NoReturn, cast
 
 from bascule._paths import parse_path
 from bascule.cli.app import end_with
-from bascule.cli.liftbridge_config import translate
-from bascule.cli.liftbridge_words import in_their_keys, reworded, their_key
-from bascule.cli.serve import run_broker, warn_of_secrets
+from bascule.cli.commands.serve import run_broker, warn_of_secrets
+from bascule.cli.liftbridge.config import translate
+from bascule.cli.liftbridge.key_names import in_their_keys, reworded, their_key
 from bascule.config import Settings
 from bascule.errors import BrokerError, UsageError
 
@@ -128,7 +128,3 @@ def _serve(arguments: Sequence[str]) -> int:
         return run_broker(translated.settings, configuration.reread, wording=in_their_keys, name=configuration.key)
     except BrokerError as failure:
         raise reworded(failure) from failure
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -35,7 +35,7 @@ def resolved(file: Path | None, flags: Mapping[str, object] | None = None) -> "R
 def _is_of_liftbridge(file: Path) -> bool:
     """Whether more of its keys are Liftbridge's alone than ours alone."""
     from bascule import config  # noqa: PLC0415 (as above)
-    from bascule.cli.liftbridge_keys import KEYS, flattened  # noqa: PLC0415 (as above)
+    from bascule.cli.liftbridge.keys import KEYS, flattened  # noqa: PLC0415 (as above)
 
     try:
         keys = {key for key, _ in flattened(config.read_yaml(file))}

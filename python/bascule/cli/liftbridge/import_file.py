@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import yaml
 
-from bascule.cli.liftbridge_config import Translated, translate
-from bascule.cli.liftbridge_words import in_their_keys
+from bascule.cli.liftbridge.config import Translated, translate
+from bascule.cli.liftbridge.key_names import in_their_keys
 from bascule.config import SECRETS, contradictions
 
 __all__ = ["Imported", "import_file"]

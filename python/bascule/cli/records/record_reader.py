@@ -18,8 +18,8 @@ from enum import StrEnum
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from bascule._json import load_json
-from bascule.cli.output import BASE64_MARK
-from bascule.cli.quoting import shown
+from bascule.cli.render.output import BASE64_MARK
+from bascule.cli.render.quoting import shown
 from bascule.errors import UsageError
 
 __all__ = ["BATCH", "InputFormat", "Item", "Source", "items", "of_arguments"]

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, Self, cast
 import typer
 
 from bascule import engine
-from bascule.cli.backup import check_backup
-from bascule.cli.commands import Commands
+from bascule.cli.command_group import Commands
+from bascule.cli.commands.backup import check_backup
 from bascule.cli.options import Output, as_path
-from bascule.cli.output import OutputFormat, render
+from bascule.cli.render.output import OutputFormat, render
 from bascule.errors import UsageError
 
 __all__ = ["app"]
@@ -249,7 +249,7 @@ def _findings(documents: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
 
 def _inspect(path: Path, stream: str | None, partition: int | None, start: int, limit: int) -> dict[str, Any]:
     """The document of the engine; each log with `namespace`, `stream` and `unnamed` (why it has no name)."""
-    from bascule.cli.log_names import read_names  # noqa: PLC0415 (replays metadata: other commands start without it)
+    from bascule.cli.commands.log_names import read_names  # noqa: PLC0415 (replays metadata: other commands start without it)
 
     document: dict[str, Any]
     if stream is None:

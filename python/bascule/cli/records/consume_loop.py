@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from bascule.cli.pace import Pace
-from bascule.cli.records import RecordWriter
+from bascule.cli.records.pace import Pace
+from bascule.cli.records.record_writer import RecordWriter
 from bascule.client import Batch, Client, Consumer, Record, Start, Subscription
 from bascule.client.tooling import Many
 

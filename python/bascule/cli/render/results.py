@@ -1,4 +1,4 @@
-"""What commands find out. One type for each kind of answer; `bascule.cli.output` prints them."""
+"""What commands find out. One type for each kind of answer; `bascule.cli.render.output` prints them."""
 
 import platform
 import sys

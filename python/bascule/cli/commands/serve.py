@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bascule.cli.config_file import resolved
+from bascule.cli.commands.config_file import resolved
 from bascule.cli.options import ConfigFile, as_path
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Final, Protocol, Self
 
 import yaml
 
-from bascule.cli.inputs import NULL_CELL
-from bascule.cli.output import BASE64_MARK, OutputFormat, csv_line, plain, render, text_of
-from bascule.cli.results import Message
-from bascule.cli.template import Template
+from bascule.cli.records.record_reader import NULL_CELL
+from bascule.cli.records.template import Template
+from bascule.cli.render.output import BASE64_MARK, OutputFormat, csv_line, plain, render, text_of
+from bascule.cli.render.results import Message
 from bascule.client import Record
 from bascule.errors import UsageError
 

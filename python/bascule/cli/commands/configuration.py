@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli.commands import Commands
-from bascule.cli.config_file import resolved as resolved_from
+from bascule.cli.command_group import Commands
+from bascule.cli.commands.config_file import resolved as resolved_from
+from bascule.cli.commands.serve import check_files
 from bascule.cli.options import ConfigFile, Output, as_path
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.results import Setting
-from bascule.cli.serve import check_files
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import Setting
 
 __all__ = ["app"]
 
@@ -97,7 +97,7 @@ def import_(
 
         bascule config import liftbridge.yaml --output bascule.yaml
     """
-    from bascule.cli.liftbridge_import import import_file  # noqa: PLC0415 (as above)
+    from bascule.cli.liftbridge.import_file import import_file  # noqa: PLC0415 (as above)
     from bascule.errors import UsageError  # noqa: PLC0415 (as above)
 
     text, warnings = import_file(file)

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
-from bascule.cli.completion import StreamName
+from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
-from bascule.cli.inputs import BATCH, InputFormat, Item, Source, items, of_arguments
 from bascule.cli.options import DryRun, Output
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.pace import Pace
-from bascule.cli.results import Produced
+from bascule.cli.records.pace import Pace
+from bascule.cli.records.record_reader import BATCH, InputFormat, Item, Source, items, of_arguments
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import Produced
 from bascule.client import Ack, Client
 from bascule.client.tooling import no_partition
 from bascule.errors import BrokerError, UsageError, error

@@ -11,8 +11,8 @@ import typer
 
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import Output
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.results import BenchResult
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import BenchResult
 from bascule.client import Client
 
 __all__ = ["bench"]

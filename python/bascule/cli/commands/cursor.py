@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli.commands import Commands
-from bascule.cli.completion import StreamName
+from bascule.cli.command_group import Commands
+from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Partition, Yes
-from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
+from bascule.cli.render.output import OutputFormat, render
 from bascule.client import Client
 from bascule.client.tooling import no_partition
 from bascule.errors import StateError

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from bascule._text import counted
-from bascule.cli.completion import StreamName
+from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Yes
-from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
-from bascule.cli.results import PartitionTrim, StreamPurge
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import PartitionTrim, StreamPurge
 
 __all__ = ["purge", "trim"]
 

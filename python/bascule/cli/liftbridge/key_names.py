@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge.keys import KEYS
 from bascule.errors import BrokerError, error
 
 __all__ = ["in_their_keys", "reworded", "their_key"]

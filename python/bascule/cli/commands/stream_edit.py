@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bascule.cli.completion import StreamName
+from bascule.cli.commands.completion import StreamName
+from bascule.cli.commands.stream_settings import SETTINGS, Given, stored, with_settings
 from bascule.cli.connection import Connection, connected
 from bascule.cli.options import DryRun, Output, Partitions
-from bascule.cli.output import OutputFormat, render
-from bascule.cli.settings import SETTINGS, Given, stored, with_settings
+from bascule.cli.render.output import OutputFormat, render
 from bascule.client import Client
 from bascule.client.tooling import no_partition
 from bascule.errors import UsageError

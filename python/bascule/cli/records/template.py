@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from bascule.cli.output import plain
-from bascule.cli.results import header_document, time_text
+from bascule.cli.render.output import plain
+from bascule.cli.render.results import header_document, time_text
 from bascule.client import Record
 from bascule.errors import UsageError
 

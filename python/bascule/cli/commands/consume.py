@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from bascule._units import parse_duration_ms
-from bascule.cli.completion import StreamName
+from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
-from bascule.cli.pace import Pace
-from bascule.cli.positions import parse_start, parse_stop
-from bascule.cli.reading import GroupReading, Limits, Printing, Reading, tell_start
-from bascule.cli.records import RecordFormat, record_format, record_writer
+from bascule.cli.records.consume_loop import GroupReading, Limits, Printing, Reading, tell_start
+from bascule.cli.records.pace import Pace
+from bascule.cli.records.positions import parse_start, parse_stop
+from bascule.cli.records.record_writer import RecordFormat, record_format, record_writer
 from bascule.client import Client, OffsetReset
 from bascule.client.tooling import Many
 from bascule.errors import UsageError

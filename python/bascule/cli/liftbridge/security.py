@@ -6,7 +6,7 @@ Where Liftbridge takes the value of `tls.client.auth.enabled` for authorization,
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bascule.cli.liftbridge_keys import KEYS
+from bascule.cli.liftbridge.keys import KEYS
 from bascule.config import Layer
 from bascule.errors import UsageError
 

@@ -11,10 +11,10 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 from bascule import config
-from bascule.cli.liftbridge_keys import KEYS, flattened
-from bascule.cli.liftbridge_security import security
-from bascule.cli.liftbridge_values import Address
-from bascule.cli.liftbridge_words import reworded
+from bascule.cli.liftbridge.key_names import reworded
+from bascule.cli.liftbridge.keys import KEYS, flattened
+from bascule.cli.liftbridge.security import security
+from bascule.cli.liftbridge.values import Address
 from bascule.config import Layer, Settings
 from bascule.errors import UsageError
 

@@ -7,17 +7,17 @@ from typing import Annotated, Final
 import typer
 
 from bascule._text import counted
-from bascule.cli.commands import Commands
-from bascule.cli.completion import StreamName
+from bascule.cli.command_group import Commands
+from bascule.cli.commands.completion import StreamName
+from bascule.cli.commands.stream_delete import purge, trim
+from bascule.cli.commands.stream_edit import edit, pause, readonly, resume
+from bascule.cli.commands.stream_settings import Given, with_settings
 from bascule.cli.connection import Connection, connected
-from bascule.cli.editing import edit, pause, readonly, resume
 from bascule.cli.options import DryRun, Output, Yes
-from bascule.cli.output import OutputFormat, render
 from bascule.cli.prompt import ask
-from bascule.cli.removal import purge, trim
-from bascule.cli.results import StreamChange, StreamRow
-from bascule.cli.settings import Given, with_settings
-from bascule.cli.stream_view import StreamView, summary
+from bascule.cli.render.output import OutputFormat, render
+from bascule.cli.render.results import StreamChange, StreamRow
+from bascule.cli.render.stream_view import StreamView, summary
 from bascule.client import Client, StreamOptions
 from bascule.errors import AccessError, StateError
 

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from bascule.cli.commands import Commands
+from bascule.cli.command_group import Commands
 from bascule.cli.contexts import Context, Contexts, path
 from bascule.cli.options import DryRunHere, Output
-from bascule.cli.output import OutputFormat, render
+from bascule.cli.render.output import OutputFormat, render
 
 __all__ = ["app", "complete_context"]
 

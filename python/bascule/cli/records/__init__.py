@@ -1,0 +1,1 @@
+"""Reading records from input, printing records, and where in a partition to start and stop."""

@@ -1,0 +1,1 @@
+"""Results of commands, and how they are printed."""
