@@ -44,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_check_and_mend_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_and_repair_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verify, plan, mend, cut = lines("repair.md")
     (program,) = snippets(HOW_TO / "repair.md", "python")
     with broker(directory=here) as running:
