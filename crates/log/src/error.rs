@@ -1,6 +1,6 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
-use crate::disk::is_full;
 use crate::integrity::Damage;
+use crate::io::disk::is_full;
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
 use std::path::{Path, PathBuf};
@@ -128,7 +128,7 @@ pub enum Error {
 impl Error {
     /// Whether it passes by itself once the machine has space or descriptors again, and nothing was lost by it.
     pub fn is_passing(&self) -> bool {
-        crate::disk::is_passing(self)
+        crate::io::disk::is_passing(self)
     }
 
     /// The operating system's error at a step; [`Error::Full`] when all it means is that space is missing, which a failed

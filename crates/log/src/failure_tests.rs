@@ -1,8 +1,8 @@
 //! A disk that fails, simulated by device files that cannot be synced or written.
-use crate::ahead::SegmentFile;
-use crate::coordinator::SyncRequest;
-use crate::disk::SyncFile;
-use crate::storage::{OpenMode, OsStorage, Storage};
+use crate::commit::group_committer::SyncRequest;
+use crate::io::disk::SyncFile;
+use crate::io::preallocate::SegmentFile;
+use crate::io::storage::{OpenMode, OsStorage, Storage};
 use crate::{Coordinator, Durability, Error, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! The bytes on disk, against vectors made by another program from the tables in `specs/formats/segment.md`.
 use crate::Identity;
-use crate::checkpoint::{Checkpoint, CheckpointFile};
-use crate::epochs::EpochTable;
-use crate::index::{self, IndexEntry, SparseIndex, Summary};
-use crate::preamble::{FORMAT_VERSION, Preamble};
-use crate::producers::{KEPT_NS, MAX_PRODUCERS, Producers};
-use crate::storage::OsStorage;
+use crate::io::storage::OsStorage;
+use crate::segment::epochs::EpochTable;
+use crate::segment::index::{self, IndexEntry, SparseIndex, Summary};
+use crate::segment::preamble::{FORMAT_VERSION, Preamble};
+use crate::state::checkpoint::{Checkpoint, CheckpointFile};
+use crate::state::producers::{KEPT_NS, MAX_PRODUCERS, Producers};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Codec, Header, Producer, RecordRef, Stamp};
 use std::fs;
 
@@ -339,7 +339,7 @@ fn producers_file(producers: &[(u64, &[u64])]) -> Vec<u8> {
             out.extend_from_slice(&1_000i64.to_le_bytes());
         }
     }
-    crate::fields::seal(&mut out);
+    crate::io::fields::seal(&mut out);
     out
 }
 

@@ -1,8 +1,11 @@
 //! Doors for the fuzz targets (`crates/fuzz`) to parsers of file bytes that nothing else outside may call.
-use crate::fields::{u32_at, u64_at};
-use crate::preamble::Preamble;
-use crate::producers::Producers;
-use crate::{Identity, checkpoint, epochs, index, wal};
+use crate::io::fields::{u32_at, u64_at};
+use crate::segment::epochs;
+use crate::segment::index;
+use crate::segment::preamble::Preamble;
+use crate::state::checkpoint;
+use crate::state::producers::Producers;
+use crate::{Identity, wal};
 
 /// An `.idx` file: next offset and number of entries.
 pub fn index(bytes: &[u8], identity: Identity, base_offset: u64) -> Option<(u64, usize)> {

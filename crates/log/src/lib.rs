@@ -6,67 +6,42 @@
 //! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the writer's locks.
 //!
 //! Rules: `specs/formats/segment.md`; recovery order: reliability §3.1.
-mod ahead;
-mod checkpoint;
-mod clock;
-mod compact;
-mod coordinator;
-mod cursor;
-mod disk;
+mod commit;
 mod encryption;
-mod epochs;
 mod error;
 #[cfg(not(feature = "failpoints"))]
 mod failpoint;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;
-mod failure;
 #[cfg(test)]
 mod failure_tests;
-mod fields;
-mod files;
 #[cfg(test)]
 mod format_tests;
 #[doc(hidden)]
 pub mod fuzz;
-mod histogram;
-mod index;
 pub mod integrity;
-mod landmark;
+mod io;
 mod log;
-mod lookup;
 mod maintain;
-mod open;
 mod options;
-mod preamble;
-mod producers;
-mod reader;
-mod recover;
-mod retention;
-mod rounds;
-mod scan;
+mod read;
+mod recovery;
 mod segment;
-mod shared;
-mod slots;
-mod sources;
-mod storage;
-mod trim;
+mod state;
 mod wal;
-mod watermark;
-mod worker;
 
-pub use clock::ClockGuard;
-pub use compact::{Compacted, Compaction, CompactionReport, Subject};
-pub use coordinator::{Coordinator, SyncStatistics};
-pub use cursor::Cursor;
+pub use commit::group_committer::{Coordinator, SyncStatistics};
+pub use commit::histogram::{BOUNDS, Durations, Histogram, bounds};
 pub use error::{Error, ReadError};
-pub use histogram::{BOUNDS, Durations, Histogram, bounds};
+pub use io::clock::ClockGuard;
+pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 pub use log::{Appended, Committed, Log, SequenceError};
-pub use lookup::Predecessor;
+pub use maintain::compact::{Compacted, Compaction, CompactionReport, Subject};
+pub use maintain::retention::{DeletedLogs, Removed};
 pub use options::{Durability, Identity, LogOptions, Retention};
-pub use reader::{LogReader, ReadMode};
-pub use recover::Recovery;
-pub use retention::{DeletedLogs, Removed};
-pub use storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
+pub use read::cursor::Cursor;
+pub use read::lookup::Predecessor;
+pub use read::reader::{LogReader, ReadMode};
+pub use recovery::scan_segments::Recovery;
+pub use state::watermark::HighWatermark;
 pub use wal::{JournalDamage, JournalOptions, JournalPlace};
-pub use watermark::HighWatermark;

@@ -2,20 +2,20 @@
 //!
 //! A log is owned by one thread at a time. Opening and recovery are in `open` and `recover`, rolling, retention,
 //! checkpoints and the end of a log in `maintain`.
-use crate::ahead::SegmentFile;
-use crate::checkpoint::CheckpointFile;
-use crate::compact::Compacting;
-use crate::coordinator::SyncRequest;
-use crate::disk::SyncFile;
-use crate::epochs::EpochTable;
+use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
-use crate::landmark::Noted;
-use crate::producers::Producers;
-use crate::retention::Removed;
+use crate::io::disk::SyncFile;
+use crate::io::jobs::Door;
+use crate::io::preallocate::SegmentFile;
+use crate::maintain::compact::Compacting;
+use crate::maintain::retention::Removed;
+use crate::segment::epochs::EpochTable;
 use crate::segment::{NO_TIME, Segment};
-use crate::shared::Shared;
+use crate::state::checkpoint::CheckpointFile;
+use crate::state::index_snapshot::Noted;
+use crate::state::producers::Producers;
+use crate::state::shared::Shared;
 use crate::wal::Range;
-use crate::worker::Door;
 use crate::{Coordinator, Durability, Error, HighWatermark, LogOptions, LogReader};
 use bascule_record::crypt::Sealer;
 use bascule_record::planted;

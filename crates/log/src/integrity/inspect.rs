@@ -2,14 +2,15 @@
 use super::resume::{Ending, Known};
 use super::walk::{Course, walk};
 use super::{Damage, quarantine};
-use crate::checkpoint::{self, Checkpoint};
-use crate::epochs::EpochTable;
-use crate::index;
-use crate::producers::Producers;
-use crate::scan::{Place, Scanner};
-use crate::sources::{Source, find_sources_to_read};
-use crate::storage::Storage;
-use crate::{Error, Identity, disk};
+use crate::io::disk;
+use crate::io::storage::Storage;
+use crate::recovery::discover::{Source, find_sources_to_read};
+use crate::segment::epochs::EpochTable;
+use crate::segment::index;
+use crate::segment::scan::{Place, Scanner};
+use crate::state::checkpoint::{self, Checkpoint};
+use crate::state::producers::Producers;
+use crate::{Error, Identity};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! The journal of a data directory that no broker uses, read and checked without touching anything, and what of each log
 //! hangs on it.
 use super::Damage;
-use crate::storage::{OpenMode, Storage};
+use crate::io::storage::{OpenMode, Storage};
 use crate::wal::pending::{Part, Pending};
 use crate::wal::replay;
 use crate::wal::{JournalDamage, JournalOptions, Replay};

@@ -15,13 +15,13 @@
 //! | 32 | n × 40 B | ranges: start u64, end u64, base offset of the segment or number of the journal's file u64, position u64, fault u32, reserved u32 |
 //! | 32 + 40 n | u32 | CRC-32C of everything before |
 use super::{Damage, Fault};
-use crate::coordinator::Rounds;
-use crate::disk;
-use crate::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::commit::group_committer::Rounds;
+use crate::io::disk;
+use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::io::jobs::Door;
+use crate::io::storage::Storage;
 use crate::segment::{base_offset_of, segment_name};
-use crate::storage::Storage;
 use crate::wal::ring as journal;
-use crate::worker::Door;
 use crate::{Error, Identity};
 use parking_lot::Mutex;
 use std::collections::HashSet;

@@ -31,10 +31,10 @@
 //! What remains: each proof is a 32-bit checksum that a writer of records cannot predict, so one image in 2^32 passes; and
 //! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
 //! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
-use crate::fields::u64_at;
-use crate::index::SparseIndex;
-use crate::scan::{Found, Place, Scanner, WINDOW, is_media_error};
-use crate::sources::Source;
+use crate::io::fields::u64_at;
+use crate::recovery::discover::Source;
+use crate::segment::index::SparseIndex;
+use crate::segment::scan::{Found, Place, Scanner, WINDOW, is_media_error};
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::HashSet;
 use std::io;
@@ -455,5 +455,5 @@ pub(crate) fn find_magic(window: &[u8]) -> Option<usize> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    crate::fields::u32_at(bytes, at)
+    crate::io::fields::u32_at(bytes, at)
 }

@@ -6,11 +6,11 @@
 use super::quarantine::Quarantine;
 use super::walk::{Course, walk};
 use super::{Damage, Fault};
-use crate::preamble::PREAMBLE_BYTES;
-use crate::scan::{Place, Scanner};
+use crate::io::storage::StorageFile;
 use crate::segment::Segment;
-use crate::shared::Shared;
-use crate::storage::StorageFile;
+use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::scan::{Place, Scanner};
+use crate::state::shared::Shared;
 use crate::{LogReader, ReadError};
 use std::io;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Run<'_> {
         let (mut told, mut stopped) = (PREAMBLE_BYTES, false);
         let walked = walk(&mut scanner, start, &course, &mut |place, header| {
             let at = place.position + header.batch_bytes() as u64;
-            if at - told >= crate::scan::WINDOW as u64 {
+            if at - told >= crate::segment::scan::WINDOW as u64 {
                 stopped = !pace(at - told);
                 told = at;
             }

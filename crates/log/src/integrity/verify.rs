@@ -5,17 +5,18 @@
 use super::resume::{Ending, Known};
 use super::walk::{Course, Walked, walk};
 use super::{Damage, Fault};
-use crate::checkpoint::{self, CHECKPOINT, Checkpoint};
-use crate::epochs::EpochTable;
-use crate::index::{self, SparseIndex, Summary};
-use crate::landmark::Landmark;
-use crate::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
-use crate::producers::Producers;
-use crate::scan::{Place, Scanner};
+use crate::io::disk;
+use crate::io::storage::Storage;
+use crate::recovery::discover::{Source, find_sources_to_read, last_non_zero};
+use crate::segment::epochs::EpochTable;
+use crate::segment::index::{self, SparseIndex, Summary};
+use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
+use crate::segment::scan::{Place, Scanner};
 use crate::segment::segment_name;
-use crate::sources::{Source, find_sources_to_read, last_non_zero};
-use crate::storage::Storage;
-use crate::{Error, Identity, disk};
+use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
+use crate::state::index_snapshot::Landmark;
+use crate::state::producers::Producers;
+use crate::{Error, Identity};
 use std::path::{Path, PathBuf};
 
 /// What kind of thing was found.

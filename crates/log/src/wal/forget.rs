@@ -4,8 +4,8 @@ use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
 use super::pending::Part;
 use super::replay::{self, JournalDamage, JournalPlace};
 use super::witness::Claim;
-use crate::disk;
-use crate::storage::{OpenMode, Storage};
+use crate::io::disk;
+use crate::io::storage::{OpenMode, Storage};
 use crate::{Error, Identity};
 use std::path::{Path, PathBuf};
 

@@ -25,7 +25,7 @@
 //! what the header says: a CRC over bytes and their CRC is the same for all bytes. In version 1 its checksum leaves out the preamble, and
 //! there is no copy. In version 2 the preamble says nothing of other uses, and nobody says anything of a use of version 2: a
 //! file whose frames were changed since others named its end is one.
-use crate::fields::{seal, u32_at, u64_at, unseal};
+use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use bascule_record::{HEADER_BYTES, Header};
 use std::ops::Range;
 

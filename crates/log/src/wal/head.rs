@@ -1,6 +1,6 @@
 //! The head of the journal: which uses of its files there have to be.
 //!
-//! It lies beside the journal's directory, `<directory>.head`, in the slots of [`crate::slots`]. It is written and synced
+//! It lies beside the journal's directory, `<directory>.head`, in the slots of [`crate::io::slots`]. It is written and synced
 //! behind the first round of a use, before that is acknowledged; and before a file whose frames the segments have is used
 //! again, removed or put aside. So a use that it names and that is not there was lost, and what happens to the frames of one
 //! that it does not name costs nothing.
@@ -20,10 +20,10 @@
 //! | 508 | u32 | CRC-32C of bytes 0–507 |
 use super::format::{REACHED_BYTES, Reached};
 use crate::Error;
-use crate::disk::{self, SyncFile};
-use crate::fields::{seal, u32_at, u64_at, unseal};
-use crate::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
-use crate::storage::{OpenMode, Storage};
+use crate::io::disk::{self, SyncFile};
+use crate::io::fields::{seal, u32_at, u64_at, unseal};
+use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
+use crate::io::storage::{OpenMode, Storage};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -21,9 +21,9 @@
 //! | 20 | 8 B | reserved: writers write 0, readers ignore |
 //! | 28 | u32 | CRC-32C of bytes 0–27 |
 use super::format::{PREAMBLE_BYTES, Preamble};
-use crate::disk::read_up_to;
-use crate::fields::{seal, u32_at, u64_at, unseal};
-use crate::storage::StorageFile;
+use crate::io::disk::read_up_to;
+use crate::io::fields::{seal, u32_at, u64_at, unseal};
+use crate::io::storage::StorageFile;
 use std::io;
 
 const MARK_BYTES: usize = 32;

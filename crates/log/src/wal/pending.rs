@@ -1,6 +1,6 @@
 //! What logs have yet to take over from the journal, and which of its files that keeps.
-use crate::disk::{SyncFile, read_up_to};
-use crate::storage::StorageFile;
+use crate::io::disk::{SyncFile, read_up_to};
+use crate::io::storage::StorageFile;
 use crate::{Error, Identity};
 use bascule_record::{Batches, Header};
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! What a round copies into the journal.
-use crate::disk::{SyncFile, read_up_to};
-use crate::shared::Shared;
+use crate::io::disk::{SyncFile, read_up_to};
+use crate::state::shared::Shared;
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;

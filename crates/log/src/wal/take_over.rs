@@ -5,12 +5,12 @@
 //! hole is damage: its offsets are refused to readers and are never used again.
 use super::pending::Part;
 use super::replay::JournalDamage;
-use crate::checkpoint::Checkpoint;
 use crate::failpoint;
 use crate::integrity::{Damage, Fault};
-use crate::maintain::current;
-use crate::scan::Place;
+use crate::maintain::roll::current;
+use crate::segment::scan::Place;
 use crate::segment::{NO_TIME, segment_name};
+use crate::state::checkpoint::Checkpoint;
 use crate::{Error, Identity, Log};
 use bascule_record::Header;
 use bytes::Bytes;

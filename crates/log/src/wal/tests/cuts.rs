@@ -2,7 +2,7 @@
 use super::super::replay::{self, Looked};
 use super::*;
 use crate::JournalPlace;
-use crate::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;

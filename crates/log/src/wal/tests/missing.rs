@@ -6,7 +6,7 @@ use super::super::mark::tail_bytes;
 use super::super::replay;
 use super::super::witness::Claim;
 use super::*;
-use crate::storage::{OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{OpenMode, Storage, StorageFile, StorageOver};
 use crate::{JournalDamage, JournalPlace};
 use std::io;
 

@@ -9,7 +9,7 @@ mod power;
 
 use super::{FEW_BYTES, JournalOptions, format};
 use crate::integrity::{RepairOptions, repair};
-use crate::storage::OsStorage;
+use crate::io::storage::OsStorage;
 use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch, Stamp,

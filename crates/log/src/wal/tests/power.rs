@@ -3,7 +3,7 @@
 use super::damaged::home::served;
 use super::*;
 use crate::JournalPlace;
-use crate::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;

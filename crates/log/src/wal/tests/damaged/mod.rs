@@ -8,7 +8,7 @@ use super::super::replay;
 use super::*;
 use crate::JournalPlace;
 use crate::integrity::{Damage, Fault};
-use crate::storage::OpenMode;
+use crate::io::storage::OpenMode;
 use home::{Home, destroy, served};
 
 /// Records of each log; all but the first of each are in the journal alone.
@@ -344,7 +344,7 @@ fn a_file_of_version_1_is_taken_over() {
         let mut preamble = bytes[..60].to_vec();
         preamble[4] = 1;
         preamble[24..].fill(0);
-        crate::fields::seal(&mut preamble);
+        crate::io::fields::seal(&mut preamble);
         let tail = bytes.len() - mark::tail_bytes(FILE_BYTES) as usize;
         bytes[tail..].fill(0);
         bytes[..64].copy_from_slice(&preamble);

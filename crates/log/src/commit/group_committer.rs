@@ -1,0 +1,294 @@
+//! Group commit: one round of syncs at a time for a whole data directory.
+//!
+//! A round takes every request that waits, syncs each distinct file once, then each distinct directory, then answers
+//! all. What arrives during a round joins the next one; nothing waits for a timer.
+//!
+//! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
+//! tail, index files, checkpoints, removal of segments); a third, begun when it is first needed, compacts. They end when
+//! the last handle is dropped and nothing waits.
+//! A stepped coordinator has neither: its owner calls [`Coordinator::step`], and everything happens in that call.
+//!
+//! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
+//! second sync that succeeds would prove nothing.
+use crate::Error;
+use crate::commit::histogram::Durations;
+pub(crate) use crate::commit::sync_queue::{Rounds, SyncRequest};
+use crate::io::files::Files;
+use crate::io::jobs::{Door, Jobs, Worker, join};
+use crate::io::storage::{OsStorage, Storage};
+use crate::wal::{Journal, JournalDamage, JournalOptions};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// Added to the niceness of the thread that compacts: beside a thread of the usual one it gets a tenth of a core.
+#[cfg(target_os = "linux")]
+const COMPACTION_NICE: i32 = 10;
+
+/// Counts and times of syncs since start, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SyncStatistics {
+    /// Rounds (barriers) done.
+    pub rounds: u64,
+    /// Files synced.
+    pub files: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Time in syncs, ns.
+    pub nanos: u64,
+    /// Longest round, ns.
+    pub longest_nanos: u64,
+    /// Rounds by their duration.
+    pub durations: Durations,
+    /// Rounds that synced the journal in place of segments.
+    pub journaled_rounds: u64,
+    /// Bytes written to the journal: they are written once more, to the segments.
+    pub journal_bytes: u64,
+}
+
+/// The committer of one data directory. Owns two threads, which end when the last handle is dropped, or none.
+///
+/// After a failed sync the directory is failed for good: every waiting and later request gets the error.
+pub struct Coordinator {
+    rounds: Arc<Rounds>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    preparer: Preparer,
+    /// Compacts logs, one at a time; started by the first one.
+    compactor: Mutex<Option<Worker>>,
+}
+
+/// Who does what acks must not wait for.
+enum Preparer {
+    Thread(Worker),
+    /// The caller of [`Coordinator::step`].
+    Stepped(Jobs),
+    /// Nobody: the system gave no thread.
+    Missing,
+}
+
+impl std::fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Coordinator")
+            .field("statistics", &self.statistics())
+            .field("failure", &self.rounds.failure())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Coordinator {
+    /// Starts the threads. When the operating system gives none, the directory counts as failed.
+    pub fn start() -> Arc<Self> {
+        Self::start_on(Arc::new(OsStorage))
+    }
+
+    /// As [`Coordinator::start`], on another storage.
+    pub fn start_on(storage: Arc<dyn Storage>) -> Arc<Self> {
+        let preparer = Worker::start("log-prepare");
+        let rounds = Rounds::new(Files::new(storage), true, None);
+        Self::with_threads(rounds, preparer)
+    }
+
+    /// As [`Coordinator::start_on`], with a journal for rounds in which many partitions are dirty. What the last life left
+    /// in it is looked at now, and taken over by each log when it is opened.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::NewerFormat`] when the journal cannot be read.
+    pub fn start_journaled(
+        storage: Arc<dyn Storage>,
+        options: JournalOptions,
+    ) -> Result<Arc<Self>, Error> {
+        let preparer = Worker::start("log-prepare");
+        let door = preparer
+            .as_ref()
+            .map_or_else(|_| Door::closed(), Worker::door);
+        let files = Files::new(storage);
+        let journal = Journal::open(options, &files, door, true)?;
+        let rounds = Rounds::new(files, true, Some(journal));
+        Ok(Self::with_threads(rounds, preparer))
+    }
+
+    fn with_threads(rounds: Arc<Rounds>, preparer: std::io::Result<Worker>) -> Arc<Self> {
+        let theirs = Arc::clone(&rounds);
+        let committer = Builder::new()
+            .name("log-commit".into())
+            .spawn(move || theirs.run());
+        for error in [committer.as_ref().err(), preparer.as_ref().err()]
+            .into_iter()
+            .flatten()
+        {
+            rounds.fail(&Error::io(
+                "start a thread for",
+                Path::new("the log"),
+                clone_io(error),
+            ));
+        }
+        Arc::new(Self {
+            rounds,
+            committer: Mutex::new(committer.ok()),
+            preparer: preparer.map_or(Preparer::Missing, Preparer::Thread),
+            compactor: Mutex::new(None),
+        })
+    }
+
+    /// A coordinator without threads: nothing is synced, answered or prepared but in [`Coordinator::step`], and in the
+    /// calls of a log that wait for what was asked before ([`crate::Log::close`], [`crate::Log::delete`] and a change of
+    /// class). The same calls in the same order do the same to the storage.
+    pub fn stepped(storage: Arc<dyn Storage>) -> Arc<Self> {
+        Arc::new(Self {
+            rounds: Rounds::new(Files::new(storage), false, None),
+            committer: Mutex::new(None),
+            preparer: Preparer::Stepped(Jobs::default()),
+            compactor: Mutex::new(None),
+        })
+    }
+
+    /// As [`Coordinator::stepped`], with a journal; its segments are synced after so many bytes or rounds.
+    ///
+    /// # Errors
+    /// As [`Coordinator::start_journaled`].
+    pub fn stepped_journaled(
+        storage: Arc<dyn Storage>,
+        options: JournalOptions,
+    ) -> Result<Arc<Self>, Error> {
+        let (files, jobs) = (Files::new(storage), Jobs::default());
+        let journal = Journal::open(options, &files, jobs.door(), false)?;
+        Ok(Arc::new(Self {
+            rounds: Rounds::new(files, false, Some(journal)),
+            committer: Mutex::new(None),
+            preparer: Preparer::Stepped(jobs),
+            compactor: Mutex::new(None),
+        }))
+    }
+
+    /// Of a stepped coordinator: runs one round for all requests that wait, then every job that waits, those handed in
+    /// meanwhile included. Returns whether there was anything to do. Of one with threads: does nothing, `false`.
+    pub fn step(&self) -> bool {
+        let Preparer::Stepped(jobs) = &self.preparer else {
+            return false;
+        };
+        let any = self.rounds.run_once();
+        jobs.run_all() || any
+    }
+
+    /// Whether its owner does the work by [`Coordinator::step`].
+    pub(crate) fn is_stepped(&self) -> bool {
+        matches!(self.preparer, Preparer::Stepped(_))
+    }
+
+    /// The files of the data directory.
+    pub(crate) fn files(&self) -> &Arc<Files> {
+        &self.rounds.files
+    }
+
+    /// Sets how many segments are kept open, at least 1; 512 when nothing was set. Those with unsynced writes stay open
+    /// beyond it.
+    pub fn set_open_segments(&self, segments: usize) {
+        self.rounds.files.set_limit(segments);
+    }
+
+    /// Closes the files of segments that were neither read nor written since the last call and have nothing unsynced; they
+    /// are opened again when they are used.
+    pub fn close_idle_files(&self) {
+        self.rounds.files.close_idle();
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> SyncStatistics {
+        self.rounds.statistics()
+    }
+
+    /// What of the journal did not check when it was opened, in the order in which it was written. What that costs a log is
+    /// told when the log is opened.
+    pub fn journal_damages(&self) -> Vec<JournalDamage> {
+        let journal = self.rounds.journal();
+        journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
+    }
+
+    /// What [`Coordinator::journal_damages`] tells is known to whoever has to know it. Until then the next start tells what is
+    /// lost once more: this one may end before anybody has heard.
+    pub fn journal_told(&self) {
+        if let Some(journal) = self.rounds.journal() {
+            journal.told();
+        }
+    }
+
+    /// Syncs what only the journal has, once all logs are closed: then its files may be lost. Of a directory that has failed
+    /// nothing. Blocks.
+    pub fn settle_journal(&self) {
+        let journal = self.rounds.journal();
+        if let Some(journal) = journal.filter(|_| self.rounds.failure().is_none()) {
+            journal.settle();
+        }
+    }
+
+    /// The first failure, if any: then nothing is acked from this directory until restart.
+    pub fn failure(&self) -> Option<String> {
+        self.rounds
+            .failure()
+            .map(|failure| failure.to_error().to_string())
+    }
+
+    /// Has `listener` told of the failure with a sentence, once: at once when it has happened before. It runs on the thread
+    /// that found out and must not block; no good answer to a commit is given while it runs or later.
+    pub fn on_failure(&self, listener: Box<dyn Fn(&str) + Send + Sync>) {
+        self.rounds.files.health().listen(listener);
+    }
+
+    /// The first failure as an error for the one who asks.
+    pub(crate) fn check_usable(&self) -> Result<(), Error> {
+        self.rounds
+            .failure()
+            .map_or(Ok(()), |failure| Err(failure.to_error()))
+    }
+
+    /// The committer's side.
+    pub(crate) fn rounds(&self) -> &Arc<Rounds> {
+        &self.rounds
+    }
+
+    /// Where work that acks must not wait for is handed in.
+    pub(crate) fn preparer(&self) -> Door {
+        match &self.preparer {
+            Preparer::Thread(worker) => worker.door(),
+            Preparer::Stepped(jobs) => jobs.door(),
+            Preparer::Missing => Door::closed(),
+        }
+    }
+
+    /// Where compactions are handed in. Without a thread for them they are dropped, and may be tried again.
+    pub(crate) fn compactor(&self) -> Door {
+        if !matches!(self.preparer, Preparer::Thread(_)) {
+            return self.preparer();
+        }
+        let mut worker = self.compactor.lock();
+        if worker.is_none() {
+            *worker = Worker::start("log-compact").ok();
+            if let Some(worker) = &*worker {
+                worker.door().submit(Box::new(let_others_first));
+            }
+        }
+        worker.as_ref().map_or_else(Door::closed, Worker::door)
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.rounds.close();
+        if self.is_stepped() {
+            self.rounds.forget_waiting();
+        }
+        join(self.committer.get_mut().take());
+    }
+}
+
+/// Lowers the priority of this thread: nobody waits for it, and many wait for the others.
+fn let_others_first() {
+    // Elsewhere it would be that of the whole process. Refused it costs time only.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::nice(COMPACTION_NICE);
+}
+
+fn clone_io(error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), error.to_string())
+}

@@ -1,0 +1,362 @@
+//! The rounds of a coordinator: take what waits, make it durable, answer.
+//!
+//! What few wait for is synced file by file, mostly; of many partitions the [`Journal`] is synced instead, where there is one.
+use crate::Error;
+use crate::commit::group_committer::SyncStatistics;
+use crate::commit::histogram::Histogram;
+use crate::failpoint;
+use crate::io::disk::{SyncFile, is_lost, is_passing};
+use crate::io::failure::Failure;
+use crate::io::files::Files;
+use crate::io::storage::Storage;
+use crate::wal::{Journal, Range};
+use bascule_record::planted;
+use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// Dirty files from which on a round syncs in parallel, and how many syncs run at once then.
+const PARALLEL: usize = 4;
+
+type Answer = Box<dyn FnOnce(Result<(), &Failure>) + Send>;
+
+/// What has to be durable before `answer` is told so.
+pub(crate) struct SyncRequest {
+    /// The file to sync first.
+    pub file: Option<Arc<SyncFile>>,
+    /// One more.
+    pub also: Option<Arc<SyncFile>>,
+    /// What a log adds to its active segment: synced there or in the journal.
+    pub range: Option<Range>,
+    /// A directory to sync after the files.
+    pub directory: Option<Arc<SyncFile>>,
+    /// Called on the committer's thread.
+    pub answer: Answer,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: Vec<SyncRequest>,
+    closing: bool,
+}
+
+/// The state that outlives the handle for as long as a thread needs it.
+pub(crate) struct Rounds {
+    /// The files, and where they are.
+    pub files: Arc<Files>,
+    /// Whether a round may use threads of its own.
+    threads: bool,
+    journal: Option<Arc<Journal>>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    finished: AtomicU64,
+    synced_files: AtomicU64,
+    journaled: AtomicU64,
+    journal_bytes: AtomicU64,
+    requests: AtomicU64,
+    nanos: AtomicU64,
+    longest_nanos: AtomicU64,
+    durations: Histogram,
+}
+
+impl std::fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rounds")
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Rounds {
+    /// Rounds over these files, with threads of their own or none.
+    pub fn new(files: Arc<Files>, threads: bool, journal: Option<Arc<Journal>>) -> Arc<Self> {
+        let rounds = Arc::new(Self {
+            files,
+            threads,
+            journal,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            finished: AtomicU64::new(0),
+            synced_files: AtomicU64::new(0),
+            journaled: AtomicU64::new(0),
+            journal_bytes: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            longest_nanos: AtomicU64::new(0),
+            durations: Histogram::default(),
+        });
+        if let Some(journal) = &rounds.journal {
+            journal.attach(&rounds);
+        }
+        rounds
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> SyncStatistics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SyncStatistics {
+            rounds: read(&self.finished),
+            files: read(&self.synced_files),
+            requests: read(&self.requests),
+            nanos: read(&self.nanos),
+            longest_nanos: read(&self.longest_nanos),
+            durations: self.durations.durations(),
+            journaled_rounds: read(&self.journaled),
+            journal_bytes: read(&self.journal_bytes),
+        }
+    }
+
+    /// The journal, where there is one.
+    pub fn journal(&self) -> Option<&Arc<Journal>> {
+        self.journal.as_ref()
+    }
+
+    /// Lets the committer end once nothing waits; later requests are refused.
+    pub fn close(&self) {
+        self.queue.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Drops what waits unanswered, as the end of a process does: a request may hold what holds these rounds.
+    pub fn forget_waiting(&self) {
+        let unanswered = std::mem::take(&mut self.queue.lock().requests);
+        drop(unanswered);
+    }
+
+    /// Runs one round for what waits, on this thread. Returns whether there was anything.
+    pub fn run_once(&self) -> bool {
+        let mut requests = std::mem::take(&mut self.queue.lock().requests);
+        let any = !requests.is_empty();
+        if any {
+            self.round(&mut requests);
+        }
+        any
+    }
+
+    /// Where files are.
+    pub fn storage(&self) -> &dyn Storage {
+        self.files.storage()
+    }
+
+    /// Queues a request; never blocks.
+    pub fn submit(&self, request: SyncRequest) {
+        let mut queue = self.queue.lock();
+        if queue.closing {
+            drop(queue);
+            let failure = Failure {
+                operation: "shutdown",
+                path: PathBuf::from("the log"),
+                reason: "the coordinator has ended".into(),
+            };
+            (request.answer)(Err(&failure));
+            return;
+        }
+        queue.requests.push(request);
+        // The committer looks at the queue before it waits, so only the first request has to wake it.
+        let wake = queue.requests.len() == 1;
+        drop(queue);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The first failure.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.files.health().failure()
+    }
+
+    /// Fails the directory for good; only the first reason is kept. When it returns, nothing is acked any more.
+    pub fn fail(&self, error: &Error) {
+        let (operation, path, reason) = match error {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => (*operation, path.clone(), source.to_string()),
+            Error::Full { path } => ("write", path.clone(), "no space left".into()),
+            other => ("write", PathBuf::from("the log"), other.to_string()),
+        };
+        self.files.health().fail(Failure {
+            operation,
+            path,
+            reason,
+        });
+    }
+
+    /// As [`Rounds::fail`], unless the error is a lack of space or descriptors.
+    pub fn fail_unless_passing(&self, error: &Error) {
+        if !is_passing(error) {
+            self.fail(error);
+        }
+    }
+
+    /// Fails the directory when the error means that something may not be on disk.
+    pub fn fail_if_lost(&self, error: &Error) {
+        if is_lost(error) {
+            self.fail(error);
+        }
+    }
+
+    /// Runs rounds until closed.
+    pub fn run(&self) {
+        let mut requests = Vec::new();
+        while self.take(&mut requests) {
+            self.round(&mut requests);
+        }
+    }
+
+    /// Waits for requests; `false` when there will be none.
+    fn take(&self, requests: &mut Vec<SyncRequest>) -> bool {
+        let mut queue = self.queue.lock();
+        while queue.requests.is_empty() {
+            if queue.closing {
+                return false;
+            }
+            match self.journal.as_ref().and_then(|journal| journal.due_in()) {
+                None => self.wake.wait(&mut queue),
+                Some(pause) => {
+                    if self.wake.wait_for(&mut queue, pause).timed_out() {
+                        drop(queue);
+                        self.settle_when_due();
+                        queue = self.queue.lock();
+                    }
+                }
+            }
+        }
+        std::mem::swap(&mut queue.requests, requests);
+        true
+    }
+
+    fn round(&self, requests: &mut Vec<SyncRequest>) {
+        let round = self.finished.load(Ordering::Relaxed) + 1;
+        if self.failure().is_none() {
+            let started = Instant::now();
+            match self.sync_all(round, requests) {
+                Ok(files) => {
+                    failpoint::pass("publish.synced");
+                    self.synced_files.fetch_add(files as u64, Ordering::Relaxed);
+                }
+                Err(_) if planted::is(2) => {}
+                Err(error) => self.fail(&error),
+            }
+            let elapsed = started.elapsed();
+            self.durations.record(elapsed);
+            let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+            self.nanos.fetch_add(nanos, Ordering::Relaxed);
+            self.longest_nanos.fetch_max(nanos, Ordering::Relaxed);
+        }
+        self.finished.store(round, Ordering::Relaxed);
+        self.requests
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+        for request in requests.drain(..) {
+            // A callback that panics is a bug of its owner; the others must still be told.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.files.health().answer(request.answer);
+            }));
+        }
+        self.settle_when_due();
+    }
+
+    fn settle_when_due(&self) {
+        if let Some(journal) = self.journal.as_ref().filter(|_| self.failure().is_none()) {
+            journal.settle_when_due();
+        }
+    }
+
+    /// Syncs every distinct file, or the journal in place of the segments, then every distinct directory. Returns the number of
+    /// files.
+    fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
+        failpoint::check("publish.before_sync")
+            .map_err(|source| Error::io("sync", Path::new("the log"), source))?;
+        let mut files: Vec<&SyncFile> = requests
+            .iter()
+            .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])
+            .flatten()
+            .filter(|file| file.first_in(round))
+            .collect();
+        let ranges: Vec<&Range> = requests
+            .iter()
+            .filter_map(|request| request.range.as_ref())
+            .collect();
+        let dirty: Vec<&SyncFile> = ranges
+            .iter()
+            .map(|range| &*range.file)
+            .filter(|file| file.first_in(round))
+            .collect();
+        let mut synced = files.len();
+        let bytes = ranges.iter().map(|range| range.bytes()).sum();
+        let journal = self
+            .journal
+            .as_ref()
+            .filter(|journal| journal.wants(&dirty, bytes));
+        if journal.is_some() {
+            // Sealed segments first: a frame of the journal tells that everything before it was synced.
+            self.sync_files(&std::mem::take(&mut files))?;
+        }
+        let in_journal = journal.map_or(Ok(false), |journal| self.write(journal, &ranges))?;
+        if !in_journal {
+            synced += dirty.len();
+            files.extend(dirty);
+        }
+        self.sync_files(&files)?;
+        requests
+            .iter()
+            .filter_map(|request| request.directory.as_deref())
+            .filter(|directory| directory.first_in(round))
+            .try_for_each(SyncFile::sync_names)?;
+        for range in ranges {
+            range.shared.set_journaled(in_journal);
+            if !in_journal {
+                range.shared.raise_settled_end(range.end);
+            }
+        }
+        Ok(synced + usize::from(in_journal))
+    }
+
+    fn sync_files(&self, files: &[&SyncFile]) -> Result<(), Error> {
+        if !self.threads || files.len() < PARALLEL {
+            files.iter().try_for_each(|file| file.sync())
+        } else {
+            sync_parallel(files)
+        }
+    }
+
+    /// Whether the journal took the ranges.
+    fn write(&self, journal: &Arc<Journal>, ranges: &[&Range]) -> Result<bool, Error> {
+        let Some(bytes) = journal.write(ranges)? else {
+            return Ok(false);
+        };
+        self.journaled.fetch_add(1, Ordering::Relaxed);
+        self.journal_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(true)
+    }
+}
+
+fn sync_parallel(files: &[&SyncFile]) -> Result<(), Error> {
+    let each = |chunk: &[&SyncFile]| chunk.iter().try_for_each(|file| file.sync());
+    std::thread::scope(|scope| {
+        let (mut mine, mut others) = (Vec::new(), Vec::new());
+        for chunk in files.chunks(files.len().div_ceil(PARALLEL)) {
+            // One chunk, and what finds no thread, is done here.
+            let thread = (others.len() + 1 < PARALLEL)
+                .then(|| Builder::new().spawn_scoped(scope, move || each(chunk)));
+            match thread {
+                Some(Ok(thread)) => others.push(thread),
+                _ => mine.push(chunk),
+            }
+        }
+        let mut result = mine.into_iter().try_for_each(each);
+        for other in others {
+            let outcome = other.join().unwrap_or_else(|_| {
+                let source = std::io::Error::other("the syncing thread panicked");
+                Err(Error::io("sync", Path::new("the log"), source))
+            });
+            result = result.and(outcome);
+        }
+        result
+    })
+}

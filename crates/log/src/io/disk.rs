@@ -1,0 +1,315 @@
+//! Files and directories: what is synced, replaced and marked deleted, and how. Every access is the storage's.
+use crate::Error;
+use crate::io::storage::{OpenMode, Storage, StorageFile};
+use bascule_record::planted;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file that the coordinator may be asked to sync.
+#[derive(Debug)]
+pub(crate) struct SyncFile {
+    /// Where it was opened; for messages.
+    pub path: PathBuf,
+    /// The open file.
+    pub file: Arc<dyn StorageFile>,
+    round: AtomicU64,
+}
+
+impl SyncFile {
+    /// Wraps an open file.
+    pub fn new(path: PathBuf, file: Arc<dyn StorageFile>) -> Arc<Self> {
+        Arc::new(Self {
+            path,
+            file,
+            round: AtomicU64::new(0),
+        })
+    }
+
+    /// Opens a file.
+    pub fn open(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result<Arc<Self>, Error> {
+        Ok(Self::new(path.to_path_buf(), open(storage, path, mode)?))
+    }
+
+    /// Whether this is the first time the file is met in this round; rounds count from 1 within one coordinator.
+    pub fn first_in(&self, round: u64) -> bool {
+        self.round.swap(round, Ordering::Relaxed) != round
+    }
+
+    /// Syncs the data, and the size when it changed.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut synced = self.file.sync_data();
+        if planted::is(3) {
+            synced = synced.or_else(|_| self.file.sync_data());
+        }
+        synced.map_err(|source| Error::io("sync", &self.path, source))
+    }
+
+    /// Syncs a directory: all of it, since a name added to it is not data to every filesystem.
+    pub fn sync_names(&self) -> Result<(), Error> {
+        self.file
+            .sync_all()
+            .map_err(|source| Error::io("sync", &self.path, source))
+    }
+}
+
+/// Whether something that should be on disk may not be: then nothing may be acked from the directory any more.
+/// What could not be read, opened or listed has changed nothing.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    match error {
+        Error::Io { operation, .. } => {
+            !is_passing(error) && !matches!(*operation, "read" | "open" | "list" | "look at")
+        }
+        _ => false,
+    }
+}
+
+/// Whether the error passes by itself once the machine has space or descriptors again, and nothing was lost by it.
+/// A failed sync never passes, whatever its reason: what it should have written may be gone from the page cache.
+pub(crate) fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Full { .. } => true,
+        Error::Io {
+            operation, source, ..
+        } => *operation != "sync" && is_out_of_descriptors(source),
+        _ => false,
+    }
+}
+
+/// Whether the error means that no space or quota is left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// Whether the error means that no file can be opened at the moment.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        rustix::io::Errno::from_io_error(error),
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
+    )
+}
+
+/// Opens a file.
+pub(crate) fn open(
+    storage: &dyn Storage,
+    path: &Path,
+    mode: OpenMode,
+) -> Result<Arc<dyn StorageFile>, Error> {
+    let operation = match mode {
+        OpenMode::Create | OpenMode::Replace => "create",
+        OpenMode::Read | OpenMode::ReadWrite | OpenMode::Directory => "open",
+    };
+    storage
+        .open(path, mode)
+        .map_err(|source| Error::io(operation, path, source))
+}
+
+/// Opens a directory, so that the coordinator can sync it.
+pub(crate) fn open_directory(storage: &dyn Storage, path: &Path) -> Result<Arc<SyncFile>, Error> {
+    SyncFile::open(storage, path, OpenMode::Directory)
+}
+
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    open_directory(storage, path)?.sync_names()
+}
+
+/// Makes the names in a directory durable, and the directory's own.
+pub(crate) fn sync_directory_and_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    sync_directory(storage, path)?;
+    sync_name(storage, path)
+}
+
+/// Makes a directory and those above it, as far as they are not there. When it returns, the names of all above it that
+/// were ever made so are durable; the directory's own is not.
+///
+/// A name is made in a directory only once that directory's own name is synced, also when it was found: whoever made it
+/// may have been killed before.
+pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
+        match open_directory(storage, parent) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                create_directories(storage, parent)?;
+                sync_name(storage, parent)?;
+            }
+            found => {
+                drop(found?);
+                sync_found_name(storage, parent)?;
+            }
+        }
+    }
+    match storage.create_directory(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::io("create", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the name of a directory durable.
+fn sync_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match path.parent() {
+        None => Ok(()),
+        // A relative name with one part.
+        Some(parent) if parent == Path::new("") => sync_directory(storage, Path::new(".")),
+        Some(parent) => sync_directory(storage, parent),
+    }
+}
+
+/// The same of one that was there. Where its parent may not be read, the name is none that was made by us.
+fn sync_found_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match sync_name(storage, path) {
+        Err(Error::Io {
+            operation: "open",
+            source,
+            ..
+        }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
+    }
+}
+
+/// All bytes of a small file.
+///
+/// # Errors
+/// Those of the storage; the file may be absent.
+pub(crate) fn read(storage: &dyn Storage, path: &Path) -> io::Result<Vec<u8>> {
+    let file = storage.open(path, OpenMode::Read)?;
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    let read = read_up_to(&*file, &mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Reads until the buffer is full or the file ends. Returns the bytes read.
+pub(crate) fn read_up_to(
+    file: &dyn StorageFile,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, position + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes a small derived file, unsynced; a reader tells half a one by its checksum.
+pub(crate) fn write(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    open(storage, path, OpenMode::Replace)?
+        .write_all_at(bytes, 0)
+        .map_err(|source| Error::io("write", path, source))
+}
+
+/// Replaces a small file as a whole: temporary, sync, rename, sync of the directory. Blocks.
+pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let temporary = path.with_extension("tmp");
+    let file = SyncFile::open(storage, &temporary, OpenMode::Replace)?;
+    file.file
+        .write_all_at(bytes, 0)
+        .map_err(|source| Error::io("write", &temporary, source))?;
+    file.sync()?;
+    rename(storage, &temporary, path)?;
+    path.parent()
+        .map_or(Ok(()), |parent| sync_directory(storage, parent))
+}
+
+/// Gives a file or directory another name.
+pub(crate) fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), Error> {
+    storage
+        .rename(from, to)
+        .map_err(|source| Error::io("rename", from, source))
+}
+
+/// The name under which a file or directory waits to be unlinked: `<name>.deleted-<time in ns>`.
+pub(crate) fn deleted_name(path: &Path, now_ns: i64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".deleted-{}", now_ns.max(0)));
+    PathBuf::from(name)
+}
+
+/// When the name was marked deleted, ns since 1970; `None` when it is not.
+pub(crate) fn deleted_at(path: &Path) -> Option<i64> {
+    let (_, time) = path.file_name()?.to_str()?.rsplit_once(".deleted-")?;
+    time.parse().ok()
+}
+
+/// Removes a file; one that is not there is fine.
+pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    match storage.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a directory and everything in it; what somebody else removes meanwhile is fine.
+pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
+    let inside = match list(storage, path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(()),
+        inside => inside?,
+    };
+    for inside in inside {
+        match storage.remove_file(&inside) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                remove_tree(storage, &inside)?;
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("remove", &inside, error));
+            }
+            _ => {}
+        }
+    }
+    match storage.remove_directory(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The paths in a directory, sorted by name.
+pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = storage
+        .list(directory)
+        .map_err(|source| Error::io("list", directory, source))?;
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_passes_but_never_for_a_sync() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let too_many = || rustix::io::Errno::MFILE.into();
+        let path = Path::new("x");
+        assert!(is_passing(&Error::io("write", path, full())));
+        assert!(is_passing(&Error::io("open", path, too_many())));
+        assert!(!is_passing(&Error::io("sync", path, full())));
+        assert!(!is_passing(&Error::io(
+            "write",
+            path,
+            rustix::io::Errno::IO.into()
+        )));
+    }
+
+    #[test]
+    fn marked_names_carry_their_time() {
+        let marked = deleted_name(Path::new("/a/00000000000000000001.seg"), 77);
+        assert_eq!(deleted_at(&marked), Some(77));
+        assert_eq!(deleted_at(Path::new("/a/00000000000000000001.seg")), None);
+        assert_eq!(deleted_at(Path::new("/a/x.deleted-later")), None);
+    }
+}

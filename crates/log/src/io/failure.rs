@@ -1,0 +1,167 @@
+//! The first failure of a data directory, and its order among the answers to commits.
+//!
+//! A failed sync is told to everybody before the one who asked for it learns of it ([`WatchedStorage`]), and no answer
+//! that was begun before is still under way then. So whoever learns of a failed sync knows that nothing is acked any more.
+//!
+//! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
+use crate::Error;
+use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use bascule_record::planted;
+use parking_lot::ReentrantMutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The first failure of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// What failed.
+    pub operation: &'static str,
+    /// On what.
+    pub path: PathBuf,
+    /// Why, in the words of the operating system.
+    pub reason: String,
+}
+
+impl Failure {
+    /// The error for whoever asks from now on.
+    pub fn to_error(&self) -> Error {
+        Error::Failed {
+            path: self.path.clone(),
+            operation: self.operation,
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+/// Is told of the failure, with a sentence.
+pub(crate) type Listener = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Whether a directory has failed.
+#[derive(Default)]
+pub(crate) struct Health {
+    failure: OnceLock<Failure>,
+    /// Held while an answer is given and while the failure is made known. One thread may do both.
+    order: ReentrantMutex<()>,
+    listener: OnceLock<Listener>,
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Health").field(&self.failure).finish()
+    }
+}
+
+impl Health {
+    /// The first failure.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
+    }
+
+    /// Fails the directory for good; only the first reason is kept. When it returns, no good answer is given any more.
+    pub fn fail(&self, failure: Failure) {
+        let _order = self.order.lock();
+        let text = failure.to_error().to_string();
+        if self.failure.set(failure).is_ok()
+            && let Some(listener) = self.listener.get()
+        {
+            listener(&text);
+        }
+    }
+
+    /// Gives an answer: a good one only while nothing has failed, and nothing fails before it is given.
+    pub fn answer(&self, answer: impl FnOnce(Result<(), &Failure>)) {
+        let _order = self.order.lock();
+        answer(self.failure().map_or(Ok(()), Err));
+    }
+
+    /// Sets who is told of the failure; the first one counts. A failure of before is told at once.
+    pub fn listen(&self, listener: Listener) {
+        let _order = self.order.lock();
+        if let Some(failure) = self.failure() {
+            listener(&failure.to_error().to_string());
+        }
+        // The first one stands.
+        let _ = self.listener.set(listener);
+    }
+}
+
+/// A storage whose failed syncs fail the directory.
+#[derive(Debug)]
+pub(crate) struct WatchedStorage {
+    storage: Arc<dyn Storage>,
+    health: Arc<Health>,
+}
+
+impl WatchedStorage {
+    /// Watches all files opened through it.
+    pub fn new(storage: Arc<dyn Storage>, health: &Arc<Health>) -> Arc<Self> {
+        Arc::new(Self {
+            storage,
+            health: Arc::clone(health),
+        })
+    }
+}
+
+impl StorageOver for WatchedStorage {
+    fn below(&self) -> &dyn Storage {
+        &*self.storage
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
+        Ok(Arc::new(WatchedFile {
+            file: self.storage.open(path, mode)?,
+            path: path.to_path_buf(),
+            health: Arc::clone(&self.health),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Arc<dyn StorageFile>,
+    path: PathBuf,
+    health: Arc<Health>,
+}
+
+impl WatchedFile {
+    /// Passes the outcome of a sync on, once all know of it.
+    fn told(&self, outcome: io::Result<()>) -> io::Result<()> {
+        outcome.inspect_err(|error| {
+            if planted::is(2) || planted::is(3) {
+                return;
+            }
+            self.health.fail(Failure {
+                operation: "sync",
+                path: self.path.clone(),
+                reason: error.to_string(),
+            });
+        })
+    }
+}
+
+impl FileOver for WatchedFile {
+    fn below(&self) -> &dyn StorageFile {
+        &*self.file
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_cached_at(buffer, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.told(self.file.sync_data())
+    }
+
+    fn forget_cached(&self, from: u64) -> io::Result<()> {
+        self.told(self.file.forget_cached(from))
+    }
+
+    fn drop_cached(&self, position: u64, bytes: u64) {
+        self.file.drop_cached(position, bytes);
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.told(self.file.sync_all())
+    }
+}

@@ -1,0 +1,260 @@
+//! A segment's file, written ahead with zeros so that a sync has no metadata to write.
+//!
+//! A sync of a file that grows must also write its size and block map; one of a file whose blocks exist already writes
+//! data only, in about half the time. So the preparer keeps the file longer than the log: chunk by chunk it writes and
+//! syncs zeros, while syncs are small enough to gain by it. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
+//!
+//! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
+//! while it syncs); the writer takes it only for a write that passes the zeroed end.
+use crate::Error;
+use crate::commit::group_committer::Rounds;
+use crate::failpoint;
+use crate::io::disk::{self, SyncFile};
+use crate::io::jobs::Door;
+use crate::io::storage::{OpenMode, Storage, StorageFile};
+use crate::segment::Segment;
+use crate::state::shared::Shared;
+use parking_lot::Mutex;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Zeros written with the preamble of a segment that a log rolls to, before anybody waits for it, bytes. The first segment of
+/// a log has none: partitions that stay empty take no space.
+pub(crate) const FIRST_ZEROS: usize = 256 << 10;
+/// Zeros written and synced at a time. An ack's sync that meets one of these waits for it too, so it is small.
+const CHUNK: usize = 512 << 10;
+/// Mean size of a sync from which on zeros cost more than they save: they double what is written, and a large sync hardly
+/// notices that it must write a block map too. Measured at 1 KiB a record, 512 in flight: 0.17 M/s with zeros, 0.27 M/s
+/// without; at 256 B, 64 in flight: 46 k/s with, 37 k/s without.
+const LARGE_SYNC: u64 = 96 << 10;
+static ZEROS: [u8; CHUNK] = [0; CHUNK];
+/// Zeros written by one call. Linux keeps what one write brought as one piece of the page cache, and each later write into
+/// that piece costs by the piece's size.
+pub(crate) const PIECE: usize = 16 << 10;
+
+/// The largest block of a filesystem, and the one that most have, bytes.
+const LARGEST_BLOCK: u64 = 64 << 10;
+const USUAL_BLOCK: u64 = 4096;
+
+/// Overwrites with zeros, durably, what a filesystem may hold in the last block of a file behind its end. Returns the
+/// new length.
+///
+/// A block that was written before a power cut keeps its bytes although the length that would have shown them is lost.
+/// When the file then grows in the next life, and that life loses its power before the same block is written again, the
+/// bytes are back: a batch of the life before the last, whole and linked to its predecessor. Seen on xfs, and shown to be
+/// possible on ext4, by the power-cut rig.
+pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u64> {
+    let cover = |block: u64| {
+        let covered = end.next_multiple_of(block);
+        let zeros = ZEROS.get(..(covered - end) as usize).unwrap_or(&ZEROS);
+        file.write_all_at(zeros, end).map(|()| covered)
+    };
+    let covered = cover(LARGEST_BLOCK).or_else(|error| {
+        // No room for a new block: the last one of the file is there already.
+        let full = disk::is_full(&error);
+        if full { cover(USUAL_BLOCK) } else { Err(error) }
+    })?;
+    file.sync_data()?;
+    Ok(covered)
+}
+
+/// The writer's view of a segment's file.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    segment: Arc<Segment>,
+    /// Everything between the log's end and this position is zeros.
+    zeroed_to: AtomicU64,
+    ahead: Mutex<Stopped>,
+    /// The block that holds the end has to be covered before anything is written behind it ([`cover_last_block`]).
+    bare: AtomicBool,
+    busy: AtomicBool,
+    /// Where the last sync that was asked for ends, and how many bytes such a sync has had of late.
+    asked_to: AtomicU64,
+    sync_bytes: AtomicU64,
+}
+
+/// Whether zeros may no longer be written.
+type Stopped = bool;
+
+impl SegmentFile {
+    /// The file of an active segment: `len` bytes long, with nothing but zeros behind the log's end.
+    pub fn new(segment: &Arc<Segment>, file: Arc<dyn StorageFile>, len: u64) -> Arc<Self> {
+        segment.begin_writing(&SyncFile::new(segment.path().to_path_buf(), file));
+        Arc::new(Self {
+            segment: Arc::clone(segment),
+            zeroed_to: AtomicU64::new(len),
+            ahead: Mutex::new(false),
+            bare: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
+            asked_to: AtomicU64::new(0),
+            sync_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Recovery found the segment without a batch and left it as it is: the first write covers its last block.
+    pub fn cover_at_first_write(&self) {
+        self.bare.store(true, Ordering::Release);
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.segment.path()
+    }
+
+    /// The file, to be synced. It is open, and the one that was written by, while anything in it is unsynced.
+    ///
+    /// # Errors
+    /// When it has to be opened again, which can only be when nothing is unsynced.
+    pub fn target(&self) -> io::Result<Arc<SyncFile>> {
+        self.segment.file()
+    }
+
+    /// Has the file opened for the next [`SegmentFile::write`], of batches up to the offset `next_offset`. From now on it
+    /// stays open until these are synced.
+    ///
+    /// # Errors
+    /// When it has to be opened again: nothing was lost, a later try may succeed.
+    pub fn hold(&self, next_offset: u64) -> io::Result<Arc<SyncFile>> {
+        self.segment.file_to_write(next_offset)
+    }
+
+    /// Writes to the page cache. A write that passes the zeros has more of them written first, up to the next multiple of
+    /// `stride`; 0: none. Small writes into pages that are there cost half of those that each bring new ones.
+    pub fn write(
+        &self,
+        file: &SyncFile,
+        bytes: &[u8],
+        position: u64,
+        stride: u64,
+    ) -> io::Result<()> {
+        let mut end = position + bytes.len() as u64;
+        if end <= self.zeroed_to.load(Ordering::Acquire) {
+            return file.file.write_all_at(bytes, position);
+        }
+        let _guard = self.ahead.lock();
+        if self.bare.load(Ordering::Acquire) {
+            let covered = cover_last_block(&*file.file, position)?;
+            self.zeroed_to.store(covered, Ordering::Release);
+            self.bare.store(false, Ordering::Release);
+        }
+        if stride > 0 {
+            let from = self.zeroed_to.load(Ordering::Acquire).max(position);
+            let to = end.next_multiple_of(stride).max(from);
+            let zeros = ZEROS.get(..(to - from) as usize).unwrap_or_default();
+            match file.file.write_all_at(zeros, from) {
+                Ok(()) => end = from + zeros.len() as u64,
+                // There may be room for the bytes.
+                Err(error) if disk::is_full(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let result = file.file.write_all_at(bytes, position);
+        if result.is_ok() {
+            self.zeroed_to.fetch_max(end, Ordering::AcqRel);
+        }
+        result
+    }
+
+    /// Takes note of a sync asked for, of everything up to `end`.
+    pub fn asked(&self, end: u64) {
+        let bytes = end.saturating_sub(self.asked_to.swap(end, Ordering::Relaxed));
+        let mean = self.sync_bytes.load(Ordering::Relaxed);
+        self.sync_bytes
+            .store((7 * mean + bytes) / 8, Ordering::Relaxed);
+    }
+
+    /// Takes back what a failed write may have left behind `end`, and with it the zeros.
+    pub fn cut(&self, file: &SyncFile, end: u64) -> io::Result<()> {
+        let _guard = self.ahead.lock();
+        file.file.set_len(end)?;
+        self.zeroed_to.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the writing of zeros for good.
+    pub fn stop(&self) {
+        *self.ahead.lock() = true;
+    }
+
+    /// Ends the writing of zeros for good and takes back those behind `end`.
+    pub fn finish(&self, file: &SyncFile, end: u64) -> io::Result<()> {
+        let mut stopped = self.ahead.lock();
+        *stopped = true;
+        if file.file.len()? > end {
+            file.file.set_len(end)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the preparer for more zeros when fewer than half a step are left, unless syncs are large or the journal's: then no ack
+    /// waits for one of the segment. `step` grows with the file, so that a
+    /// partition with little in it takes little: at most `preallocate` bytes, never past `limit`.
+    pub fn keep_ahead(
+        self: &Arc<Self>,
+        end: u64,
+        preallocate: u64,
+        limit: u64,
+        log: &Arc<Shared>,
+        preparer: &Door,
+        rounds: &Arc<Rounds>,
+    ) {
+        if log.is_journaled() || self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
+            return;
+        }
+        let step = preallocate.min(end.max(FIRST_ZEROS as u64));
+        let have = self.zeroed_to.load(Ordering::Relaxed).saturating_sub(end);
+        let target = (end + step).min(limit);
+        if have >= step / 2 || have + end >= target || self.busy.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (file, log, rounds) = (Arc::clone(self), Arc::clone(log), Arc::clone(rounds));
+        preparer.submit(Box::new(move || {
+            file.zero_to(rounds.storage(), target, &log)
+                .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
+            file.busy.store(false, Ordering::Relaxed);
+        }));
+    }
+
+    /// Writes and syncs zeros up to `target`. No space left is not a failure of the file: the writer will say so itself.
+    ///
+    /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
+    /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
+    fn zero_to(&self, storage: &dyn Storage, target: u64, log: &Shared) -> Result<(), Error> {
+        let path = self.segment.path();
+        let Ok(own) = SyncFile::open(storage, path, OpenMode::ReadWrite) else {
+            // Without descriptors there are no zeros, which costs time only.
+            return Ok(());
+        };
+        while !log.is_journaled() && self.zero_chunk(&own, target)? {
+            failpoint::pass("segment.preallocate.half");
+            own.sync()?;
+        }
+        Ok(())
+    }
+
+    fn zero_chunk(&self, own: &SyncFile, target: u64) -> Result<bool, Error> {
+        let stopped = self.ahead.lock();
+        let from = self.zeroed_to.load(Ordering::Acquire);
+        let chunk = usize::try_from(target.saturating_sub(from))
+            .unwrap_or(CHUNK)
+            .min(CHUNK);
+        if *stopped || chunk == 0 {
+            return Ok(false);
+        }
+        let zeros = ZEROS.get(..chunk).unwrap_or(&ZEROS);
+        let mut position = from;
+        while position < from + chunk as u64 {
+            let piece = PIECE - position as usize % PIECE;
+            let rest = chunk - (position - from) as usize;
+            let piece = zeros.get(..piece.min(rest)).unwrap_or(zeros);
+            own.file
+                .write_all_at(piece, position)
+                .map_err(|source| Error::io("write", &own.path, source))?;
+            position += piece.len() as u64;
+        }
+        self.zeroed_to.store(from + chunk as u64, Ordering::Release);
+        Ok(true)
+    }
+}

@@ -1,0 +1,54 @@
+//! How fast a compaction may go, and whether it is still wanted.
+use super::Stopped;
+use crate::state::shared::Shared;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest time in which nobody looks whether the work is still wanted.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Counts bytes against the clock. Asked between any two steps, of a batch or at most 256 KiB.
+pub(super) struct Pace {
+    shared: Arc<Shared>,
+    cancelled: Arc<AtomicBool>,
+    /// 0 = as fast as it goes.
+    bytes_per_second: u64,
+    began: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    /// Begins now.
+    pub fn new(shared: Arc<Shared>, cancelled: Arc<AtomicBool>, bytes_per_second: u64) -> Self {
+        Self {
+            shared,
+            cancelled,
+            bytes_per_second,
+            began: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    /// Accounts for `bytes` read or written; waits while that was too fast.
+    ///
+    /// # Errors
+    /// [`Stopped::Cancelled`]: the log is being closed.
+    pub fn took(&mut self, bytes: usize) -> Result<(), Stopped> {
+        self.bytes += bytes as u64;
+        loop {
+            if self.cancelled.load(Ordering::Acquire) || self.shared.is_closed() {
+                return Err(Stopped::Cancelled);
+            }
+            if self.bytes_per_second == 0 {
+                std::thread::yield_now();
+                return Ok(());
+            }
+            let due = Duration::from_secs_f64(self.bytes as f64 / self.bytes_per_second as f64);
+            match due.checked_sub(self.began.elapsed()) {
+                Some(early) if !early.is_zero() => std::thread::sleep(early.min(NAP)),
+                _ => return Ok(()),
+            }
+        }
+    }
+}

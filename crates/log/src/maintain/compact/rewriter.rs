@@ -1,0 +1,293 @@
+//! One segment without its superseded records, in a file beside it.
+//!
+//! Nothing is written before the first batch that changes; then what came before is copied. The file is synced piece by
+//! piece, so that no ack of another partition waits behind a whole segment.
+use super::source::{Next, Source};
+use super::{Pace, Stopped};
+use crate::io::disk::{SyncFile, read_up_to};
+use crate::io::files::Files;
+use crate::io::storage::{OpenMode, Storage};
+use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::{NO_TIME, Segment};
+use crate::{Error, Identity};
+use bascule_record::crypt::{KeyRing, Sealer};
+use bascule_record::{Batch, Header, merge_empty};
+use bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes written and synced at a time. An ack's sync that meets one of these waits for it too: with 4 MiB the p99 of
+/// publishes was 3.3 times that without a compaction, so it is 1.6 times.
+const CHUNK: usize = 256 << 10;
+
+/// What a rewrite needs to know beside the records to keep.
+pub(super) struct Task<'a> {
+    pub files: &'a Arc<Files>,
+    pub identity: Identity,
+    pub keys: KeyRing,
+    /// Whether batches without records may lose their producers.
+    pub forget_producers: bool,
+}
+
+/// A segment as it should be.
+pub(super) struct Rewritten {
+    /// Describes the new file; has the old one's path.
+    pub segment: Segment,
+    /// The new file, synced, at its temporary path; `None` when nothing changed.
+    pub file: Option<Arc<SyncFile>>,
+    /// Records left out.
+    pub removed: u64,
+    /// Link and epoch of the last batch.
+    pub last: (u32, u64),
+}
+
+/// Reads `old` and keeps the records for which `keep` holds: index in the batch, the batch.
+///
+/// # Errors
+/// [`Stopped`]; the temporary file may be there.
+pub(super) fn rewrite(
+    task: &Task<'_>,
+    old: &Arc<Segment>,
+    pace: &mut Pace,
+    mut keep: impl FnMut(&Batch, usize) -> bool,
+) -> Result<Rewritten, Stopped> {
+    let unreadable = |source| Stopped::Unreadable(Error::io("read", old.path(), source));
+    let mut source = Source::new(old, task.identity).map_err(unreadable)?;
+    let mut rewriter = Rewriter::new(task, old);
+    loop {
+        let (header, bytes) = match source.next().map_err(unreadable)? {
+            Next::Batch(header, bytes) => (header, bytes),
+            Next::End => break,
+            Next::Strange => return Err(Stopped::Damaged),
+        };
+        pace.took(bytes.len())?;
+        rewriter.take(&source, header, bytes, &mut keep, pace)?;
+    }
+    let place = source.place();
+    if place.offset != old.next_offset() || old.has_lost_end() {
+        return Err(Stopped::Damaged);
+    }
+    let last = (place.chain.unwrap_or(0), place.epoch);
+    rewriter.finish(&source, last, pace)
+}
+
+struct Rewriter<'a> {
+    task: &'a Task<'a>,
+    segment: Segment,
+    sealer: Option<Sealer>,
+    out: Option<Out>,
+    /// A batch without records that waits for its neighbour; whether it differs from what lies in the old file.
+    pending: Option<(Header, Bytes, bool)>,
+    removed: u64,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(task: &'a Task<'a>, old: &Segment) -> Self {
+        Self {
+            task,
+            segment: Segment::new(
+                task.files,
+                old.path().to_path_buf(),
+                old.base_offset,
+                old.end(),
+            ),
+            sealer: None,
+            out: None,
+            pending: None,
+            removed: 0,
+        }
+    }
+
+    fn take(
+        &mut self,
+        source: &Source,
+        header: Header,
+        bytes: Bytes,
+        keep: &mut impl FnMut(&Batch, usize) -> bool,
+        pace: &mut Pace,
+    ) -> Result<(), Stopped> {
+        if header.count == 0 {
+            return self.put_empty(source, header, bytes, false, pace);
+        }
+        let batch = Batch::open(&bytes, &self.task.keys).map_err(|error| {
+            if error.is_locked() {
+                Stopped::Locked
+            } else {
+                Stopped::Damaged
+            }
+        })?;
+        let kept: Vec<bool> = (0..batch.len()).map(|i| keep(&batch, i)).collect();
+        let left = kept.iter().filter(|kept| **kept).count();
+        if left == kept.len() {
+            return self.put(source, &header, &bytes, false, pace);
+        }
+        self.removed += (kept.len() - left) as u64;
+        let bytes = self.shrink(&batch, &kept)?;
+        let header = Header::read(&bytes).map_err(|_| Stopped::Damaged)?;
+        if left == 0 {
+            self.put_empty(source, header, bytes, true, pace)
+        } else {
+            self.put(source, &header, &bytes, true, pace)
+        }
+    }
+
+    fn shrink(&mut self, batch: &Batch, kept: &[bool]) -> Result<Bytes, Stopped> {
+        if self.sealer.is_none() {
+            self.sealer = self.task.keys.sealer().map_err(|_| Stopped::Locked)?;
+        }
+        let is_kept = |i: usize| kept.get(i).copied().unwrap_or(true);
+        batch
+            .rewrite(batch.header().codec, self.sealer.as_mut(), is_kept)
+            .map_err(|_| Stopped::Locked)
+    }
+
+    /// Holds a batch without records back until it is known whether its successor has none either.
+    fn put_empty(
+        &mut self,
+        source: &Source,
+        header: Header,
+        bytes: Bytes,
+        changed: bool,
+        pace: &mut Pace,
+    ) -> Result<(), Stopped> {
+        let may_go = |header: &Header| header.producer.is_none() || self.task.forget_producers;
+        if let Some((before, _, _)) = &self.pending
+            && may_go(before)
+            && may_go(&header)
+            && let Some(merged) = merge_empty(before, &header)
+            && let Ok(header) = Header::read(&merged)
+        {
+            self.pending = Some((header, merged, true));
+            return Ok(());
+        }
+        self.flush_pending(source, pace)?;
+        self.pending = Some((header, bytes, changed));
+        Ok(())
+    }
+
+    fn flush_pending(&mut self, source: &Source, pace: &mut Pace) -> Result<(), Stopped> {
+        match self.pending.take() {
+            Some((header, bytes, changed)) => self.write(source, &header, &bytes, changed, pace),
+            None => Ok(()),
+        }
+    }
+
+    fn put(
+        &mut self,
+        source: &Source,
+        header: &Header,
+        bytes: &Bytes,
+        changed: bool,
+        pace: &mut Pace,
+    ) -> Result<(), Stopped> {
+        self.flush_pending(source, pace)?;
+        self.write(source, header, bytes, changed, pace)
+    }
+
+    fn write(
+        &mut self,
+        source: &Source,
+        header: &Header,
+        bytes: &Bytes,
+        changed: bool,
+        pace: &mut Pace,
+    ) -> Result<(), Stopped> {
+        if changed && self.out.is_none() {
+            let path = self.segment.path().with_extension("tmp");
+            let mut out = Out::create(self.task.files.storage(), &path)?;
+            // Up to here both files are the same.
+            out.copy(source.file(), self.segment.end(), pace)?;
+            self.out = Some(out);
+        }
+        self.segment.add(header);
+        match &mut self.out {
+            Some(out) => out.write(bytes, pace),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(
+        mut self,
+        source: &Source,
+        last: (u32, u64),
+        pace: &mut Pace,
+    ) -> Result<Rewritten, Stopped> {
+        self.flush_pending(source, pace)?;
+        let file = match self.out {
+            Some(mut out) => {
+                out.flush(pace)?;
+                Some(out.file)
+            }
+            None => None,
+        };
+        debug_assert!(self.segment.last_timestamp() != NO_TIME || self.segment.batch_bytes() == 0);
+        Ok(Rewritten {
+            segment: self.segment,
+            file,
+            removed: self.removed,
+            last,
+        })
+    }
+}
+
+/// The new file.
+struct Out {
+    file: Arc<SyncFile>,
+    position: u64,
+    buffer: Vec<u8>,
+}
+
+impl Out {
+    fn create(storage: &dyn Storage, path: &Path) -> Result<Self, Stopped> {
+        Ok(Self {
+            file: SyncFile::open(storage, path, OpenMode::Replace)?,
+            position: 0,
+            buffer: Vec::with_capacity(CHUNK),
+        })
+    }
+
+    /// Takes over the first `end` bytes of a file.
+    fn copy(&mut self, from: &SyncFile, end: u64, pace: &mut Pace) -> Result<(), Stopped> {
+        let mut at = 0;
+        let mut chunk = vec![0; CHUNK.min(end as usize)];
+        while at < end {
+            let wanted = chunk.len().min((end - at) as usize);
+            let window = chunk.get_mut(..wanted).unwrap_or_default();
+            let read = read_up_to(&*from.file, window, at)
+                .map_err(|source| Stopped::Unreadable(Error::io("read", &from.path, source)))?;
+            if read < wanted {
+                return Err(Stopped::Damaged);
+            }
+            self.write(window, pace)?;
+            at += wanted as u64;
+        }
+        debug_assert!(end >= PREAMBLE_BYTES);
+        Ok(())
+    }
+
+    fn write(&mut self, mut bytes: &[u8], pace: &mut Pace) -> Result<(), Stopped> {
+        while !bytes.is_empty() {
+            let room = CHUNK - self.buffer.len();
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
+            if self.buffer.len() == CHUNK {
+                self.flush(pace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what there is and syncs the file.
+    fn flush(&mut self, pace: &mut Pace) -> Result<(), Stopped> {
+        self.file
+            .file
+            .write_all_at(&self.buffer, self.position)
+            .map_err(|source| Error::io("write", &self.file.path, source))?;
+        self.position += self.buffer.len() as u64;
+        self.file.sync()?;
+        pace.took(self.buffer.len())?;
+        self.buffer.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! One compaction of one log.
+//!
+//! Segments are rewritten from the oldest on, each durably before the next is begun. So a tombstone can go once every
+//! segment before its own was gone through: no older record of its key is left that could come back.
+use super::latest::LatestOffsets;
+use super::rewriter::{Rewritten, Task, rewrite};
+use super::source::{Next, Source};
+use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
+use crate::Error;
+use crate::commit::group_committer::Rounds;
+use crate::io::disk;
+use crate::io::files::Files;
+use crate::segment::Segment;
+use crate::state::shared::Shared;
+use bascule_record::Batch;
+use std::sync::Arc;
+
+/// What the last run came to.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Below it every sealed segment holds only the latest of what was known below it.
+    clean_to: u64,
+    /// Where the search ended: base offset of the segment, bytes in it.
+    looked_to: (u64, u64),
+    /// When the earliest tombstone that was left may go, ns.
+    tombstone_due: Option<i64>,
+}
+
+impl Progress {
+    /// Whether enough has changed since.
+    pub fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
+        let limit = settled(shared);
+        let segments = shared.segments();
+        let Some((_, sealed)) = segments.split_last() else {
+            return false;
+        };
+        let ready = sealed
+            .iter()
+            .take_while(|segment| segment.next_offset() <= limit)
+            .map(|segment| segment.batch_bytes());
+        let (any, ready_bytes) = ready.fold((false, 0), |(_, sum), bytes| (true, sum + bytes));
+        let (base, looked) = self.looked_to;
+        let new: u64 = segments
+            .iter()
+            .filter(|segment| segment.base_offset >= base)
+            .map(|segment| {
+                let seen = if segment.base_offset == base {
+                    looked
+                } else {
+                    0
+                };
+                segment.end().saturating_sub(seen)
+            })
+            .sum();
+        let expired = self.tombstone_due.is_some_and(|due| now_ns >= due);
+        any && (expired || (new > 0 && new.saturating_mul(DUE_SHARE) >= ready_bytes))
+    }
+}
+
+/// First offset that is not committed and durable: what a crash may take back removes nothing.
+fn settled(shared: &Shared) -> u64 {
+    shared.high_watermark().min(shared.durable_end())
+}
+
+/// What was found out about the log so far.
+pub(super) struct Run<'a> {
+    shared: &'a Shared,
+    rounds: &'a Rounds,
+    files: &'a Arc<Files>,
+    compaction: Compaction,
+    now_ns: i64,
+    pace: Pace,
+    report: CompactionReport,
+    /// Base offset of the first segment that had to be left alone.
+    left: Option<u64>,
+    tombstone_due: Option<i64>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(
+        shared: &'a Shared,
+        rounds: &'a Rounds,
+        files: &'a Arc<Files>,
+        compaction: Compaction,
+        now_ns: i64,
+        pace: Pace,
+    ) -> Self {
+        Self {
+            shared,
+            rounds,
+            files,
+            compaction,
+            now_ns,
+            pace,
+            report: CompactionReport::default(),
+            left: None,
+            tombstone_due: None,
+        }
+    }
+
+    /// Compacts everything that is settled.
+    ///
+    /// # Errors
+    /// Those of the storage; what was done before stays done.
+    pub fn all(mut self, progress: &mut Progress) -> Result<CompactionReport, Error> {
+        if let Some(failure) = self.rounds.failure() {
+            return Err(failure.to_error());
+        }
+        let limit = settled(self.shared);
+        let segments = self.shared.segments();
+        let looked_to = segments
+            .iter()
+            .rev()
+            .find(|segment| segment.base_offset <= limit)
+            .map_or((0, 0), |segment| (segment.base_offset, segment.end()));
+        let clean_to = segments
+            .iter()
+            .take(segments.len().saturating_sub(1))
+            .take_while(|segment| segment.next_offset() <= limit)
+            .last()
+            .map_or(0, |segment| segment.next_offset());
+        self.tombstone_due = progress.tombstone_due;
+        let mut latest = LatestOffsets::within(self.compaction.map_bytes);
+        let mut from = progress.clean_to;
+        while from < limit {
+            self.report.passes += 1;
+            let outcome = self
+                .gather(&mut latest, from, limit)
+                .and_then(|to| self.pass(&latest, to, clean_to).map(|()| to));
+            match outcome {
+                Ok(to) => from = to,
+                Err(Stopped::Cancelled) => {
+                    self.report.cancelled = true;
+                    return Ok(self.report);
+                }
+                // The files of a log that was closed are, too.
+                Err(Stopped::Failed(_) | Stopped::Unreadable(_)) if self.shared.is_closed() => {
+                    self.report.cancelled = true;
+                    return Ok(self.report);
+                }
+                Err(Stopped::Failed(error) | Stopped::Unreadable(error)) => return Err(error),
+                Err(Stopped::Damaged | Stopped::Locked) => break,
+            }
+        }
+        *progress = Progress {
+            clean_to: self.left.map_or(clean_to, |left| clean_to.min(left)),
+            looked_to,
+            tombstone_due: self.tombstone_due,
+        };
+        Ok(self.report)
+    }
+
+    /// Notes the keys of [from, limit), or of as much as there is room for. Returns the end of that, above `from`.
+    fn gather(
+        &mut self,
+        latest: &mut LatestOffsets,
+        from: u64,
+        limit: u64,
+    ) -> Result<u64, Stopped> {
+        latest.clear();
+        let segments = self.shared.segments();
+        let wanted = segments
+            .iter()
+            .filter(|segment| segment.next_offset() > from && segment.base_offset < limit);
+        for segment in wanted {
+            match self.gather_segment(latest, segment, from, limit) {
+                Ok(None) => {}
+                Ok(Some(full_at)) => return Ok(full_at),
+                // What it holds beyond the damage supersedes nothing.
+                Err(Stopped::Damaged | Stopped::Locked) => self.leave(segment),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(limit)
+    }
+
+    /// `Some(offset)`: from there on there was no room.
+    fn gather_segment(
+        &mut self,
+        latest: &mut LatestOffsets,
+        segment: &Arc<Segment>,
+        from: u64,
+        limit: u64,
+    ) -> Result<Option<u64>, Stopped> {
+        let keys = self.shared.keys();
+        let unreadable = |source| Stopped::Unreadable(Error::io("read", segment.path(), source));
+        let mut source = Source::new(segment, self.shared.identity).map_err(unreadable)?;
+        loop {
+            let (header, bytes) = match source.next().map_err(unreadable)? {
+                Next::Batch(header, bytes) => (header, bytes),
+                Next::End => return Ok(None),
+                Next::Strange => return Err(Stopped::Damaged),
+            };
+            self.pace.took(bytes.len())?;
+            if header.base_offset >= limit {
+                return Ok(None);
+            }
+            if header.next_offset() <= from || header.count == 0 {
+                continue;
+            }
+            let batch = Batch::open(&bytes, &keys).map_err(|error| {
+                if error.is_locked() {
+                    Stopped::Locked
+                } else {
+                    Stopped::Damaged
+                }
+            })?;
+            if let Some(full_at) = note_keys(latest, &self.compaction, &batch, from) {
+                return Ok(Some(full_at));
+            }
+        }
+    }
+
+    /// Rewrites the segments below `clean_to` that begin below `to`.
+    fn pass(&mut self, latest: &LatestOffsets, to: u64, clean_to: u64) -> Result<(), Stopped> {
+        if latest.is_empty() && self.tombstone_due.is_none_or(|due| self.now_ns < due) {
+            return Ok(());
+        }
+        self.tombstone_due = None;
+        let segments = self.shared.segments();
+        let concerned = segments
+            .iter()
+            .filter(|segment| segment.next_offset() <= clean_to && segment.base_offset < to);
+        for segment in concerned {
+            match self.segment(latest, segment, to) {
+                Ok(()) => {}
+                Err(Stopped::Damaged | Stopped::Locked) => {
+                    self.leave(segment);
+                    self.remove_temporary(segment)?;
+                }
+                Err(stopped) => {
+                    // What was written is of no use; an error here leaves it to the next open.
+                    let _ = self.remove_temporary(segment);
+                    return Err(stopped);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn segment(
+        &mut self,
+        latest: &LatestOffsets,
+        old: &Arc<Segment>,
+        to: u64,
+    ) -> Result<(), Stopped> {
+        let compaction = self.compaction;
+        let grace = compaction.tombstone_grace_ns;
+        let (now_ns, may_go) = (self.now_ns, self.left.is_none());
+        let mut tombstone_due = self.tombstone_due;
+        let keep = |batch: &Batch, i: usize| {
+            let Some(subject) = compaction.subject_of(batch, i) else {
+                return true;
+            };
+            let offset = batch.offset(i);
+            if latest.of(&subject).is_some_and(|latest| latest > offset) {
+                return false;
+            }
+            if batch.value(i).is_some() {
+                return true;
+            }
+            let due = batch.timestamp(i).saturating_add(grace);
+            let expired = may_go && offset < to && now_ns >= due;
+            if now_ns < due {
+                tombstone_due = Some(tombstone_due.map_or(due, |other: i64| other.min(due)));
+            }
+            !expired
+        };
+        let producers_due = old
+            .last_timestamp()
+            .saturating_add(self.compaction.producer_grace_ns);
+        let task = Task {
+            files: self.files,
+            identity: self.shared.identity,
+            keys: self.shared.keys(),
+            forget_producers: self.now_ns >= producers_due,
+        };
+        let new: Rewritten = rewrite(&task, old, &mut self.pace, keep)?;
+        new.segment.take_over_from(old);
+        if new.segment.records() == 0 {
+            new.segment.set_vacant();
+            if new.file.is_none() {
+                old.set_vacant();
+            }
+        }
+        let (before, after) = (old.batch_bytes(), new.segment.batch_bytes());
+        let (removed, changed) = (new.removed, new.file.is_some());
+        if swap::replace(self.shared, self.rounds, old, new)? && changed {
+            self.report.segments += 1;
+            self.report.records += removed;
+            self.report.bytes_before += before;
+            self.report.bytes_after += after;
+        }
+        self.tombstone_due = tombstone_due;
+        Ok(())
+    }
+
+    /// The segment stays as it is; what lies behind it must not lose tombstones.
+    fn leave(&mut self, segment: &Segment) {
+        let base = segment.base_offset;
+        if self.left.is_none_or(|left| base != left) {
+            self.report.skipped += 1;
+        }
+        self.left = Some(self.left.map_or(base, |left| left.min(base)));
+    }
+
+    fn remove_temporary(&self, segment: &Segment) -> Result<(), Error> {
+        disk::remove_file(self.rounds.storage(), &segment.path().with_extension("tmp"))
+    }
+}
+
+/// Notes the keys of a batch; the offset of the first one without room.
+fn note_keys(
+    latest: &mut LatestOffsets,
+    compaction: &Compaction,
+    batch: &Batch,
+    from: u64,
+) -> Option<u64> {
+    (batch.seek(from)..batch.len()).find_map(|i| {
+        let subject = compaction.subject_of(batch, i)?;
+        let offset = batch.offset(i);
+        (!latest.note(&subject, offset)).then_some(offset)
+    })
+}

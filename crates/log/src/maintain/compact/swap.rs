@@ -1,0 +1,69 @@
+//! A rewritten segment takes the place of the old one: on disk, then for readers.
+//!
+//! | Step | What a crash after it leaves | The next open |
+//! |---|---|---|
+//! | the new file is written and synced under its temporary name | `.tmp` beside the old segment | removes it |
+//! | the old index is removed, the directory synced | as before, without an index | reads the headers of the old segment |
+//! | the new file is renamed over the old one, the directory synced | one of the two, whole | reads its headers |
+//! | the new index is written | half a one at worst | reads the headers unless it checks |
+//!
+//! Readers that hold the old segment go on in its file, which has no name any more; whoever looks up finds the new one.
+//! The old segment never opens its path again: what is there now is not what it describes.
+use super::rewriter::Rewritten;
+use crate::commit::group_committer::Rounds;
+use crate::io::disk;
+use crate::segment::Segment;
+use crate::segment::index;
+use crate::state::shared::Shared;
+use crate::{Error, failpoint};
+use std::sync::Arc;
+
+/// Replaces `old`. `false`: retention removed it meanwhile, or the log is closed, and nothing was replaced.
+///
+/// # Errors
+/// Those of the storage. The old segment or the new one is there, both say the same.
+pub(super) fn replace(
+    shared: &Shared,
+    rounds: &Rounds,
+    old: &Arc<Segment>,
+    new: Rewritten,
+) -> Result<bool, Error> {
+    let Some(file) = new.file else {
+        return Ok(true);
+    };
+    failpoint::pass("compaction.written");
+    let storage = rounds.storage();
+    let (chain, epoch) = new.last;
+    let segment = Arc::new(new.segment);
+    let mut names = shared.names.lock();
+    if shared.is_closed() {
+        // The next open removes what was written.
+        return Ok(false);
+    }
+    // Readers come to the new file from now on, by its descriptor, whatever its name is.
+    segment.set_file(&file);
+    let index_path = old.path().with_extension("idx");
+    disk::remove_file(storage, &index_path)?;
+    disk::sync_directory(storage, &shared.directory)?;
+    if !shared.replace_segment(old, &segment) {
+        disk::remove_file(storage, &file.path)?;
+        return Ok(false);
+    }
+    old.set_replaced(true);
+    if let Err(error) = disk::rename(storage, &file.path, old.path()) {
+        old.set_replaced(false);
+        shared.replace_segment(&segment, old);
+        return Err(error);
+    }
+    failpoint::pass("compaction.swapped");
+    names
+        .retired
+        .push((storage.monotonic_ns(), Arc::clone(old)));
+    // From here on it is opened by its name, as others are.
+    segment.close_file();
+    disk::sync_directory(storage, &shared.directory)?;
+    let summary = segment.summary(chain, epoch);
+    let bytes = index::to_bytes(shared.identity, &summary, segment.index());
+    disk::write(storage, &index_path, &bytes)?;
+    Ok(true)
+}

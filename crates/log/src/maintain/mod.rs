@@ -1,0 +1,5 @@
+//! What happens to an open log beside appends and reads: rolling, checkpoints, retention, trims, compaction, its end.
+pub(crate) mod compact;
+pub(crate) mod retention;
+pub(crate) mod roll;
+mod trim;

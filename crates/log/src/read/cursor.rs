@@ -1,0 +1,475 @@
+//! Sequential reading of whole batches.
+use crate::integrity::{Damage, Fault};
+use crate::io::disk::{SyncFile, read_up_to};
+use crate::segment::scan::{Found, Place, Scanner, is_media_error};
+use crate::segment::{Segment, segment_name};
+use crate::state::shared::Shared;
+use crate::{ReadError, ReadMode};
+use bascule_record::{HEADER_BYTES, Header};
+use bytes::{Bytes, BytesMut};
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+/// Read at least this much while looking for the batch that holds an offset: one index interval.
+const SEEK_BYTES: usize = 64 << 10;
+
+/// A reading position. Remembers segment and file position, so sequential reads need no look-up.
+#[derive(Debug)]
+pub struct Cursor {
+    shared: Arc<Shared>,
+    offset: u64,
+    at: Option<At>,
+    /// Where damage was met that a second look did not find; the third ends it.
+    doubted: Option<u64>,
+    /// The last buffer handed out; used again when nobody else holds it any more.
+    spare: Option<Bytes>,
+}
+
+/// Where the next batch begins. Its offset is at most the cursor's.
+#[derive(Clone, Debug)]
+struct At {
+    segment: Arc<Segment>,
+    place: Place,
+}
+
+/// What a walk through a buffer came to.
+enum Walk {
+    /// Batches in `[from, to)` of the buffer are to be returned.
+    Batches { from: usize, to: usize },
+    /// Everything in the buffer lies before the cursor.
+    Passed,
+    /// The next batch needs that many bytes.
+    Needs(usize),
+    /// The next batch is not committed, or not wanted.
+    Nothing,
+    /// What lies at the place is not the batch that belongs there.
+    Damage,
+}
+
+/// What the journal has of the batch at a place.
+enum Unsettled {
+    /// All of it, to be returned.
+    Batch(Bytes),
+    /// It lies before the cursor.
+    Passed,
+    /// It is not committed, or not wanted.
+    Nothing,
+    /// No such batch.
+    Missing,
+}
+
+impl Cursor {
+    pub(crate) fn new(shared: Arc<Shared>, offset: u64) -> Self {
+        Self {
+            shared,
+            offset,
+            at: None,
+            doubted: None,
+            spare: None,
+        }
+    }
+
+    /// Next offset this cursor will return.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Moves on to `offset`, forward only, without reading.
+    pub fn skip_to(&mut self, offset: u64) {
+        if offset > self.offset {
+            self.offset = offset;
+            self.at = None;
+        }
+    }
+
+    /// The next whole batches whose base is below `until` (exclusive; capped at the high watermark), about `max_bytes`
+    /// but at least one batch; `None` when there is nothing yet. The first batch may begin before [`Cursor::offset`]
+    /// of before the call: callers skip with `Batch::seek`. When retention removed the position, goes on at the log start.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; after `WouldBlock` the cursor has not moved. After `Damaged` it has not moved either:
+    /// [`Cursor::skip_to`] the end of the range to go on.
+    pub fn next(
+        &mut self,
+        until: u64,
+        max_bytes: usize,
+        mode: ReadMode,
+    ) -> Result<Option<Bytes>, ReadError> {
+        if self.shared.is_closed() {
+            return Err(ReadError::Closed);
+        }
+        let committed = self.shared.high_watermark();
+        let limit = until.min(committed);
+        let mut wanted = max_bytes;
+        loop {
+            self.keep_behind_log_start();
+            if self.offset >= limit {
+                self.spare = None;
+                return Ok(None);
+            }
+            let Some(at) = self.locate()? else {
+                continue;
+            };
+            let Some((buffer, complete)) = self.fill(&at, wanted, mode)? else {
+                continue;
+            };
+            match self.walk(&at, &buffer, limit, committed, max_bytes) {
+                Walk::Batches { from, to } => {
+                    let bytes = buffer.freeze();
+                    self.spare = Some(bytes.clone());
+                    return Ok(Some(bytes.slice(from..to)));
+                }
+                Walk::Passed => wanted = max_bytes,
+                Walk::Nothing => return Ok(None),
+                Walk::Needs(bytes) if complete => wanted = bytes,
+                // Short of what the segment should have: not cached, or the file lost its end.
+                Walk::Needs(_) | Walk::Damage if mode == ReadMode::NoWait => {
+                    return Err(ReadError::WouldBlock);
+                }
+                Walk::Needs(_) | Walk::Damage => match self.read_unsettled(limit, committed) {
+                    Unsettled::Batch(batch) => return Ok(Some(batch)),
+                    Unsettled::Passed => {}
+                    Unsettled::Nothing => return Ok(None),
+                    Unsettled::Missing => self.pass_damage()?,
+                },
+            }
+        }
+    }
+
+    fn keep_behind_log_start(&mut self) {
+        let start = self.shared.log_start();
+        if self.offset < start {
+            self.offset = start;
+            self.at = None;
+        }
+    }
+
+    /// Where to read. `None`: moved to another segment, look again.
+    fn locate(&mut self) -> Result<Option<At>, ReadError> {
+        if let Some(at) = &self.at
+            && at.place.position < at.segment.end()
+        {
+            return Ok(Some(at.clone()));
+        }
+        let segments = self.shared.segments();
+        let after = segments.partition_point(|segment| segment.base_offset <= self.offset);
+        let Some(segment) = after.checked_sub(1).and_then(|i| segments.get(i)) else {
+            let wanted = self.offset;
+            self.keep_behind_log_start();
+            if self.offset == wanted {
+                let first = segments.first().map_or(u64::MAX, |first| first.base_offset);
+                return Err(self.missing(wanted, first));
+            }
+            // Retention has moved the log start since it was looked at.
+            return Ok(None);
+        };
+        let next_base = segments
+            .get(after)
+            .map_or(u64::MAX, |next| next.base_offset);
+        let before = self.at.take();
+        if let Some(at) = &before
+            && at.segment.base_offset == segment.base_offset
+        {
+            return self.past_the_end(at, next_base);
+        }
+        let entry = segment.index().floor(self.offset);
+        let place = Place {
+            position: entry.map_or(crate::segment::preamble::PREAMBLE_BYTES, |entry| {
+                entry.position
+            }),
+            offset: entry.map_or(segment.base_offset, |entry| entry.offset),
+            chain: segment.first_chain(
+                before
+                    .filter(|at| at.place.offset == segment.base_offset)
+                    .and_then(|at| at.place.chain),
+            ),
+            epoch: 0,
+            told_by: None,
+        };
+        let at = At {
+            segment: Arc::clone(segment),
+            place,
+        };
+        if place.position >= at.segment.end() {
+            return self.past_the_end(&at, next_base);
+        }
+        self.at = Some(at.clone());
+        Ok(Some(at))
+    }
+
+    /// The segment has no more batches although the wanted offset is committed: the rest of it is lost.
+    fn past_the_end(&self, at: &At, next_base: u64) -> Result<Option<At>, ReadError> {
+        let end = if next_base == u64::MAX {
+            self.shared.log_end()
+        } else {
+            next_base
+        };
+        Err(self.damaged(Damage {
+            start: at.place.offset,
+            end,
+            path: at.segment.path().to_path_buf(),
+            position: at.place.position,
+            fault: Fault::Short,
+        }))
+    }
+
+    /// Offsets [start, end) should be in a file that is not there.
+    fn missing(&self, start: u64, end: u64) -> ReadError {
+        let name = segment_name(start);
+        self.damaged(Damage {
+            start,
+            end,
+            path: self.shared.directory.join(name),
+            position: 0,
+            fault: Fault::Missing,
+        })
+    }
+
+    fn damaged(&self, damage: Damage) -> ReadError {
+        self.shared.quarantine.note(&damage);
+        ReadError::Damaged(Box::new(damage))
+    }
+
+    /// Reads from the place; also says whether all was read that was asked for. `None`: the segment was removed meanwhile.
+    fn fill(
+        &mut self,
+        at: &At,
+        wanted: usize,
+        mode: ReadMode,
+    ) -> Result<Option<(BytesMut, bool)>, ReadError> {
+        let file = match at.segment.file() {
+            Ok(file) => file,
+            Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
+            Err(_) if !self.shared.holds(&at.segment) => {
+                // Compaction has replaced it: look again.
+                self.at = None;
+                return Ok(None);
+            }
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound
+                    && self.shared.log_start() > self.offset =>
+            {
+                return Ok(None);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let (start, end) = (at.place.offset, self.limit_of(&at.segment));
+                return Err(self.damaged(Damage {
+                    start,
+                    end,
+                    path: at.segment.path().to_path_buf(),
+                    position: 0,
+                    fault: Fault::Missing,
+                }));
+            }
+            Err(error) => return Err(ReadError::io(at.segment.path(), error)),
+        };
+        let least = if at.place.offset < self.offset {
+            SEEK_BYTES
+        } else {
+            HEADER_BYTES
+        };
+        let available = usize::try_from(at.segment.end() - at.place.position).unwrap_or(usize::MAX);
+        let mut buffer = self.buffer(wanted.max(least).min(available));
+        let read = match mode {
+            ReadMode::NoWait => read_cached(&file, &mut buffer, at.place.position)?,
+            ReadMode::Blocking => read_what_can_be(&file, &mut buffer, at.place.position)?,
+        };
+        let complete = read == buffer.len();
+        buffer.truncate(read);
+        Ok(Some((buffer, complete)))
+    }
+
+    /// An initialised buffer of `len` bytes: the last one when it is free and about that size.
+    fn buffer(&mut self, len: usize) -> BytesMut {
+        if let Some(spare) = self.spare.take()
+            && (len..=len.saturating_mul(2)).contains(&spare.len())
+            && let Ok(mut buffer) = spare.try_into_mut()
+        {
+            buffer.truncate(len);
+            return buffer;
+        }
+        BytesMut::zeroed(len)
+    }
+
+    /// Checks the headers in the buffer, which begins at the place, and moves the cursor over what it finds.
+    fn walk(
+        &mut self,
+        at: &At,
+        buffer: &BytesMut,
+        limit: u64,
+        committed: u64,
+        max_bytes: usize,
+    ) -> Walk {
+        let mut place = at.place;
+        let (mut from, mut to) = (0, 0);
+        let outcome = loop {
+            if to > from && to - from >= max_bytes || place.position >= at.segment.end() {
+                break Walk::Passed;
+            }
+            if place.position + HEADER_BYTES as u64 > at.segment.end() {
+                break Walk::Damage;
+            }
+            let rest = buffer.get(to..).unwrap_or_default();
+            let Some(head) = rest.get(..HEADER_BYTES) else {
+                break Walk::Needs(HEADER_BYTES);
+            };
+            let header = match Header::read(head) {
+                Ok(header) if place.fits(&header, self.shared.identity) => header,
+                _ => break Walk::Damage,
+            };
+            let size = header.batch_bytes();
+            if place.position + size as u64 > at.segment.end() {
+                break Walk::Damage;
+            }
+            if header.base_offset >= limit || header.next_offset() > committed {
+                break Walk::Nothing;
+            }
+            if rest.len() < size {
+                break Walk::Needs(size);
+            }
+            if to > from && to - from + size > max_bytes {
+                break Walk::Passed;
+            }
+            to += size;
+            place = place.after(&header);
+            if place.offset <= self.offset {
+                from = to;
+            }
+        };
+        // What was passed need not be looked at again, whatever came after it.
+        self.at = Some(At {
+            segment: Arc::clone(&at.segment),
+            place,
+        });
+        if to > from {
+            self.offset = place.offset;
+            return Walk::Batches { from, to };
+        }
+        outcome
+    }
+
+    /// Looks in the journal for the batch at the place: what a segment shows between the settled and the durable end may be
+    /// what is left after a write that failed.
+    fn read_unsettled(&mut self, limit: u64, committed: u64) -> Unsettled {
+        let Some(At { segment, place }) = self.at.clone() else {
+            return Unsettled::Missing;
+        };
+        let Some((header, batch)) = self.shared.find_unsettled(&place) else {
+            return Unsettled::Missing;
+        };
+        if header.base_offset >= limit || header.next_offset() > committed {
+            return Unsettled::Nothing;
+        }
+        let place = place.after(&header);
+        self.at = Some(At { segment, place });
+        if place.offset <= self.offset {
+            return Unsettled::Passed;
+        }
+        self.offset = place.offset;
+        Unsettled::Batch(batch)
+    }
+
+    /// Finds the next batch that can be served behind the damage at the place. Silent when it is not beyond the cursor.
+    fn pass_damage(&mut self) -> Result<(), ReadError> {
+        let Some(At { segment, place }) = self.at.take() else {
+            return Ok(());
+        };
+        let file = match segment.file() {
+            Ok(file) => file,
+            Err(_) if self.shared.is_closed() => return Err(ReadError::Closed),
+            // Compaction has replaced it: look again.
+            Err(_) if !self.shared.holds(&segment) => return Ok(()),
+            Err(source) => return Err(ReadError::io(segment.path(), source)),
+        };
+        let failed = |source| ReadError::io(&file.path, source);
+        let mut scanner = Scanner::new(&*file.file, segment.end(), self.shared.identity);
+        let found = scanner.look(&place, true).map_err(failed)?;
+        let (fault, resumed) = match found {
+            Found::Batch(_) if self.doubted != Some(place.position) => {
+                // It reads well now: a bad moment of the disk.
+                self.doubted = Some(place.position);
+                self.at = Some(At { segment, place });
+                return Ok(());
+            }
+            Found::Batch(header) => (Fault::Unreadable, Some(place.after(&header))),
+            // The header tells where the next one is, if that is there.
+            Found::Payload(header, fault) if place.after(&header).position <= segment.end() => {
+                (fault, Some(place.after(&header)))
+            }
+            // A newer version wrote it: not for us, and not damage.
+            Found::Unsupported(error) => {
+                return Err(failed(io::Error::new(ErrorKind::Unsupported, error)));
+            }
+            other => {
+                let resumed = scanner
+                    .resume_after(&place, &segment.known())
+                    .map_err(failed)?;
+                (other.fault(), resumed)
+            }
+        };
+        let limit = self.limit_of(&segment);
+        let end = resumed.map_or(limit, |resumed| resumed.offset);
+        if end > self.offset {
+            return Err(self.damaged(Damage {
+                start: place.offset,
+                end,
+                path: segment.path().to_path_buf(),
+                position: place.position,
+                fault,
+            }));
+        }
+        self.at = resumed.map(|place| At { segment, place });
+        Ok(())
+    }
+
+    /// First offset that is not the segment's.
+    fn limit_of(&self, segment: &Segment) -> u64 {
+        let segments = self.shared.segments();
+        let after = segments.partition_point(|other| other.base_offset <= segment.base_offset);
+        segments
+            .get(after)
+            .map_or_else(|| self.shared.log_end(), |next| next.base_offset)
+    }
+}
+
+/// Reads up to the first byte that the disk lost.
+fn read_what_can_be(
+    file: &SyncFile,
+    buffer: &mut BytesMut,
+    position: u64,
+) -> Result<usize, ReadError> {
+    const PAGE: u64 = 4096;
+    match read_up_to(&*file.file, buffer, position) {
+        Err(error) if is_media_error(&error) => {}
+        other => return other.map_err(|source| ReadError::io(&file.path, source)),
+    }
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = position + done as u64;
+        let step = ((at / PAGE + 1) * PAGE - at) as usize;
+        let end = (done + step).min(buffer.len());
+        let page = buffer.get_mut(done..end).unwrap_or_default();
+        match read_up_to(&*file.file, page, at) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if is_media_error(&error) => break,
+            Err(error) => return Err(ReadError::io(&file.path, error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Reads what is in the page cache.
+fn read_cached(file: &SyncFile, buffer: &mut BytesMut, position: u64) -> Result<usize, ReadError> {
+    loop {
+        match file.file.read_cached_at(buffer, position) {
+            Ok(read) => return Ok(read),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A bad spot is dealt with by whoever may wait.
+            Err(error) if error.kind() == ErrorKind::WouldBlock || is_media_error(&error) => {
+                return Err(ReadError::WouldBlock);
+            }
+            Err(error) => return Err(ReadError::io(&file.path, error)),
+        }
+    }
+}

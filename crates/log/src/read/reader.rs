@@ -1,0 +1,135 @@
+//! The reading half: lock-free, any number, on any thread.
+use crate::ReadError;
+use crate::integrity::Damage;
+use crate::read::cursor::Cursor;
+use crate::read::lookup::{self, Predecessor};
+use crate::segment::NO_TIME;
+use crate::state::shared::Shared;
+use bascule_record::Header;
+use std::sync::Arc;
+
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadMode {
+    /// Only what is in the page cache (`preadv2` with `RWF_NOWAIT`; falls back to blocking where unsupported).
+    NoWait,
+    /// Wait for the disk.
+    Blocking,
+}
+
+/// A cheap, cloneable view of a log. Offsets are u64; ends are exclusive.
+#[derive(Clone, Debug)]
+pub struct LogReader {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl LogReader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// First readable offset.
+    pub fn log_start(&self) -> u64 {
+        self.shared.log_start()
+    }
+
+    /// Next offset to be written.
+    pub fn log_end(&self) -> u64 {
+        self.shared.log_end()
+    }
+
+    /// End up to which everything is synced.
+    pub fn durable_end(&self) -> u64 {
+        self.shared.durable_end()
+    }
+
+    /// End of committed records. What readers may be shown.
+    pub fn high_watermark(&self) -> u64 {
+        self.shared.high_watermark()
+    }
+
+    /// Timestamp of the last appended record, ns; `None` when nothing was ever appended.
+    pub fn last_timestamp(&self) -> Option<i64> {
+        Some(self.shared.last_timestamp()).filter(|time| *time != NO_TIME)
+    }
+
+    /// Bytes on disk (batches, all segments).
+    pub fn bytes(&self) -> u64 {
+        self.shared
+            .segments()
+            .iter()
+            .map(|segment| segment.batch_bytes())
+            .sum()
+    }
+
+    /// First offset of the active segment: what lies below may be removed by retention and compaction.
+    pub fn active_base_offset(&self) -> u64 {
+        self.shared
+            .segments()
+            .last()
+            .map_or(0, |segment| segment.base_offset)
+    }
+
+    /// Segments on disk, the active one included; at least 1.
+    pub fn segment_count(&self) -> usize {
+        self.shared.segments().len()
+    }
+
+    /// Whether the log was closed or deleted.
+    pub fn is_closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    /// First offset below the high watermark whose timestamp is ≥ `timestamp`; `None` when there is none. May wait for the disk.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`], [`ReadError::Locked`] when the batch that decides is that; [`ReadError::Io`]; [`ReadError::Closed`].
+    pub fn offset_at_or_after(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
+        lookup::first_at_or_after(&self.shared, timestamp)
+    }
+
+    /// Last offset below the high watermark whose timestamp is ≤ `timestamp`; `None` when there is none. May wait for the disk.
+    ///
+    /// # Errors
+    /// As [`LogReader::offset_at_or_after`].
+    pub fn offset_at_or_before(&self, timestamp: i64) -> Result<Option<u64>, ReadError> {
+        lookup::last_at_or_before(&self.shared, timestamp)
+    }
+
+    /// What identifies the record before `offset`, so that a reader that remembers the offset can notice later that the log
+    /// was replaced. `None` when there is no such record, or when retention, compaction or damage left nothing to compare.
+    /// May wait for the disk.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]; [`ReadError::Closed`].
+    pub fn before(&self, offset: u64) -> Result<Option<Predecessor>, ReadError> {
+        lookup::before(&self.shared, offset)
+    }
+
+    /// The error for a batch that was read and whose payload turned out to be damaged, by its header: whoever checks
+    /// batches tells the log in this way, so that the damage is known, shown and said.
+    pub fn damaged(&self, header: &Header) -> ReadError {
+        lookup::whole_batch(&self.shared, header)
+    }
+
+    /// What is known to be damaged from the log start on, ordered by offset.
+    pub fn quarantine(&self) -> Vec<Damage> {
+        self.shared.quarantine.list(self.shared.log_start())
+    }
+
+    /// Has `listener` called for damage that was not known before, once for each range, on the thread that met it. Only
+    /// the first listener of a log counts.
+    pub fn on_damage(&self, listener: impl Fn(&Damage) + Send + Sync + 'static) {
+        self.shared.quarantine.listen(Box::new(listener));
+    }
+
+    /// A position for sequential reading that starts at `offset` (or the next existing one).
+    /// `offset` below the log start starts at the log start; beyond the high watermark is allowed (waits for it).
+    pub fn cursor(&self, offset: u64) -> Cursor {
+        Cursor::new(Arc::clone(&self.shared), offset)
+    }
+}

@@ -1,0 +1,328 @@
+//! Creating a log and opening one that is there.
+//!
+//! Opening looks before it touches: identities and format versions of all segments are checked first, and a refusal
+//! leaves every byte as it was. Then leftovers are resolved, by what is there:
+//!
+//! | Present | Meaning | Action |
+//! |---|---|---|
+//! | `*.tmp` | a replacement that was not finished | remove |
+//! | `*.deleted-<ns>` | removed by retention or by a cut | leave it for its grace period |
+//! | `.idx` without its `.seg` | a removal half done | remove |
+//! | segments that end at or before the checkpoint's log start | a removal half done | finish it |
+//! | no segment, but a checkpoint above 0 | all segments were lost | go on at the durable point, the rest is damage |
+//! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | making a sole segment anew half done | make it |
+//! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
+use crate::io::disk;
+use crate::io::preallocate::SegmentFile;
+use crate::maintain::roll::{create_segment, current, first_preamble};
+use crate::recovery::discover::{
+    check_owner, check_version, drop_half_rolled, drop_removed, find_sources, foreign, has_removed,
+    holds, set_foreign_aside, tidy, trust_the_disk_alone,
+};
+use crate::recovery::scan_segments::{Recovered, Recovery, Told};
+use crate::segment::epochs::EpochTable;
+use crate::segment::{Segment, base_offset_of};
+use crate::state::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
+use crate::state::index_snapshot::{Landmark, Noted};
+use crate::state::producers::Producers;
+use crate::state::shared::Shared;
+use crate::{Coordinator, Error, Identity, Log, LogOptions};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Log {
+    /// Creates the directory and the first segment, both synced. Fails when the directory exists with segments.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Failed`], [`Error::Io`].
+    pub fn create(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<Self, Error> {
+        coordinator.check_usable()?;
+        Self::make(directory, identity, options.bounded(), coordinator)
+            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+    }
+
+    fn make(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<Self, Error> {
+        let storage = coordinator.files().storage();
+        disk::create_directories(storage, directory)?;
+        if disk::list(storage, directory)?
+            .iter()
+            .any(|path| base_offset_of(path).is_some())
+        {
+            return Err(Error::Exists {
+                path: directory.to_path_buf(),
+            });
+        }
+        let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
+        checkpoint.write(storage, Checkpoint::default())?;
+        checkpoint.sync(storage)?;
+        let (segment, file) = create_segment(
+            coordinator.files(),
+            directory,
+            first_preamble(storage, identity, 0),
+            &options,
+            0,
+        )?;
+        sync(&file)?;
+        let epochs = EpochTable::open(storage, directory, identity, Vec::new())?;
+        disk::sync_directory_and_name(storage, directory)?;
+        let shared = Shared::new(
+            directory.to_path_buf(),
+            identity,
+            vec![Arc::clone(&segment)],
+            0,
+        );
+        shared.quarantine.attach(
+            directory,
+            identity,
+            coordinator.rounds(),
+            coordinator.preparer(),
+            &[],
+        );
+        let parts = Parts {
+            shared,
+            segment,
+            file,
+            chain: 0,
+            last_batch: None,
+            noted: Noted::default(),
+            epochs,
+            producers: Producers::default(),
+            checkpoint,
+        };
+        Ok(parts.into_log(options, coordinator))
+    }
+
+    /// Opens and recovers (reliability §3.1): cut at the first failure at or above the durable point, sync the cut,
+    /// then go on; below it: damage, nothing is cut, the range is quarantined. Blocks.
+    ///
+    /// Everything recovered is durable when this returns. The high watermark is the checkpoint's, at most the log end.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::NewerFormat`], [`Error::Foreign`]: nothing was touched. [`Error::Failed`], [`Error::Io`].
+    pub fn open(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
+        coordinator.check_usable()?;
+        Self::recover(directory, identity, options.bounded(), coordinator)
+            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+    }
+
+    fn recover(
+        directory: &Path,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
+        let storage = coordinator.files().storage();
+        let mut sources = find_sources(storage, directory)?;
+        sources.iter().try_for_each(check_version)?;
+        let known = holds(storage, directory, CHECKPOINT)?;
+        set_foreign_aside(&mut sources, identity, known)?;
+        check_owner(storage, directory, identity, &sources)?;
+        let absent = || Error::Absent {
+            path: directory.to_path_buf(),
+        };
+        if sources.is_empty() && !known {
+            return Err(absent());
+        }
+        let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
+        if let Some(first) = sources.first() {
+            checkpoint.settle_log_start(first.base_offset);
+        }
+        let landmark = Landmark::find(
+            storage,
+            directory,
+            identity,
+            &sources,
+            options.segment_bytes,
+        );
+        if let Some(landmark) = &landmark {
+            checkpoint.settle_durable(landmark.end_offset());
+        }
+        let last = checkpoint.last();
+        // A log that has begun is never begun anew, whatever became of its segments: its offsets are used. One whose only
+        // segment an earlier open removed, and then could not make anew, has begun too.
+        let has_begun = match last {
+            Some(last) => {
+                last.durable > 0 || last.log_start > 0 || has_removed(storage, directory)?
+            }
+            None => false,
+        };
+        if sources.is_empty() && !has_begun {
+            return Err(absent());
+        }
+        let durable = last.map_or(0, |last| last.durable);
+        // Behind the durable point it would be cut, but it is not a torn tail.
+        if let Some(last) = sources.last().filter(|last| last.base_offset >= durable)
+            && let Some(found) = last.foreign
+        {
+            return Err(foreign(last, identity, found));
+        }
+        tidy(storage, directory, &sources)?;
+        trust_the_disk_alone(&mut sources, last.unwrap_or_default())?;
+        drop_half_rolled(storage, directory, identity, &mut sources, durable)?;
+        drop_removed(
+            storage,
+            directory,
+            identity,
+            &mut sources,
+            last.map_or(0, |last| last.log_start),
+        )?;
+        if sources.is_empty() {
+            let base = last.map_or(0, |last| last.log_start);
+            let (_, file) = create_segment(
+                coordinator.files(),
+                directory,
+                first_preamble(storage, identity, base),
+                &options,
+                0,
+            )?;
+            sync(&file)?;
+            disk::sync_directory(storage, directory)?;
+            sources = find_sources(storage, directory)?;
+        }
+        let journal = coordinator.rounds().journal();
+        let journal = journal.filter(|journal| journal.serves(directory));
+        let replay = journal.and_then(|journal| journal.replay(identity));
+        let recovered = Recovered::scan(
+            coordinator.files(),
+            directory,
+            identity,
+            sources,
+            Told {
+                checkpoint: last,
+                landmark,
+                journal: replay.as_ref(),
+            },
+            &options,
+        )?;
+        let known = checkpoint.last().map_or(0, |last| last.high_watermark);
+        let (mut log, mut report) =
+            Self::from_recovered(recovered, checkpoint, identity, options, coordinator)?;
+        if let (Some(journal), Some(replay)) = (journal, replay) {
+            let taken = log.take_over(&replay)?;
+            report.replayed = taken.batches;
+            report.clean &= taken.lost.is_empty();
+            report.damaged.extend(taken.lost);
+            log.set_high_watermark(known);
+            journal.replayed(identity);
+        }
+        Ok((log, report))
+    }
+
+    fn from_recovered(
+        recovered: Recovered,
+        mut checkpoint: CheckpointFile,
+        identity: Identity,
+        options: LogOptions,
+        coordinator: &Arc<Coordinator>,
+    ) -> Result<(Self, Recovery), Error> {
+        let last = checkpoint.last();
+        let directory = recovered.directory;
+        // Offsets between the log start and the first segment are lost, not removed.
+        let log_start = last.map_or(recovered.first_offset, |last| last.log_start);
+        let shared = Shared::new(directory.clone(), identity, recovered.segments, log_start);
+        shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
+        shared.raise_settled_end(recovered.next_offset);
+        shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
+        let storage = coordinator.files().storage();
+        checkpoint.write(storage, current(&shared, false))?;
+        if last.is_none() {
+            // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
+            checkpoint.sync(storage)?;
+        }
+        checkpoint.let_go();
+        shared.quarantine.attach(
+            &directory,
+            identity,
+            coordinator.rounds(),
+            coordinator.preparer(),
+            &recovered.quarantine,
+        );
+        let parts = Parts {
+            epochs: EpochTable::open(storage, &directory, identity, recovered.epochs)?,
+            shared,
+            segment: recovered.active,
+            file: recovered.file,
+            chain: recovered.chain,
+            last_batch: recovered.last_batch,
+            noted: recovered.noted,
+            producers: recovered.producers,
+            checkpoint,
+        };
+        Ok((parts.into_log(options, coordinator), recovered.report))
+    }
+}
+
+fn sync(file: &SegmentFile) -> Result<(), Error> {
+    let target = file.target();
+    target
+        .map_err(|source| Error::io("open", file.path(), source))?
+        .sync()
+}
+
+/// What a log is made of, however it came about.
+struct Parts {
+    shared: Shared,
+    segment: Arc<Segment>,
+    file: Arc<SegmentFile>,
+    chain: u32,
+    last_batch: Option<u64>,
+    noted: Noted,
+    epochs: EpochTable,
+    producers: Producers,
+    checkpoint: CheckpointFile,
+}
+
+impl Parts {
+    fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Log {
+        let journal = coordinator.rounds().journal();
+        let journaled = journal.is_some_and(|journal| journal.serves(&self.shared.directory));
+        Log {
+            directory: Arc::from(self.shared.directory.as_path()),
+            shared: {
+                self.shared.set_keys(&options.keys);
+                self.shared.names.lock().opened = coordinator.files().storage().monotonic_ns();
+                if let Some(journal) = journal.filter(|_| journaled) {
+                    self.shared.set_journal(journal);
+                }
+                let shared = Arc::new(self.shared);
+                // All of it was synced.
+                self.segment.made_durable();
+                self.segment.attach(&shared);
+                shared
+            },
+            coordinator: Arc::clone(coordinator),
+            preparer: coordinator.preparer(),
+            journaled,
+            committed_to: self.segment.end(),
+            uncommitted: Vec::new(),
+            options,
+            sealer: None,
+            active: self.segment,
+            file: self.file,
+            chain: self.chain,
+            last_batch: self.last_batch,
+            noted: self.noted,
+            epochs: self.epochs,
+            producers: self.producers,
+            checkpoint: Arc::new(Mutex::new(self.checkpoint)),
+            compacting: Arc::default(),
+            removed: crate::Removed::default(),
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Recovery of one log (reliability §3.1, steps 4 to 7).
+//!
+//! Segments below the durable point whose index file checks are taken at its word, and so is the last one up to its
+//! landmark. The others are walked batch by batch: below the durable point headers only, from there on whole batches. The first failure at or above the durable
+//! point is the torn tail: everything from there on is cut, later segments too, and the cut is synced before anything
+//! else happens, so that no batch behind it can come back in a later life. A failure below the durable point is damage:
+//! nothing is cut, the walk goes on at the next batch that proves itself, and readers are refused exactly the gap.
+//!
+//! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
+//! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is
+//! never below the log start: offsets that were removed are not used again.
+use crate::integrity::resume::{Ending, Known};
+use crate::integrity::{Damage, Fault};
+use crate::io::disk::{self};
+use crate::io::files::Files;
+use crate::io::preallocate::{SegmentFile, cover_last_block};
+use crate::recovery::discover::Source;
+use crate::segment::epochs::EpochTable;
+use crate::segment::index::SparseIndex;
+use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::{NO_TIME, Segment};
+use crate::state::checkpoint::Checkpoint;
+use crate::state::index_snapshot::{Landmark, Noted};
+use crate::state::producers::Producers;
+use crate::wal::Replay;
+use crate::{Error, Identity, LogOptions};
+use bascule_record::Header;
+use bascule_record::planted;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What recovery found and did; for the log line and the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Bytes scanned.
+    pub scanned_bytes: u64,
+    /// Batches found valid in the scan.
+    pub batches: u64,
+    /// Bytes of torn tail that were cut, without the zeros after them.
+    pub cut_bytes: u64,
+    /// Damaged ranges below the durable point: offsets [start, end).
+    pub damaged: Vec<(u64, u64)>,
+    /// Batches taken over from the journal.
+    pub replayed: u64,
+    /// Whether the log had been closed cleanly.
+    pub clean: bool,
+}
+
+/// A log's state as recovery established it. All of it is durable.
+pub(crate) struct Recovered {
+    /// Where the log lives.
+    pub directory: PathBuf,
+    /// All segments, the active one last.
+    pub segments: Vec<Arc<Segment>>,
+    /// The last of them.
+    pub active: Arc<Segment>,
+    /// Its file, open for writing.
+    pub file: Arc<SegmentFile>,
+    /// First offset on disk.
+    pub first_offset: u64,
+    /// First offset after everything.
+    pub next_offset: u64,
+    /// Link of the last batch.
+    pub chain: u32,
+    /// Where it lies in the active segment, when that is known.
+    pub last_batch: Option<u64>,
+    /// What of the active segment the landmark tells.
+    pub noted: Noted,
+    /// Latest timestamp.
+    pub last_timestamp: i64,
+    /// (epoch, start offset), ascending.
+    pub epochs: Vec<(u64, u64)>,
+    /// What producers sent last.
+    pub producers: Producers,
+    /// The damaged ranges of the report, with the files.
+    pub quarantine: Vec<Damage>,
+    /// What was found and done.
+    pub report: Recovery,
+}
+
+/// What other files tell of a log before its segments are looked at.
+pub(crate) struct Told<'a> {
+    /// The checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+    /// The landmark of the last segment.
+    pub landmark: Option<Landmark>,
+    /// The journal.
+    pub journal: Option<&'a Replay>,
+}
+
+/// The walk through the segments, in order.
+pub(super) struct Walk<'a> {
+    pub(super) files: &'a Arc<Files>,
+    pub(super) directory: &'a Path,
+    pub(super) identity: Identity,
+    pub(super) options: &'a LogOptions,
+    /// Offsets below it were removed.
+    pub(super) log_start: u64,
+    pub(super) durable: u64,
+    pub(super) place: Place,
+    pub(super) last_timestamp: i64,
+    pub(super) epochs: Vec<(u64, u64)>,
+    pub(super) producers: Producers,
+    /// The producers include every batch below this offset.
+    pub(super) producers_to: u64,
+    pub(super) landmark: Option<Landmark>,
+    /// Where the last batch of the segment lies.
+    pub(super) last_batch: Option<u64>,
+    pub(super) noted: Noted,
+    /// Something was taken off a file.
+    pub(super) truncated: bool,
+    pub(super) report: Recovery,
+    /// What the journal holds of the log, when there is no checkpoint to say how far the segments were synced.
+    pub(super) journal: Option<&'a Replay>,
+    /// Where damage was met whose end is not known yet.
+    pub(super) broken: Option<(PathBuf, u64, Fault)>,
+    pub(super) quarantine: Vec<Damage>,
+}
+
+/// How the walk through one segment ended.
+enum End {
+    /// At the end of its batches.
+    Whole,
+    /// The batches end here at or above the durable point, torn or before the next segment: cut here.
+    Cut {
+        /// Whether something else than zeros lies there.
+        torn: bool,
+    },
+}
+
+impl Recovered {
+    /// Walks the segments, cuts the torn tail and syncs. `sources` is not empty.
+    pub fn scan(
+        files: &Arc<Files>,
+        directory: &Path,
+        identity: Identity,
+        mut sources: Vec<Source>,
+        told: Told<'_>,
+        options: &LogOptions,
+    ) -> Result<Self, Error> {
+        let Told {
+            checkpoint,
+            landmark,
+            journal,
+        } = told;
+        let first_offset = sources.first().map_or(0, |source| source.base_offset);
+        let last_base = sources.last().map_or(0, |source| source.base_offset);
+        let durable = checkpoint.map_or(last_base, |known| known.durable.max(known.log_start));
+        let noted = landmark.as_ref().map_or(0, Landmark::end_offset);
+        let mut walk = Walk::new(files, directory, identity, options, durable.max(noted));
+        walk.landmark = landmark;
+        walk.journal = journal.filter(|_| checkpoint.is_none());
+        walk.load_derived(first_offset);
+        if let Some(known) = checkpoint {
+            walk.log_start = known.log_start;
+            // Only retention and trims move the log start, and they take note of it before any file goes.
+            walk.place.offset = known.log_start;
+            walk.lost_until(first_offset);
+        }
+        let mut segments = Vec::with_capacity(sources.len());
+        let mut kept = Vec::with_capacity(sources.len());
+        let mut rest = sources.drain(..);
+        while let Some(source) = rest.next() {
+            if !kept.is_empty() && walk.is_left_over(&source)? {
+                walk.remove_left_over(&source)?;
+                continue;
+            }
+            if !walk.enter(&source, kept.is_empty()) {
+                let dropped: Vec<Source> = std::iter::once(source).chain(rest).collect();
+                walk.drop_behind_cut(&dropped)?;
+                break;
+            }
+            let (segment, end) = walk.segment(&source, rest.as_slice())?;
+            if let Some(preamble) = &source.preamble {
+                segment.set_preamble(preamble);
+            }
+            segments.push(Arc::new(segment));
+            kept.push(source);
+            if let End::Cut { torn } = end {
+                let dropped: Vec<Source> = rest.collect();
+                walk.drop_behind_cut(&dropped)?;
+                if let Some(source) = kept.last_mut() {
+                    walk.cut(source, torn)?;
+                }
+                break;
+            }
+        }
+        walk.finish(kept, segments, first_offset, checkpoint)
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        files: &'a Arc<Files>,
+        directory: &'a Path,
+        identity: Identity,
+        options: &'a LogOptions,
+        durable: u64,
+    ) -> Self {
+        Self {
+            files,
+            directory,
+            identity,
+            options,
+            log_start: 0,
+            durable,
+            place: Place::first(0),
+            last_timestamp: NO_TIME,
+            epochs: EpochTable::read(files.storage(), directory, identity),
+            producers: Producers::default(),
+            producers_to: 0,
+            landmark: None,
+            last_batch: None,
+            noted: Noted::default(),
+            truncated: false,
+            report: Recovery::default(),
+            journal: None,
+            broken: None,
+            quarantine: Vec::new(),
+        }
+    }
+
+    /// Loads the snapshot of the producers.
+    fn load_derived(&mut self, first_offset: u64) {
+        let bytes =
+            disk::read(self.files.storage(), &self.directory.join("producers")).unwrap_or_default();
+        let snapshot = Producers::read(&bytes, self.identity);
+        (self.producers, self.producers_to) =
+            snapshot.unwrap_or((Producers::default(), first_offset));
+    }
+
+    /// Comes to the next segment. `false` when it does not continue what was found so far and has to go.
+    fn enter(&mut self, source: &Source, first: bool) -> bool {
+        let preamble = source.preamble;
+        if first {
+            self.place.epoch = preamble.map_or(0, |preamble| preamble.epoch);
+        }
+        let continues = !first && self.place.offset == source.base_offset;
+        if continues {
+            self.broken = None;
+        } else {
+            if !first && self.place.offset >= self.durable {
+                return false;
+            }
+            if !first {
+                self.lost_until(source.base_offset);
+            }
+            self.place.chain = preamble
+                .filter(|preamble| preamble.chain != 0 || source.base_offset == 0)
+                .map(|p| p.chain);
+        }
+        if source.base_offset != 0 && preamble.is_some_and(|preamble| preamble.chain == 0) {
+            // Begun behind a lost tail: its first batch follows no batch, whatever was found before it since.
+            self.place.chain = None;
+        }
+        // Compaction may have removed the record that had the latest time.
+        let before = preamble.map_or(NO_TIME, |preamble| preamble.last_timestamp);
+        self.last_timestamp = self.last_timestamp.max(before);
+        self.place.position = PREAMBLE_BYTES;
+        self.place.offset = source.base_offset;
+        self.place.told_by = None;
+        true
+    }
+
+    /// Takes the segment from its index file where that is enough, or walks it.
+    fn segment(&mut self, source: &Source, rest: &[Source]) -> Result<(Segment, End), Error> {
+        let described = self.described(source);
+        self.last_batch = None;
+        if let Some((summary, index)) = described.believed {
+            self.place = Place {
+                position: summary.end,
+                offset: summary.next_offset,
+                chain: Some(summary.chain),
+                epoch: summary.epoch,
+                told_by: None,
+            };
+            self.last_timestamp = self.last_timestamp.max(summary.last_timestamp);
+            return Ok((
+                Segment::from_summary(self.files, source.path.clone(), &summary, index),
+                End::Whole,
+            ));
+        }
+        let segment = self.begin_at_landmark(source).unwrap_or_else(|| {
+            let room = self.options.segment_bytes.max(source.len);
+            let path = source.path.clone();
+            Segment::new(self.files, path, source.base_offset, room)
+        });
+        let mut scanner = Scanner::new(&*source.file, source.len, self.identity);
+        let end = self.walk(&mut scanner, &segment, rest, described.index.as_ref())?;
+        self.report.scanned_bytes += scanner.bytes_read;
+        Ok((segment, end))
+    }
+
+    fn walk(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        segment: &Segment,
+        rest: &[Source],
+        index: Option<&SparseIndex>,
+    ) -> Result<End, Error> {
+        let next = rest.first();
+        let known = Known {
+            index,
+            end: Ending::before(next),
+            durable: self.durable,
+        };
+        let failed = |error| Error::io("read", segment.path(), error);
+        // A segment that begins beyond the durable point was dropped from the cache before.
+        let mut forgotten = segment.base_offset >= self.durable;
+        let mut resumed_before = false;
+        loop {
+            let whole = self.place.offset >= self.durable;
+            if whole && !forgotten {
+                scanner
+                    .forget(self.place.position)
+                    .map_err(|error| Error::io("sync", segment.path(), error))?;
+                forgotten = true;
+            }
+            let mut found = scanner.look(&self.place, whole).map_err(failed)?;
+            if let Found::Batch(header) = found {
+                if !self.passes(&header, next, resumed_before)? {
+                    segment.add(&header);
+                    self.note(&header);
+                    continue;
+                }
+                found = Found::Damage(Fault::Misplaced);
+            }
+            if let Found::Unsupported(source) = found {
+                return Err(Error::NewerBatch {
+                    path: segment.path().to_path_buf(),
+                    offset: self.place.offset,
+                    source,
+                });
+            }
+            if rest
+                .iter()
+                .any(|next| next.base_offset == self.place.offset)
+            {
+                return Ok(End::Whole);
+            }
+            if self.is_in_journal()? {
+                self.durable = self.durable.min(self.place.offset);
+            }
+            if self.place.offset >= self.durable || planted::is(8) {
+                // What cannot be read may have been acked: only what can be read and does not check is a torn tail.
+                let unreadable = scanner.unreadable.take();
+                if let Some(error) = unreadable.filter(|_| found.fault() == Fault::Unreadable) {
+                    return Err(failed(error));
+                }
+                return Ok(End::Cut {
+                    torn: !matches!(found, Found::End),
+                });
+            }
+            let fault = found.fault();
+            let resumed = scanner.resume_after(&self.place, &known).map_err(failed)?;
+            self.broken = Some((segment.path().to_path_buf(), self.place.position, fault));
+            let Some(resumed) = resumed else {
+                return Ok(End::Whole);
+            };
+            self.lost_until(resumed.offset);
+            self.place = resumed;
+            segment.skip(resumed.position, resumed.offset);
+            resumed_before = true;
+        }
+    }
+
+    /// Takes note of a valid batch. What its producer sent is its span: compaction may have left fewer records.
+    fn note(&mut self, header: &Header) {
+        self.report.batches += 1;
+        self.last_batch = Some(self.place.position);
+        self.place = self.place.after(header);
+        self.last_timestamp = self.last_timestamp.max(header.max_timestamp);
+        if header.base_offset >= self.producers_to {
+            self.producers.note(header);
+        }
+        let at = self
+            .epochs
+            .partition_point(|(epoch, _)| *epoch < header.leader_epoch);
+        match self.epochs.get_mut(at) {
+            Some((epoch, start)) if *epoch == header.leader_epoch => {
+                *start = header.base_offset.min(*start);
+            }
+            _ => self
+                .epochs
+                .insert(at, (header.leader_epoch, header.base_offset)),
+        }
+    }
+
+    /// Syncs what acks rely on from now on: everything beyond the durable point was synced before it was looked at.
+    fn sync_kept(
+        &self,
+        kept: &[Source],
+        first_offset: u64,
+        known: Checkpoint,
+    ) -> Result<(), Error> {
+        let count = kept.len();
+        if let Some(last) = kept.last().filter(|_| self.truncated) {
+            let synced = last.file.sync_all();
+            synced.map_err(|error| Error::io("sync", &last.path, error))?;
+        }
+        // A process may have died between making a file and syncing its name. The names of the directory and of the first
+        // segment were synced before anything was durable.
+        let (storage, begun) = (self.files.storage(), known.durable > 0);
+        if !begun {
+            disk::sync_directory_and_name(storage, self.directory)
+        } else if count > 1 || first_offset > 0 {
+            disk::sync_directory(storage, self.directory)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn finish(
+        mut self,
+        kept: Vec<Source>,
+        mut segments: Vec<Arc<Segment>>,
+        first_offset: u64,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Recovered, Error> {
+        let known = checkpoint.unwrap_or_default();
+        let as_closed = known.clean && known.durable == self.place.offset && !self.truncated;
+        if !as_closed {
+            self.sync_kept(&kept, first_offset, known)?;
+        }
+        self.note_lost_ends(&kept, &segments);
+        let last = kept.into_iter().last();
+        if self.producers_to > self.place.offset {
+            self.rebuild_producers(&segments)?;
+            self.replace_snapshot()?;
+        }
+        let lost_tail = self.place.offset < self.durable;
+        if lost_tail {
+            // What was trimmed is not missed.
+            self.place.offset = self.place.offset.max(known.log_start);
+            self.lost_until(self.durable);
+            if let Some(segment) = segments.last() {
+                segment.set_lost_until(i64::MAX);
+            }
+            self.place.offset = self.durable;
+            self.place.chain = None;
+        }
+        let last = last.filter(|source| !lost_tail && source.preamble.is_some());
+        let (active, file) = match (last, segments.last()) {
+            (Some(source), Some(segment)) => {
+                disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
+                let mut len = source.len;
+                let is_bare = !as_closed && !self.truncated && len == self.place.position;
+                let is_empty = segment.batch_bytes() == 0;
+                if is_bare && !is_empty {
+                    len = cover_last_block(&*source.file, len)
+                        .map_err(|error| Error::io("sync", &source.path, error))?;
+                }
+                let file = SegmentFile::new(segment, source.file, len);
+                if is_bare && is_empty {
+                    file.cover_at_first_write();
+                }
+                (Arc::clone(segment), file)
+            }
+            _ => self.continue_in_new(&mut segments)?,
+        };
+        let next_offset = self.place.offset;
+        self.epochs.retain(|(_, start)| *start < next_offset);
+        let untouched = self.report.cut_bytes == 0 && self.report.damaged.is_empty();
+        self.report.clean = known.clean && known.durable == next_offset && untouched;
+        Ok(Recovered {
+            directory: self.directory.to_path_buf(),
+            segments,
+            active,
+            file,
+            first_offset,
+            next_offset,
+            chain: self.place.chain.unwrap_or(0),
+            last_batch: self.last_batch,
+            noted: self.noted,
+            last_timestamp: self.last_timestamp,
+            epochs: self.epochs,
+            producers: self.producers,
+            quarantine: self.quarantine,
+            report: self.report,
+        })
+    }
+}

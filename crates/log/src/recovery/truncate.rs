@@ -1,0 +1,119 @@
+//! The end of a recovered log: what is cut away behind it, and what is made anew because of that.
+use super::scan_segments::Walk;
+use crate::io::disk;
+use crate::io::preallocate::SegmentFile;
+use crate::maintain::retention::mark_removed;
+use crate::maintain::roll::{create_segment, first_preamble};
+use crate::recovery::discover::{Source, last_non_zero};
+use crate::segment::Segment;
+use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::segment::scan::{Found, Place, Scanner};
+use crate::{Error, failpoint};
+use bascule_record::planted;
+use std::sync::Arc;
+
+impl Walk<'_> {
+    /// Removes segments that lie behind the cut, newest first, so that what remains is always a prefix.
+    pub(super) fn drop_behind_cut(&mut self, dropped: &[Source]) -> Result<(), Error> {
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        self.report.cut_bytes += dropped
+            .iter()
+            .map(|source| source.len - PREAMBLE_BYTES.min(source.len))
+            .sum::<u64>();
+        let paths = dropped.iter().rev().map(|source| source.path.as_path());
+        let now_ns = self.files.storage().wall_clock_ns();
+        mark_removed(self.files.storage(), self.directory, paths, now_ns)
+    }
+
+    /// Cuts the segment at the place and syncs the cut.
+    pub(super) fn cut(&mut self, source: &mut Source, torn: bool) -> Result<(), Error> {
+        let end = self.place.position;
+        if torn {
+            let last = last_non_zero(source, end)
+                .map_err(|error| Error::io("read", &source.path, error))?;
+            self.report.cut_bytes += last - end;
+        }
+        if source.len > end && !planted::is(5) {
+            source
+                .file
+                .set_len(end)
+                .map_err(|error| Error::io("truncate", &source.path, error))?;
+            source.len = end;
+            self.truncated = true;
+            failpoint::pass("recovery.cut_not_synced");
+        }
+        disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))
+    }
+
+    /// The snapshot tells of batches that are lost: what it says of offsets before the first segment is kept, the rest
+    /// is made anew from the headers of all that are left.
+    pub(super) fn rebuild_producers(&mut self, segments: &[Arc<Segment>]) -> Result<(), Error> {
+        let first = segments.first().map_or(0, |segment| segment.base_offset);
+        self.producers = self.producers.only_below(first);
+        for segment in segments {
+            let failed = |error| Error::io("read", segment.path(), error);
+            let file = segment.file().map_err(failed)?;
+            let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
+            let mut place = Place::first(segment.base_offset);
+            while place.offset < segment.next_offset() {
+                if let Found::Batch(header) = scanner.look(&place, false).map_err(failed)? {
+                    place = place.after(&header);
+                    self.producers.note(&header);
+                } else if let Some(next) = scanner
+                    .resume_after(&place, &segment.known())
+                    .map_err(failed)?
+                {
+                    place = next;
+                } else {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Once the log is longer again than the snapshot says, nothing would show that it tells of other batches.
+    pub(super) fn replace_snapshot(&self) -> Result<(), Error> {
+        let (storage, path) = (self.files.storage(), self.directory.join("producers"));
+        let bytes = self.producers.to_bytes(self.identity, self.place.offset);
+        match disk::replace(storage, &path, &bytes) {
+            Err(error) if disk::is_passing(&error) => {
+                disk::remove_file(storage, &path)?;
+                disk::sync_directory(storage, self.directory)
+            }
+            other => other,
+        }
+    }
+
+    /// The last segment cannot be written to: it ends in damage, or its preamble is damaged. It stays as it is.
+    pub(super) fn continue_in_new(
+        &self,
+        segments: &mut Vec<Arc<Segment>>,
+    ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
+        let preamble = Preamble {
+            chain: self.place.chain.unwrap_or(0),
+            last_timestamp: self.last_timestamp,
+            epoch: self.place.epoch,
+            ..first_preamble(self.files.storage(), self.identity, self.place.offset)
+        };
+        let (segment, file) =
+            create_segment(self.files, self.directory, preamble, self.options, 0)?;
+        let target = file.target();
+        target
+            .map_err(|source| Error::io("open", file.path(), source))?
+            .sync()?;
+        disk::sync_directory(self.files.storage(), self.directory)?;
+        // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
+        // removed by retention while it is written to.
+        if segments
+            .last()
+            .is_some_and(|last| last.base_offset == segment.base_offset)
+        {
+            segments.pop();
+        }
+        segments.push(Arc::clone(&segment));
+        Ok((segment, file))
+    }
+}

@@ -1,0 +1,82 @@
+//! The first 64 bytes of a segment.
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCS` |
+//! | 4 | u32 | format version = 1 |
+//! | 8 | u64 | incarnation |
+//! | 16 | u32 | partition |
+//! | 20 | u32 | chain: link of the batch before this segment, 0 when unknown or none |
+//! | 24 | u64 | base offset |
+//! | 32 | i64 | creation time, ns since 1970 |
+//! | 40 | i64 | latest timestamp before this segment, ns; `i64::MIN` = none |
+//! | 48 | u64 | leader epoch of the batch before this segment |
+//! | 56 | u32 | reserved: writers write 0, readers ignore |
+//! | 60 | u32 | CRC-32C of bytes 0–59 |
+use crate::Identity;
+use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
+
+/// Length of a preamble, bytes; the first batch begins here.
+pub(crate) const PREAMBLE_BYTES: u64 = 64;
+/// Segment format written by this crate, and the newest it reads.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+const MAGIC: [u8; 4] = *b"BSCS";
+
+/// What a segment says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Preamble {
+    /// Format version of the file.
+    pub version: u32,
+    /// Whose segment it is.
+    pub identity: Identity,
+    /// Link of the batch before.
+    pub chain: u32,
+    /// Offset of the first record.
+    pub base_offset: u64,
+    /// When the file was made, ns since 1970.
+    pub created: i64,
+    /// Latest timestamp before, `i64::MIN` = none.
+    pub last_timestamp: i64,
+    /// Leader epoch of the batch before.
+    pub epoch: u64,
+}
+
+impl Preamble {
+    /// The 64 bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(PREAMBLE_BYTES as usize);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.identity.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.identity.partition.to_le_bytes());
+        out.extend_from_slice(&self.chain.to_le_bytes());
+        out.extend_from_slice(&self.base_offset.to_le_bytes());
+        out.extend_from_slice(&self.created.to_le_bytes());
+        out.extend_from_slice(&self.last_timestamp.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        seal(&mut out);
+        out
+    }
+
+    /// Reads the preamble; `None` when it is short, has another magic, or its checksum does not match.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let body = unseal(bytes.get(..PREAMBLE_BYTES as usize)?)?;
+        if body.get(..4)? != MAGIC {
+            return None;
+        }
+        let identity = Identity {
+            incarnation: u64_at(body, 8)?,
+            partition: u32_at(body, 16)?,
+        };
+        Some(Self {
+            version: u32_at(body, 4)?,
+            identity,
+            chain: u32_at(body, 20)?,
+            base_offset: u64_at(body, 24)?,
+            created: i64_at(body, 32)?,
+            last_timestamp: i64_at(body, 40)?,
+            epoch: u64_at(body, 48)?,
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
+//! damage (`integrity::resume`).
+use crate::Identity;
+use crate::integrity::Fault;
+use crate::io::disk::read_up_to;
+use crate::io::storage::StorageFile;
+use crate::segment::preamble::PREAMBLE_BYTES;
+use bascule_record::planted;
+use bascule_record::{DamageError, HEADER_BYTES, Header};
+use rustix::io::Errno;
+use std::io;
+
+/// Bytes read at a time; the first reads are smaller, for those who look at little.
+pub(crate) const WINDOW: usize = 256 << 10;
+const FIRST_WINDOW: usize = 64 << 10;
+
+/// A place between two batches, and what the next one must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Position in the file.
+    pub position: u64,
+    /// Base offset of the next batch.
+    pub offset: u64,
+    /// Its chain value; `None` when unknown.
+    pub chain: Option<u32>,
+    /// The least leader epoch it may have.
+    pub epoch: u64,
+    /// Where the batch before it begins, whose header told that this place is here; `None` when something else did.
+    pub told_by: Option<u64>,
+}
+
+impl Place {
+    /// The first place of a segment.
+    pub fn first(base_offset: u64) -> Self {
+        Self::begun(PREAMBLE_BYTES, base_offset)
+    }
+
+    /// The beginning of a batch whose chain value and epoch may be any.
+    pub fn begun(position: u64, offset: u64) -> Self {
+        Self {
+            position,
+            offset,
+            chain: None,
+            epoch: 0,
+            told_by: None,
+        }
+    }
+
+    /// Whether the batch belongs here.
+    pub fn fits(&self, header: &Header, identity: Identity) -> bool {
+        header.incarnation == identity.incarnation
+            && header.partition == identity.partition
+            && header.base_offset == self.offset
+            && header.span > 0
+            && header.leader_epoch >= self.epoch
+            && (self.chain.is_none_or(|chain| chain == header.chain) || planted::is(6))
+    }
+
+    /// The place after the batch.
+    pub fn after(&self, header: &Header) -> Self {
+        Self {
+            position: self.position + header.batch_bytes() as u64,
+            offset: header.next_offset(),
+            chain: Some(header.link()),
+            epoch: header.leader_epoch,
+            told_by: Some(self.position),
+        }
+    }
+}
+
+/// What lies at a place.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// The right batch.
+    Batch(Header),
+    /// Zeros, or the end of the file.
+    End,
+    /// A sound batch that only a newer version understands: to be left alone.
+    Unsupported(DamageError),
+    /// The right batch by its header, but its payload is damaged.
+    Payload(Header, Fault),
+    /// Anything else.
+    Damage(Fault),
+}
+
+impl Found {
+    /// What is wrong, of everything but a batch.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Batch(_) | Self::End => Fault::Short,
+            Self::Unsupported(_) => Fault::Misplaced,
+            Self::Payload(_, fault) | Self::Damage(fault) => *fault,
+        }
+    }
+}
+
+/// Reads a file through a window.
+pub(crate) struct Scanner<'a> {
+    file: &'a dyn StorageFile,
+    pub(crate) len: u64,
+    pub(crate) identity: Identity,
+    buffer: Vec<u8>,
+    /// Bytes to read the next time.
+    window: usize,
+    /// Bytes of the buffer that are filled, and where the first one lies in the file.
+    filled: usize,
+    filled_at: u64,
+    /// Bytes read so far.
+    pub bytes_read: u64,
+    /// Why bytes could not be had, the last time that happened.
+    pub unreadable: Option<io::Error>,
+}
+
+impl<'a> Scanner<'a> {
+    /// A scanner of the first `len` bytes.
+    pub fn new(file: &'a dyn StorageFile, len: u64, identity: Identity) -> Self {
+        Self {
+            file,
+            len,
+            identity,
+            buffer: Vec::new(),
+            window: FIRST_WINDOW,
+            filled: 0,
+            filled_at: 0,
+            bytes_read: 0,
+            unreadable: None,
+        }
+    }
+
+    /// Forgets what was read or is cached of the file from `position` on: from here on the disk counts.
+    pub fn forget(&mut self, position: u64) -> io::Result<()> {
+        self.filled = 0;
+        self.file.forget_cached(position)
+    }
+
+    /// What lies at `place`. With `whole` the payload's checksum is checked too.
+    ///
+    /// # Errors
+    /// Those of the storage that say nothing about the bytes; bytes that the disk lost are [`Fault::Unreadable`].
+    pub fn look(&mut self, place: &Place, whole: bool) -> io::Result<Found> {
+        let identity = self.identity;
+        let head = match self.bytes(place.position, HEADER_BYTES) {
+            Ok(head) => head,
+            Err(error) => return self.lost(error).map(Found::Damage),
+        };
+        if head.iter().all(|byte| *byte == 0) {
+            return Ok(Found::End);
+        }
+        let header = match Header::read(head) {
+            Ok(header) => header,
+            Err(error) if error.is_unsupported() => return Ok(Found::Unsupported(error)),
+            Err(DamageError::Short { .. }) => return Ok(Found::Damage(Fault::Short)),
+            Err(_) => return Ok(Found::Damage(Fault::Header)),
+        };
+        if !place.fits(&header, identity) {
+            return Ok(Found::Damage(Fault::Misplaced));
+        }
+        if place.position + header.batch_bytes() as u64 > self.len {
+            return Ok(Found::Payload(header, Fault::Short));
+        }
+        let fault = if whole {
+            self.payload_fault(place.position, &header)?
+        } else {
+            None
+        };
+        Ok(match fault {
+            Some(fault) => Found::Payload(header, fault),
+            None => Found::Batch(header),
+        })
+    }
+
+    /// What is wrong with the payload of the batch at `position`.
+    fn payload_fault(&mut self, position: u64, header: &Header) -> io::Result<Option<Fault>> {
+        let batch = match self.bytes(position, header.batch_bytes()) {
+            Ok(batch) => batch,
+            Err(error) => return self.lost(error).map(Some),
+        };
+        let payload = batch.get(HEADER_BYTES..).unwrap_or_default();
+        if payload.len() != header.stored_bytes as usize {
+            return Ok(Some(Fault::Short));
+        }
+        let sound = crc32c::crc32c(payload) == header.payload_crc;
+        Ok((!sound).then_some(Fault::Payload))
+    }
+
+    fn lost(&mut self, error: io::Error) -> io::Result<Fault> {
+        if !is_media_error(&error) {
+            return Err(error);
+        }
+        self.unreadable = Some(error);
+        Ok(Fault::Unreadable)
+    }
+
+    /// Up to `wanted` bytes at `position`; fewer at the end of the file.
+    pub(crate) fn bytes(&mut self, position: u64, wanted: usize) -> io::Result<&[u8]> {
+        let available = usize::try_from(self.len.saturating_sub(position)).unwrap_or(usize::MAX);
+        let wanted = wanted.min(available);
+        let have = self.filled_at + self.filled as u64;
+        if position < self.filled_at || position + wanted as u64 > have {
+            let window = self.window;
+            self.window = WINDOW.min(2 * window);
+            match self.fill(position, wanted.max(window).min(available)) {
+                // A bad spot behind what is wanted is no reason to refuse it.
+                Err(error) if is_media_error(&error) => self.fill(position, wanted)?,
+                other => other?,
+            }
+        }
+        let from = (position - self.filled_at) as usize;
+        let window = self.buffer.get(from..self.filled).unwrap_or_default();
+        Ok(window.get(..wanted).unwrap_or(window))
+    }
+
+    /// Reads `len` bytes from `position` on; what the buffer has of them already is kept.
+    fn fill(&mut self, position: u64, len: usize) -> io::Result<()> {
+        let have = self.filled_at + self.filled as u64;
+        let keep = if position >= self.filled_at && position < have {
+            let from = (position - self.filled_at) as usize;
+            self.buffer.copy_within(from..self.filled, 0);
+            self.filled - from
+        } else {
+            0
+        };
+        (self.filled, self.filled_at) = (keep, position);
+        if self.buffer.len() < len {
+            self.buffer.resize(len, 0);
+        }
+        let rest = self.buffer.get_mut(keep..len).unwrap_or_default();
+        let read = read_up_to(self.file, rest, position + keep as u64)?;
+        self.filled += read;
+        self.bytes_read += read as u64;
+        Ok(())
+    }
+}
+
+/// Whether the error means that the disk lost the bytes, and not that something else stood in the way of reading them.
+pub(crate) fn is_media_error(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
+    )
+}

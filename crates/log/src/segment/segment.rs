@@ -1,0 +1,431 @@
+//! One segment as readers and the writer share it.
+use crate::integrity::resume::{Ending, Known};
+use crate::io::disk::SyncFile;
+use crate::io::files::Files;
+use crate::io::storage::OpenMode;
+use crate::segment::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
+use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
+use crate::state::shared::Shared;
+use arc_swap::ArcSwapOption;
+use bascule_record::Header;
+use parking_lot::Mutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// "No timestamp": no record so far.
+pub(crate) const NO_TIME: i64 = i64::MIN;
+
+/// What the writer of an active segment has done to its file. The system tells a failed write only to those who had the
+/// file open then: so it stays open until everything is synced.
+#[derive(Debug, Default)]
+struct Writing {
+    /// The log it belongs to, which knows what is synced; unknown = nothing is.
+    log: Weak<Shared>,
+    /// The file was made and is not synced yet.
+    is_new: bool,
+    /// First offset behind everything that was written, or tried to be.
+    to: u64,
+}
+
+impl Writing {
+    fn is_unsynced(&self) -> bool {
+        let log = self.log.upgrade();
+        self.is_new || log.is_none_or(|log| log.settled_end() < self.to)
+    }
+}
+
+/// A file of consecutive batches. Only the writer of the log changes it, and only while it is active.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// First offset.
+    pub base_offset: u64,
+    path: PathBuf,
+    files: Arc<Files>,
+    file: ArcSwapOption<SyncFile>,
+    /// Read from or written to since the files that are open were last looked at.
+    used: AtomicBool,
+    /// While it is active: what keeps its file open.
+    writing: Mutex<Option<Writing>>,
+    /// Compaction put another file in this one's place.
+    replaced: AtomicBool,
+    /// When this life began to hold all of it: monotonic, ns.
+    held_since: AtomicI64,
+    /// Compaction left no record in it.
+    vacant: AtomicBool,
+    end: AtomicU64,
+    next_offset: AtomicU64,
+    records: AtomicU64,
+    first_timestamp: AtomicI64,
+    last_timestamp: AtomicI64,
+    /// How late records may be that are lost at its end: [`NO_TIME`] when none are, `i64::MAX` when that is not known.
+    lost_until: AtomicI64,
+    /// Begun behind a lost tail: its first batch follows no batch.
+    begins_anew: AtomicBool,
+    index: SparseIndex,
+}
+
+impl Segment {
+    /// A segment without batches.
+    pub fn new(files: &Arc<Files>, path: PathBuf, base_offset: u64, segment_bytes: u64) -> Self {
+        Self {
+            base_offset,
+            path,
+            files: Arc::clone(files),
+            file: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+            writing: Mutex::new(None),
+            replaced: AtomicBool::new(false),
+            held_since: AtomicI64::new(files.storage().monotonic_ns()),
+            vacant: AtomicBool::new(false),
+            end: AtomicU64::new(PREAMBLE_BYTES),
+            next_offset: AtomicU64::new(base_offset),
+            records: AtomicU64::new(0),
+            first_timestamp: AtomicI64::new(NO_TIME),
+            last_timestamp: AtomicI64::new(NO_TIME),
+            lost_until: AtomicI64::new(NO_TIME),
+            begins_anew: AtomicBool::new(false),
+            index: SparseIndex::with_room(segment_bytes),
+        }
+    }
+
+    /// A sealed segment as its index file describes it.
+    pub fn from_summary(
+        files: &Arc<Files>,
+        path: PathBuf,
+        summary: &Summary,
+        index: SparseIndex,
+    ) -> Self {
+        Self {
+            base_offset: summary.base_offset,
+            path,
+            files: Arc::clone(files),
+            file: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+            writing: Mutex::new(None),
+            replaced: AtomicBool::new(false),
+            held_since: AtomicI64::new(files.storage().monotonic_ns()),
+            vacant: AtomicBool::new(false),
+            end: AtomicU64::new(summary.end),
+            next_offset: AtomicU64::new(summary.next_offset),
+            records: AtomicU64::new(summary.records),
+            first_timestamp: AtomicI64::new(summary.first_timestamp),
+            last_timestamp: AtomicI64::new(summary.last_timestamp),
+            lost_until: AtomicI64::new(NO_TIME),
+            begins_anew: AtomicBool::new(false),
+            index,
+        }
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, opened when it is not. It may be closed again when others are opened, unless something in it is unsynced;
+    /// who holds it keeps it. A segment that was removed or replaced stays readable to those, and is not found by others.
+    pub fn file(self: &Arc<Self>) -> io::Result<Arc<SyncFile>> {
+        if let Some(file) = self.file.load_full() {
+            if !self.used.load(Ordering::Relaxed) {
+                self.used.store(true, Ordering::Relaxed);
+            }
+            return Ok(file);
+        }
+        let writing = self.writing.lock();
+        if let Some(file) = self.file.load_full() {
+            return Ok(file);
+        }
+        let mode = match *writing {
+            Some(_) => OpenMode::ReadWrite,
+            None => OpenMode::Read,
+        };
+        let file = self.files.storage().open(&self.path, mode)?;
+        // Asked for after the file was opened: the name may have changed its meaning in between.
+        if self.replaced.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let file = SyncFile::new(self.path.clone(), file);
+        self.file.store(Some(Arc::clone(&file)));
+        drop(writing);
+        self.files.opened(self);
+        Ok(file)
+    }
+
+    /// The file of an active segment, to write batches up to `next_offset`. It stays open until they are synced.
+    pub fn file_to_write(self: &Arc<Self>, next_offset: u64) -> io::Result<Arc<SyncFile>> {
+        self.used.store(true, Ordering::Relaxed);
+        let before = {
+            let mut guard = self.writing.lock();
+            let Some(writing) = guard.as_mut() else {
+                return Err(io::Error::other("the segment is sealed"));
+            };
+            // From now on nobody closes it.
+            let before = writing.to;
+            writing.to = before.max(next_offset);
+            if let Some(file) = self.file.load_full() {
+                return Ok(file);
+            }
+            before
+        };
+        self.file().inspect_err(|_| {
+            if let Some(writing) = self.writing.lock().as_mut() {
+                writing.to = before;
+            }
+        })
+    }
+
+    /// The segment is active, and was made just now or found by recovery; its file stays open until it is
+    /// [`Segment::attach`]ed.
+    pub fn begin_writing(&self, file: &Arc<SyncFile>) {
+        *self.writing.lock() = Some(Writing {
+            is_new: true,
+            ..Writing::default()
+        });
+        self.set_file(file);
+    }
+
+    /// Says which log the active segment belongs to, once that is known.
+    pub fn attach(self: &Arc<Self>, log: &Arc<Shared>) {
+        if let Some(writing) = self.writing.lock().as_mut() {
+            writing.log = Arc::downgrade(log);
+        }
+        self.files.opened(self);
+    }
+
+    /// The active segment's file is synced as it was made or found.
+    pub fn made_durable(&self) {
+        if let Some(writing) = self.writing.lock().as_mut() {
+            writing.is_new = false;
+        }
+    }
+
+    /// Closes the file unless something in it is unsynced. Returns whether it is closed.
+    pub fn close_unless_unsynced(&self) -> bool {
+        // Whoever holds this is opening it or about to write.
+        let Some(writing) = self.writing.try_lock() else {
+            return false;
+        };
+        let closes = !writing.as_ref().is_some_and(Writing::is_unsynced);
+        if closes {
+            self.file.store(None);
+        }
+        closes
+    }
+
+    /// To be called before another file gets this one's name, or when it did not get it.
+    pub fn set_replaced(&self, replaced: bool) {
+        self.replaced.store(replaced, Ordering::Release);
+    }
+
+    /// Gives the segment a file that is open.
+    pub fn set_file(&self, file: &Arc<SyncFile>) {
+        self.file.store(Some(Arc::clone(file)));
+    }
+
+    /// From now on the writer does not hold the file any more.
+    pub fn sealed(self: &Arc<Self>) {
+        *self.writing.lock() = None;
+        self.set_held_since(self.files.storage().monotonic_ns());
+        self.files.opened(self);
+    }
+
+    /// Monotonic time since which nothing was added in this life, ns.
+    pub fn held_since(&self) -> i64 {
+        self.held_since.load(Ordering::Relaxed)
+    }
+
+    /// Sets that time.
+    pub fn set_held_since(&self, monotonic_ns: i64) {
+        self.held_since.store(monotonic_ns, Ordering::Relaxed);
+    }
+
+    /// Whether compaction has found that no record is left, and nothing is damaged.
+    pub fn is_vacant(&self) -> bool {
+        self.vacant.load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_vacant(&self) {
+        self.vacant.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was read from since the last call.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the file is held open.
+    #[cfg(test)]
+    pub fn is_open(&self) -> bool {
+        self.file.load().is_some()
+    }
+
+    /// Closes the file; whoever needs it opens it again.
+    pub fn close_file(&self) {
+        self.file.store(None);
+    }
+
+    /// Closes the file for good: who reads from it right now finishes, nobody opens it again.
+    pub fn release(&self) {
+        self.set_replaced(true);
+        // Whoever holds this may be opening the file, and looks at the flag before.
+        let _writing = self.writing.lock();
+        self.file.store(None);
+    }
+
+    /// Takes note of a batch that lies at the end.
+    pub fn add(&self, header: &Header) {
+        let position = self.end();
+        let last_entry = self
+            .index
+            .len()
+            .checked_sub(1)
+            .and_then(|i| self.index.get(i));
+        let first = self.records() == 0;
+        if last_entry.is_none_or(|entry| position - entry.position >= INDEX_INTERVAL)
+            && u32::try_from(position).is_ok()
+        {
+            let time_before = if first {
+                header.base_timestamp
+            } else {
+                self.last_timestamp()
+            };
+            self.index.push(IndexEntry {
+                offset: header.base_offset,
+                position,
+                time_before,
+            });
+        }
+        if first {
+            self.first_timestamp
+                .store(header.base_timestamp, Ordering::Relaxed);
+        }
+        self.last_timestamp
+            .store(header.max_timestamp, Ordering::Relaxed);
+        self.records
+            .fetch_add(u64::from(header.count), Ordering::Relaxed);
+        self.next_offset
+            .store(header.next_offset(), Ordering::Relaxed);
+        self.end
+            .store(position + header.batch_bytes() as u64, Ordering::Release);
+    }
+
+    /// Moves the end past bytes that are damaged or belong to no batch.
+    pub fn skip(&self, end: u64, next_offset: u64) {
+        self.next_offset.store(next_offset, Ordering::Relaxed);
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Position after the last batch.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// First offset after the last batch.
+    pub fn next_offset(&self) -> u64 {
+        self.next_offset.load(Ordering::Acquire)
+    }
+
+    /// Records inside.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of batches.
+    pub fn batch_bytes(&self) -> u64 {
+        self.end() - PREAMBLE_BYTES
+    }
+
+    /// Timestamp of the first record, [`NO_TIME`] when there is none.
+    pub fn first_timestamp(&self) -> i64 {
+        self.first_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Timestamp of the last record, [`NO_TIME`] when there is none.
+    pub fn last_timestamp(&self) -> i64 {
+        self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// Records at its end are lost, the last of them not later than `timestamp`; `i64::MAX` when that is not known.
+    pub fn set_lost_until(&self, timestamp: i64) {
+        self.lost_until.store(timestamp, Ordering::Relaxed);
+    }
+
+    /// Time of the last record that it held, lost ones included: [`NO_TIME`] when there was none, `None` when it is not
+    /// known any more.
+    pub fn latest(&self) -> Option<i64> {
+        let lost = self.lost_until.load(Ordering::Relaxed);
+        (lost != i64::MAX).then(|| lost.max(self.last_timestamp()))
+    }
+
+    /// Takes note of what its preamble says.
+    pub fn set_preamble(&self, preamble: &Preamble) {
+        let anew = preamble.chain == 0 && self.base_offset != 0;
+        self.begins_anew.store(anew, Ordering::Relaxed);
+    }
+
+    /// Whether records at its end are lost.
+    pub fn has_lost_end(&self) -> bool {
+        self.lost_until.load(Ordering::Relaxed) != NO_TIME
+    }
+
+    /// What its first batch has to carry as chain value, when the batch before has this link; `None` when it may be any.
+    pub fn first_chain(&self, link_before: Option<u32>) -> Option<u32> {
+        link_before.filter(|_| !self.begins_anew.load(Ordering::Relaxed))
+    }
+
+    /// Takes over what cannot be seen in its batches, from the segment that this one replaces.
+    pub fn take_over_from(&self, other: &Self) {
+        self.set_held_since(other.held_since());
+        self.set_lost_until(other.lost_until.load(Ordering::Relaxed));
+        self.begins_anew
+            .store(other.begins_anew.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Where to start a look-up.
+    pub fn index(&self) -> &SparseIndex {
+        &self.index
+    }
+
+    /// What is known of the file without reading it.
+    pub fn known(&self) -> Known<'_> {
+        // The end is read first: what it is followed by may only have moved on since.
+        let position = self.end();
+        Known {
+            index: Some(&self.index),
+            end: Ending {
+                offset: u64::MAX,
+                position: Some(position),
+                chain: None,
+                is_lost: false,
+            },
+            durable: u64::MAX,
+        }
+    }
+
+    /// What the index file will say.
+    pub fn summary(&self, chain: u32, epoch: u64) -> Summary {
+        Summary {
+            chain,
+            base_offset: self.base_offset,
+            next_offset: self.next_offset(),
+            end: self.end(),
+            records: self.records(),
+            first_timestamp: self.first_timestamp(),
+            last_timestamp: self.last_timestamp(),
+            epoch,
+        }
+    }
+}
+
+/// `<base offset, 20 digits>.seg`.
+pub(crate) fn segment_name(base_offset: u64) -> String {
+    format!("{base_offset:020}.seg")
+}
+
+/// The base offset in a segment's name; `None` when it is not one.
+pub(crate) fn base_offset_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".seg")?;
+    (name.len() == 20).then(|| name.parse().ok()).flatten()
+}

@@ -1,0 +1,246 @@
+//! The `checkpoint` file: high watermark, log start, durable point, in two slots.
+//!
+//! The slots are those of [`crate::io::slots`]. All values are lower bounds: a checkpoint that is behind costs a longer scan,
+//! nothing else. It is written to the page cache; the log start is also synced before files vanish. So the slots change
+//! only after a sync. An open syncs the file before it reads it: what it finds is what the disk holds.
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCC` |
+//! | 4 | u32 | version = 1 |
+//! | 8 | u64 | sequence number |
+//! | 16 | u64 | incarnation |
+//! | 24 | u32 | partition |
+//! | 28 | u32 | flags: 1 = closed cleanly; others: writers write 0, readers ignore |
+//! | 32 | u64 | high watermark |
+//! | 40 | u64 | log start offset |
+//! | 48 | u64 | durable point: every offset below it was synced |
+//! | 56 | u32 | reserved: writers write 0, readers ignore |
+//! | 60 | u32 | CRC-32C of bytes 0–59 |
+use crate::io::disk::SyncFile;
+use crate::io::fields::{seal, u32_at, u64_at, unseal};
+use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
+use crate::io::storage::{OpenMode, Storage, StorageFile};
+use crate::{Error, Identity};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the file.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+const MAGIC: [u8; 4] = *b"BSCC";
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 64;
+const CLEAN: u32 = 1;
+
+/// What a checkpoint records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// End of committed records, exclusive.
+    pub high_watermark: u64,
+    /// First readable offset.
+    pub log_start: u64,
+    /// Everything below was synced.
+    pub durable: u64,
+    /// The log was closed after this.
+    pub clean: bool,
+}
+
+/// The open file, which knows what it wrote last.
+#[derive(Debug)]
+pub(crate) struct CheckpointFile {
+    path: PathBuf,
+    /// Open from a write until it is synced or let go of.
+    handle: Option<Arc<SyncFile>>,
+    identity: Identity,
+    sequence: u64,
+    last: Option<Checkpoint>,
+    /// Where `last` lies.
+    slot: u64,
+    /// The slot that a power cut leaves; `None` before the first sync of a new file.
+    synced: Option<u64>,
+    /// A slot does not check.
+    is_doubtful: bool,
+}
+
+impl CheckpointFile {
+    /// Opens or creates `<directory>/checkpoint`, syncs it and reads the newer valid slot, if any.
+    pub fn open(
+        storage: &dyn Storage,
+        directory: &Path,
+        identity: Identity,
+    ) -> Result<Self, Error> {
+        let path = directory.join(CHECKPOINT);
+        let target = SyncFile::open(storage, &path, OpenMode::Create)?;
+        let file = &*target.file;
+        slots::reserve(file, SLOT_BYTES).map_err(|source| Error::io("write", &path, source))?;
+        let failed = |operation| {
+            let path = &path;
+            move |source| Error::io(operation, path, source)
+        };
+        // An earlier life may have been killed before its sync, or have ended after a failed one: then the page cache shows
+        // what the disk does not have.
+        file.forget_cached(0).map_err(failed("sync"))?;
+        let slots = read(file, identity).map_err(failed("read"))?;
+        Ok(Self {
+            identity,
+            sequence: slots.sequence,
+            slot: slots.newest.unwrap_or_default(),
+            synced: slots.newest,
+            last: slots.last,
+            is_doubtful: slots.is_damaged,
+            handle: Some(target),
+            path,
+        })
+    }
+
+    /// The newer slot may be the one that is damaged, so that the log start is that of a while ago: segments that retention
+    /// removed since are not missing.
+    pub fn settle_log_start(&mut self, first_offset: u64) {
+        if let Some(last) = self.last.as_mut().filter(|_| self.is_doubtful) {
+            last.log_start = last.log_start.max(first_offset);
+        }
+    }
+
+    /// The landmark tells that everything below `offset` was synced, too.
+    pub fn settle_durable(&mut self, offset: u64) {
+        if let Some(last) = &mut self.last {
+            last.durable = last.durable.max(offset);
+        }
+    }
+
+    /// What the file said when it was opened, or what was written since.
+    pub fn last(&self) -> Option<Checkpoint> {
+        self.last
+    }
+
+    /// Syncs what was written. What was let go of is written once more: the system tells a failed write only to those who
+    /// had the file open.
+    pub fn sync(&mut self, storage: &dyn Storage) -> Result<(), Error> {
+        if let Some(last) = self.last
+            && self.handle.is_none()
+            && self.synced != Some(self.slot)
+        {
+            let bytes = to_bytes(self.sequence, self.identity, last);
+            self.write_slot(storage, &bytes, self.slot)?;
+        }
+        if let Some(file) = self.handle.take() {
+            file.sync()?;
+        }
+        self.synced = self.last.map(|_| self.slot);
+        Ok(())
+    }
+
+    /// Closes the file, synced or not: all it tells are lower bounds.
+    pub fn let_go(&mut self) {
+        self.handle = None;
+    }
+
+    fn write_slot(&mut self, storage: &dyn Storage, bytes: &[u8], slot: u64) -> Result<(), Error> {
+        let file = match self.handle.take() {
+            Some(file) => file,
+            None => SyncFile::open(storage, &self.path, OpenMode::ReadWrite)?,
+        };
+        self.handle
+            .insert(file)
+            .file
+            .write_all_at(bytes, slot * SLOT_DISTANCE)
+            .map_err(|source| Error::io("write", &self.path, source))
+    }
+
+    /// Writes the slot that was not synced last, to the page cache. Nothing is written when nothing changed.
+    pub fn write(&mut self, storage: &dyn Storage, checkpoint: Checkpoint) -> Result<(), Error> {
+        if self.last == Some(checkpoint) {
+            return Ok(());
+        }
+        let sequence = self.sequence + 1;
+        let bytes = to_bytes(sequence, self.identity, checkpoint);
+        let slot = self.synced.map_or(FIRST_SLOT, |synced| 1 - synced);
+        #[cfg(feature = "failpoints")]
+        {
+            let half = bytes.get(..SLOT_BYTES / 2).unwrap_or_default();
+            self.write_slot(storage, half, slot)?;
+            crate::failpoint::pass("checkpoint.slot_half_written");
+        }
+        self.write_slot(storage, &bytes, slot)?;
+        self.sequence = sequence;
+        self.slot = slot;
+        self.last = Some(checkpoint);
+        Ok(())
+    }
+}
+
+/// Looks into `<directory>/checkpoint` without touching it; `None` when there is none.
+pub(crate) fn look(
+    storage: &dyn Storage,
+    directory: &Path,
+    identity: Identity,
+) -> Option<Slots<Checkpoint>> {
+    let path = directory.join(CHECKPOINT);
+    let file = storage.open(&path, OpenMode::Read).ok()?;
+    read(&*file, identity).ok()
+}
+
+/// An error is not an answer: to go on without the durable point would cut what a later try finds whole.
+fn read(file: &dyn StorageFile, identity: Identity) -> std::io::Result<Slots<Checkpoint>> {
+    Slots::read::<SLOT_BYTES>(file, |bytes| parse_slot(bytes, identity))
+}
+
+/// Whose checkpoint lies in the directory, by a slot that checks; `None` when there is none.
+pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Identity>, Error> {
+    let path = directory.join(CHECKPOINT);
+    let file = match storage.open(&path, OpenMode::Read) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(|source| Error::io("open", &path, source))?,
+    };
+    for position in [0, SLOT_DISTANCE] {
+        let bytes = slots::read_slot::<SLOT_BYTES>(&*file, position)
+            .map_err(|source| Error::io("read", &path, source))?;
+        let identity = unseal(&bytes).filter(|body| body.get(..4) == Some(&MAGIC));
+        let identity = identity.and_then(|body| {
+            Some(Identity {
+                incarnation: u64_at(body, 16)?,
+                partition: u32_at(body, 24)?,
+            })
+        });
+        if identity.is_some() {
+            return Ok(identity);
+        }
+    }
+    Ok(None)
+}
+
+fn to_bytes(sequence: u64, identity: Identity, checkpoint: Checkpoint) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SLOT_BYTES);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&identity.incarnation.to_le_bytes());
+    out.extend_from_slice(&identity.partition.to_le_bytes());
+    out.extend_from_slice(&(if checkpoint.clean { CLEAN } else { 0 }).to_le_bytes());
+    out.extend_from_slice(&checkpoint.high_watermark.to_le_bytes());
+    out.extend_from_slice(&checkpoint.log_start.to_le_bytes());
+    out.extend_from_slice(&checkpoint.durable.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    seal(&mut out);
+    out
+}
+
+/// Sequence number and content of a slot. One that does not check, belongs to another log or has another version is
+/// absent.
+pub(crate) fn parse_slot(bytes: &[u8], identity: Identity) -> Option<(u64, Checkpoint)> {
+    let body = unseal(bytes).filter(|_| bytes.len() == SLOT_BYTES)?;
+    let ours = body.get(..4)? == MAGIC
+        && u32_at(body, 4)? == VERSION
+        && u64_at(body, 16)? == identity.incarnation
+        && u32_at(body, 24)? == identity.partition;
+    if !ours {
+        return None;
+    }
+    let checkpoint = Checkpoint {
+        high_watermark: u64_at(body, 32)?,
+        log_start: u64_at(body, 40)?,
+        durable: u64_at(body, 48)?,
+        clean: u32_at(body, 28)? & CLEAN != 0,
+    };
+    Some((u64_at(body, 8)?, checkpoint))
+}

@@ -1,0 +1,268 @@
+//! The landmark of a log: a place in its active segment up to which everything was synced, with what recovery would
+//! otherwise have to read the segment for.
+//!
+//! Without one, recovery reads the headers of the whole active segment; with one it begins behind it. The file
+//! `landmark` is replaced as a whole (temporary file, rename) and not synced: it tells only of what was synced before it
+//! was written, so whichever version a crash leaves is true. It is never evidence about the log. It is believed when it
+//! checks, is of the last segment, that segment is long enough, and the batch that lies before the place is the one it
+//! names: that batch's link commits to the whole history before it. Otherwise it is as if it were absent.
+//!
+//! | Offset | Type | Field |
+//! |---|---|---|
+//! | 0 | u32 | magic `BSCL` |
+//! | 4 | u32 | version = 1 |
+//! | 8 | u64 | position of the last batch before the place |
+//! | 16 | u32 | bytes of the index, n |
+//! | 20 | u32 | bytes of the producers, m |
+//! | 24 | n | as an `.idx` file whose end is the place |
+//! | 24 + n | m | as a `producers` file whose offset is the place's |
+//! | 24 + n + m | u32 | CRC-32C of everything before |
+use crate::io::disk;
+use crate::io::fields::{seal, u32_at, u64_at, unseal};
+use crate::io::storage::Storage;
+use crate::recovery::discover::Source;
+use crate::segment::Segment;
+use crate::segment::index::{self, INDEX_INTERVAL, SparseIndex, Summary};
+use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::scan::Place;
+use crate::state::producers::Producers;
+use crate::state::shared::Shared;
+use crate::{Error, Identity, Log};
+use bascule_record::{HEADER_BYTES, Header};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Name of the file.
+pub(crate) const LANDMARK: &str = "landmark";
+const MAGIC: [u8; 4] = *b"BSCL";
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 24;
+/// About what a producer takes in the file.
+const PRODUCER_BYTES: u64 = 136;
+
+/// A landmark that is believed.
+#[derive(Debug)]
+pub(crate) struct Landmark {
+    /// The segment up to the place.
+    pub summary: Summary,
+    /// Its index up to there, with room for the rest.
+    pub index: SparseIndex,
+    /// Where the last batch before the place lies.
+    pub last_batch: u64,
+    /// The producers with every batch below the place.
+    pub producers: Producers,
+}
+
+impl Landmark {
+    /// The landmark of the last of `sources`, if there is one that can be believed. `segment_bytes`: what there has to be
+    /// room for in the index.
+    pub fn find(
+        storage: &dyn Storage,
+        directory: &Path,
+        identity: Identity,
+        sources: &[Source],
+        segment_bytes: u64,
+    ) -> Option<Self> {
+        let source = sources.last().filter(|last| last.preamble.is_some())?;
+        let bytes = disk::read(storage, &directory.join(LANDMARK)).ok()?;
+        let room = segment_bytes.max(source.len);
+        let landmark = read(&bytes, identity, source.base_offset, room)?;
+        landmark
+            .names_batch_in(source, identity)
+            .then_some(landmark)
+    }
+
+    /// First offset behind the place.
+    pub fn end_offset(&self) -> u64 {
+        self.summary.next_offset
+    }
+
+    /// The place, and what the next batch must look like.
+    pub fn place(&self) -> Place {
+        Place {
+            position: self.summary.end,
+            offset: self.summary.next_offset,
+            chain: Some(self.summary.chain),
+            epoch: self.summary.epoch,
+            told_by: Some(self.last_batch),
+        }
+    }
+
+    /// Whether the batch before the place is in the file, and is the one that was there.
+    fn names_batch_in(&self, source: &Source, identity: Identity) -> bool {
+        let summary = &self.summary;
+        if summary.end > source.len || self.last_batch < PREAMBLE_BYTES {
+            return false;
+        }
+        let mut head = [0; HEADER_BYTES];
+        let read = disk::read_up_to(&*source.file, &mut head, self.last_batch);
+        let header = read.ok().and_then(|_| Header::read(&head).ok());
+        header.is_some_and(|header| {
+            header.incarnation == identity.incarnation
+                && header.partition == identity.partition
+                && header.link() == summary.chain
+                && header.leader_epoch == summary.epoch
+                && header.next_offset() == summary.next_offset
+                && self.last_batch + header.batch_bytes() as u64 == summary.end
+        })
+    }
+}
+
+/// Reads the file; `None` when it is damaged, of another version or of another segment. `room`: length of the segment
+/// that the index has room for.
+fn read(bytes: &[u8], identity: Identity, base_offset: u64, room: u64) -> Option<Landmark> {
+    let body = unseal(bytes)?;
+    if body.get(..4)? != MAGIC || u32_at(body, 4)? != VERSION {
+        return None;
+    }
+    let parts = body.get(HEAD_BYTES..)?;
+    let (described, producers) = parts.split_at_checked(u32_at(body, 16)? as usize)?;
+    if producers.len() != u32_at(body, 20)? as usize {
+        return None;
+    }
+    let (summary, index) = index::read_with_room(described, identity, base_offset, room)?;
+    let (producers, to) = Producers::read(producers, identity)?;
+    (to == summary.next_offset).then_some(Landmark {
+        summary,
+        index,
+        last_batch: u64_at(body, 8)?,
+        producers,
+    })
+}
+
+/// Where a log was when its checkpoint was asked for: becomes the landmark once all of it is synced.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// The active segment of that time.
+    pub segment: Arc<Segment>,
+    /// What it held.
+    pub summary: Summary,
+    /// Entries its index had.
+    pub entries: usize,
+    /// Where its last batch lies.
+    pub last_batch: u64,
+    /// The bytes of a `producers` file.
+    pub producers: Vec<u8>,
+    written: AtomicBool,
+}
+
+impl Candidate {
+    /// The bytes of the landmark.
+    pub fn to_bytes(&self, identity: Identity) -> Vec<u8> {
+        let index = self.segment.index();
+        let described = index::first_to_bytes(identity, &self.summary, index, self.entries);
+        let mut out = Vec::with_capacity(HEAD_BYTES + described.len() + self.producers.len() + 4);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.last_batch.to_le_bytes());
+        out.extend_from_slice(&(described.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.producers.len() as u32).to_le_bytes());
+        out.extend_from_slice(&described);
+        out.extend_from_slice(&self.producers);
+        seal(&mut out);
+        out
+    }
+
+    /// Puts it in the place of the last landmark, unsynced, once everything below it is synced in the segments.
+    pub fn write_if_settled(&self, storage: &dyn Storage, shared: &Shared) -> Result<(), Error> {
+        if self.is_written() || shared.settled_end() < self.summary.next_offset {
+            return Ok(());
+        }
+        let _names = shared.names.lock();
+        if shared.is_closed() {
+            return Ok(());
+        }
+        let path = shared.directory.join(LANDMARK);
+        let temporary = path.with_extension("tmp");
+        disk::write(storage, &temporary, &self.to_bytes(shared.identity))?;
+        disk::rename(storage, &temporary, &path)?;
+        self.written.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn is_written(&self) -> bool {
+        self.written.load(Ordering::Acquire)
+    }
+}
+
+/// What the writer of a log keeps in mind between two landmarks.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Waits until it is synced.
+    pending: Option<Arc<Candidate>>,
+    /// Base offset of the segment of the last candidate, and where that ended.
+    to: (u64, u64),
+    /// Where the active segment ended at the last checkpoint.
+    seen: u64,
+}
+
+impl Noted {
+    /// After recovery, which found everything up to here in the landmark.
+    pub fn up_to(base_offset: u64, end: u64) -> Self {
+        Self {
+            pending: None,
+            to: (base_offset, end),
+            seen: end,
+        }
+    }
+
+    /// Bytes of batches in the active segment behind the last candidate.
+    fn unnoted(&self, active: &Segment) -> u64 {
+        let (base_offset, end) = self.to;
+        let noted = (base_offset == active.base_offset).then_some(end);
+        active.end() - noted.unwrap_or(PREAMBLE_BYTES)
+    }
+}
+
+impl Log {
+    /// Whether another [`Log::checkpoint`] would shorten the next recovery although nothing may have been appended since
+    /// the last one.
+    pub fn has_more_to_note(&self) -> bool {
+        let unnoted = self.noted.unnoted(&self.active);
+        let may_note = self.last_batch.is_some() && unnoted > 0 && unnoted >= self.least_noted();
+        self.noted.pending.is_some() || may_note
+    }
+
+    /// A landmark is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
+    /// the producers.
+    fn note_every(&self) -> u64 {
+        let most = self.options.segment_bytes / 256;
+        most.max(16 * self.producers.len() as u64 * PRODUCER_BYTES)
+    }
+
+    /// The same when nothing is appended any more.
+    fn least_noted(&self) -> u64 {
+        self.note_every().min(INDEX_INTERVAL)
+    }
+
+    /// What a checkpoint written now should try to make the landmark.
+    pub(crate) fn candidate(&mut self) -> Option<Arc<Candidate>> {
+        let is_new = |candidate: &Arc<Candidate>| {
+            Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()
+        };
+        self.noted.pending = self.noted.pending.take().filter(is_new);
+        let end = self.active.end();
+        let rests = std::mem::replace(&mut self.noted.seen, end) == end;
+        let unnoted = self.noted.unnoted(&self.active);
+        let is_due = unnoted >= self.note_every() || rests && unnoted >= self.least_noted();
+        if self.noted.pending.is_none()
+            && is_due
+            && unnoted > 0
+            && let Some(last_batch) = self.last_batch
+        {
+            self.noted.to = (self.active.base_offset, end);
+            self.noted.pending = Some(Arc::new(Candidate {
+                segment: Arc::clone(&self.active),
+                summary: self.active.summary(self.chain, self.epochs.last()),
+                entries: self.active.index().len(),
+                last_batch,
+                producers: self
+                    .producers
+                    .to_bytes(self.shared.identity, self.shared.log_end()),
+                written: AtomicBool::new(false),
+            }));
+        }
+        self.noted.pending.clone()
+    }
+}

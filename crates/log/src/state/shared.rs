@@ -1,0 +1,252 @@
+//! What the writer of a log and its readers share: the list of segments and the ends, all read without locks.
+//!
+//! Order of publication: bytes are in the page cache before a segment's end moves, a segment is in the list before the
+//! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
+//! everything below it.
+use crate::Identity;
+use crate::integrity::quarantine::Quarantine;
+use crate::segment::scan::Place;
+use crate::segment::{NO_TIME, Segment};
+use crate::wal::Journal;
+use arc_swap::ArcSwap;
+use bascule_record::crypt::KeyRing;
+use bascule_record::{Header, planted};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Segments in order of offsets; the last is the active one. Never empty.
+pub(crate) type SegmentList = Vec<Arc<Segment>>;
+
+/// The readable side of a log.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Where the log lives.
+    pub directory: PathBuf,
+    /// Which log it is.
+    pub identity: Identity,
+    segments: ArcSwap<SegmentList>,
+    /// Held while sealed segments get other names or other contents, and while derived files are written, by work that the
+    /// owner of the log does not wait for. Such work looks first whether the log is closed: then its files may be another's.
+    pub names: Mutex<Names>,
+    log_start: AtomicU64,
+    log_end: AtomicU64,
+    durable_end: AtomicU64,
+    settled_end: AtomicU64,
+    high_watermark: AtomicU64,
+    last_timestamp: AtomicI64,
+    closed: AtomicBool,
+    /// Whether the last commit was synced in the journal.
+    is_journaled: AtomicBool,
+    /// Whether a sweep of the directory is queued.
+    pub sweep_waits: AtomicBool,
+    keys: ArcSwap<KeyRing>,
+    /// Where batches between the settled and the durable end are, too.
+    journal: OnceLock<Weak<Journal>>,
+    /// What is known to be damaged.
+    pub quarantine: Quarantine,
+}
+
+/// What is known of names that wait to be unlinked. Times are monotonic, ns: setting a clock shortens no grace.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// When the log was opened: what was marked before has waited at least since then.
+    pub opened: i64,
+    /// When a name was marked in this life.
+    pub marked: HashMap<PathBuf, i64>,
+    /// Segments that are not in the list any more and whose files still have their names; with the time of day when they
+    /// were taken out, ns since 1970.
+    pub expired: Vec<(i64, Arc<Segment>)>,
+    /// Segments that are not in the list any more, and since when.
+    pub retired: Vec<(i64, Arc<Segment>)>,
+}
+
+impl Shared {
+    /// A log whose readable end is still its start.
+    pub fn new(
+        directory: PathBuf,
+        identity: Identity,
+        segments: SegmentList,
+        log_start: u64,
+    ) -> Self {
+        Self {
+            directory,
+            identity,
+            segments: ArcSwap::from_pointee(segments),
+            names: Mutex::default(),
+            log_start: AtomicU64::new(log_start),
+            log_end: AtomicU64::new(log_start),
+            durable_end: AtomicU64::new(log_start),
+            settled_end: AtomicU64::new(log_start),
+            high_watermark: AtomicU64::new(log_start),
+            last_timestamp: AtomicI64::new(NO_TIME),
+            closed: AtomicBool::new(false),
+            is_journaled: AtomicBool::new(false),
+            sweep_waits: AtomicBool::new(false),
+            keys: ArcSwap::default(),
+            journal: OnceLock::new(),
+            quarantine: Quarantine::default(),
+        }
+    }
+
+    /// The list as it is now.
+    pub fn segments(&self) -> Arc<SegmentList> {
+        self.segments.load_full()
+    }
+
+    /// Changes the list. The writer adds and removes, a compaction replaces: `edit` may run more than once.
+    pub fn edit_segments(&self, edit: impl Fn(&mut SegmentList)) {
+        self.segments.rcu(|segments| {
+            let mut segments = segments.as_ref().clone();
+            edit(&mut segments);
+            segments
+        });
+    }
+
+    /// Puts a segment in the place of another; `false` when that one is no longer in the list.
+    pub fn replace_segment(&self, old: &Arc<Segment>, new: &Arc<Segment>) -> bool {
+        let replaced = AtomicBool::new(false);
+        self.edit_segments(|segments| {
+            let place = segments
+                .iter_mut()
+                .find(|segment| Arc::ptr_eq(segment, old));
+            replaced.store(place.is_some(), Ordering::Relaxed);
+            if let Some(place) = place {
+                *place = Arc::clone(new);
+            }
+        });
+        replaced.into_inner()
+    }
+
+    /// Whether exactly this segment is in the list.
+    pub fn holds(&self, segment: &Arc<Segment>) -> bool {
+        self.segments()
+            .iter()
+            .any(|other| Arc::ptr_eq(other, segment))
+    }
+
+    /// First readable offset.
+    pub fn log_start(&self) -> u64 {
+        self.log_start.load(Ordering::Acquire)
+    }
+
+    /// Moves the log start, never back.
+    pub fn raise_log_start(&self, offset: u64) {
+        self.log_start.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// Next offset to be written.
+    pub fn log_end(&self) -> u64 {
+        self.log_end.load(Ordering::Acquire)
+    }
+
+    /// Shows the end after an append, and the time of its last record.
+    pub fn set_log_end(&self, offset: u64, last_timestamp: i64) {
+        self.last_timestamp.store(last_timestamp, Ordering::Relaxed);
+        self.log_end.store(offset, Ordering::Release);
+    }
+
+    /// End of what is synced, in the segments or in the journal.
+    pub fn durable_end(&self) -> u64 {
+        self.durable_end.load(Ordering::Acquire)
+    }
+
+    /// Moves the durable end, never back.
+    pub fn raise_durable_end(&self, offset: u64) {
+        self.durable_end.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// End of what is synced in the segments themselves; never above the durable end but for an instant.
+    pub fn settled_end(&self) -> u64 {
+        self.settled_end.load(Ordering::Acquire)
+    }
+
+    /// Moves the settled end, and the durable one with it; never back.
+    pub fn raise_settled_end(&self, offset: u64) {
+        self.raise_durable_end(offset);
+        self.settled_end.fetch_max(offset, Ordering::AcqRel);
+    }
+
+    /// End of committed records.
+    pub fn high_watermark(&self) -> u64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// Moves the high watermark, never back and never past the log end.
+    pub fn raise_high_watermark(&self, offset: u64) {
+        self.high_watermark
+            .fetch_max(self.committable(offset), Ordering::AcqRel);
+    }
+
+    fn committable(&self, offset: u64) -> u64 {
+        if planted::is(10) {
+            return offset;
+        }
+        offset.min(self.log_end())
+    }
+
+    /// Timestamp of the last record, [`NO_TIME`] when nothing was ever appended.
+    pub fn last_timestamp(&self) -> i64 {
+        self.last_timestamp.load(Ordering::Relaxed)
+    }
+
+    /// The stream's keys as they are now.
+    pub fn keys(&self) -> KeyRing {
+        KeyRing::clone(&self.keys.load())
+    }
+
+    /// Replaces the keys; only the writer may.
+    pub fn set_keys(&self, keys: &KeyRing) {
+        self.keys.store(Arc::new(keys.clone()));
+    }
+
+    /// Whether the last commit was synced in the journal: then nobody waits for syncs of the segment.
+    pub fn is_journaled(&self) -> bool {
+        self.is_journaled.load(Ordering::Relaxed)
+    }
+
+    /// Says where the last commit was synced.
+    pub fn set_journaled(&self, journaled: bool) {
+        self.is_journaled.store(journaled, Ordering::Relaxed);
+    }
+
+    /// Sets the journal that the log uses; once.
+    pub fn set_journal(&self, journal: &Arc<Journal>) {
+        // A log is opened once.
+        let _ = self.journal.set(Arc::downgrade(journal));
+    }
+
+    /// The batch at a place that is durable in the journal alone.
+    pub fn find_unsettled(&self, place: &Place) -> Option<(Header, Bytes)> {
+        if !(self.settled_end()..self.durable_end()).contains(&place.offset) {
+            return None;
+        }
+        let journal = self.journal.get().and_then(Weak::upgrade)?;
+        journal.find(self.identity, place)
+    }
+
+    /// Whether the log was closed or deleted.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Closes the files of all segments, also for readers that are still there: they would keep the space of files that are
+    /// removed. Waits for work under way that changes names. The log is closed before.
+    pub fn release_files(&self) {
+        let mut names = self.names.lock();
+        let gone = std::mem::take(&mut names.expired).into_iter();
+        let gone = gone.chain(std::mem::take(&mut names.retired));
+        gone.for_each(|(_, segment)| segment.release());
+        for segment in self.segments().iter() {
+            segment.release();
+        }
+    }
+
+    /// Turns readers away.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,20 @@
+//! Moving the high watermark from another thread than the writer's: the committer does it before it answers.
+use crate::failpoint;
+use crate::state::shared::Shared;
+use std::sync::Arc;
+
+/// A handle that moves the high watermark of one log.
+#[derive(Clone, Debug)]
+pub struct HighWatermark(Arc<Shared>);
+
+impl HighWatermark {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    /// Shows readers everything below `offset` (exclusive); never moves back.
+    pub fn raise(&self, offset: u64) {
+        self.0.raise_high_watermark(offset);
+        failpoint::pass("publish.hw_advanced");
+    }
+}
