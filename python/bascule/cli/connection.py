@@ -14,7 +14,7 @@ import typer
 from bascule.cli.contexts import Context, Contexts
 from bascule.cli.interrupts import terminated_as_interrupted
 from bascule.cli.parameters import bundled
-from bascule.cli.slow_notice import Telling
+from bascule.cli.slow_notice import SlowNotice
 from bascule.client import Client
 from bascule.client.tooling import addresses, connection_pool, opened
 from bascule.errors import UsageError
@@ -70,9 +70,9 @@ class Connection:
             UnavailableError: no broker answered in time, or none is there.
         """
         with terminated_as_interrupted():
-            telling = Telling(addresses(self.url), self.timeout)
-            reached = connection_pool(self.url, name="bascule-cli", wait=self.waits, watched=telling.calling)
-            with telling.connecting():
+            notice = SlowNotice(addresses(self.url), self.timeout)
+            reached = connection_pool(self.url, name="bascule-cli", wait=self.waits, watched=notice.calling)
+            with notice.connecting():
                 client = opened(reached, self.timeout)
             with client:
                 yield client

@@ -6,13 +6,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["TELL_AFTER_S", "Telling"]
+__all__ = ["NOTICE_AFTER_S", "SlowNotice"]
 
-TELL_AFTER_S: Final = 1.0
+NOTICE_AFTER_S: Final = 1.0
 """How long a silent broker is waited for in silence."""
 
 
-class Telling:
+class SlowNotice:
     """Tells of a connection, and of the first call over it, that takes longer than a person likes to look at nothing.
 
     Of later calls it does not tell: the broker is known to answer, and what then takes long is the work. Nor does it
@@ -22,13 +22,13 @@ class Telling:
     def __init__(self, addresses: Sequence[str], timeout: float) -> None:
         """Of a broker at `addresses`, where connecting and each call may take `timeout` seconds."""
         self._where: Final = ", ".join(addresses)
-        self._left: Final = timeout - TELL_AFTER_S
+        self._left: Final = timeout - NOTICE_AFTER_S
         self._answered = False
 
     @contextmanager
     def connecting(self) -> Generator[None]:
         """While the context lasts."""
-        timer = threading.Timer(TELL_AFTER_S, self._tell)
+        timer = threading.Timer(NOTICE_AFTER_S, self._tell)
         timer.daemon = True
         timer.start()
         try:

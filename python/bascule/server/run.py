@@ -11,7 +11,7 @@ from typing import Any
 from bascule.config import Settings
 from bascule.logs import emit
 from bascule.server.broker import Broker
-from bascule.server.rereading import Reread, tell_changes
+from bascule.server.config_reload import ConfigSource, log_changes
 from bascule.server.watch import ProcessWatch
 
 _log = logging.getLogger("bascule.server")
@@ -21,14 +21,16 @@ SAME_S = 1.0
 """Signals that come so soon after the first are the same wish: `timeout` sends to the process and to its group."""
 
 
-def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, reread: Reread | None = None) -> int:
+def run(
+    settings: Settings, on_ready: Callable[[Broker], None] | None = None, source: ConfigSource | None = None
+) -> int:
     """Start a broker and stay. SIGINT and SIGTERM stop it in order, another one a second later or more at once; SIGHUP
     reads certificates and policy again.
 
     Args:
         settings: what it is told; logs are the caller's to configure.
         on_ready: called once, when it serves.
-        reread: where the settings came from; read again at SIGHUP, to say which of them wait for the next start.
+        source: where the settings came from; read again at SIGHUP, to say which of them wait for the next start.
 
     Returns:
         Exit code: 0 when a signal stopped it, 130 when one came before it was ready or another one while stopping.
@@ -36,10 +38,10 @@ def run(settings: Settings, on_ready: Callable[[Broker], None] | None = None, re
     Raises:
         BrokerError: it could not start (see `Broker.start`), or could not go on.
     """
-    return asyncio.run(_run(settings, on_ready, reread))
+    return asyncio.run(_run(settings, on_ready, source))
 
 
-async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, reread: Reread | None) -> int:
+async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, source: ConfigSource | None) -> int:
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     signals = Signals()
     broker = Broker(settings, ProcessWatch())
@@ -53,7 +55,7 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, re
             emit(20, "server", "interrupted before it was ready")
             return EXIT_INTERRUPTED
         starting.result()
-        signals.on_hangup = lambda: _reload(broker, reread)
+        signals.on_hangup = lambda: _reload(broker, source)
         if on_ready is not None:
             on_ready(broker)
         failing = asyncio.create_task(broker.wait_failed())
@@ -77,10 +79,10 @@ def log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     _log.error("%s", text, exc_info=failure)
 
 
-async def _reload(broker: Broker, reread: Reread | None) -> None:
+async def _reload(broker: Broker, source: ConfigSource | None) -> None:
     await broker.reload()
-    if reread is not None:
-        await asyncio.to_thread(tell_changes, broker.settings, reread)
+    if source is not None:
+        await asyncio.to_thread(log_changes, broker.settings, source)
 
 
 class Signals:

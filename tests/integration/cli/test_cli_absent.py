@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from bascule.cli.slow_notice import TELL_AFTER_S
+from bascule.cli.slow_notice import NOTICE_AFTER_S
 from bascule.testing import broker
 
 from tests.integration.cli.commands import environment, run
@@ -71,7 +71,7 @@ def test_what_is_meant_to_wait_is_not_told_of(command: str, record: str) -> None
             text=True,
         ) as process:
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(3 * TELL_AFTER_S)
+                process.wait(3 * NOTICE_AFTER_S)
             if record:
                 client.publish("s", b"a")
             out, err = process.communicate(timeout=30)

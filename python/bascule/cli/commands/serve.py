@@ -79,7 +79,7 @@ def serve(
 
 def run_broker(
     settings: "Settings",
-    reread: Callable[[], "Settings"],
+    reload: Callable[[], "Settings"],
     ready_file: Path | None = None,
     wording: Callable[[str], str] | None = None,
     name: Callable[[str], str] = str,
@@ -88,10 +88,10 @@ def run_broker(
 
     Args:
         settings: what it is told.
-        reread: reads them again, at SIGHUP.
+        reload: reads them again, at SIGHUP.
         ready_file: written when it is ready.
         wording: what becomes of each message of the log; `None` = it stays as it is.
-        name: what a setting is called where it came from; asked after `reread`.
+        name: what a setting is called where it came from; asked after `reload`.
 
     Raises:
         BrokerError: it could not start.
@@ -108,7 +108,7 @@ def run_broker(
             sys.stdout.write("\n".join(_greeting(f"{scheme}://{broker.address}", broker)))
             sys.stdout.flush()
 
-    return server.run(settings, on_ready, server.Reread(reread, name))
+    return server.run(settings, on_ready, server.ConfigSource(reload, name))
 
 
 def warn_of_secrets(settings: "Settings", flag: str, urls: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from bascule._paths import parse_path
 from bascule.cli.app import end_with
 from bascule.cli.commands.serve import run_broker, warn_of_secrets
 from bascule.cli.liftbridge.config import translate
-from bascule.cli.liftbridge.key_names import in_their_keys, reworded, their_key
+from bascule.cli.liftbridge.key_names import in_liftbridge_keys, liftbridge_key, reworded
 from bascule.config import Settings
 from bascule.errors import BrokerError, UsageError
 
@@ -104,14 +104,14 @@ class Configuration:
         self.first: Final = translate(file, os.environ, flags)
         self._latest = self.first
 
-    def reread(self) -> Settings:
+    def reload(self) -> Settings:
         """The settings as of now."""
         self._latest = translate(self._file, os.environ, self._flags)
         return self._latest.settings
 
     def key(self, setting: str) -> str:
         """The key behind a setting: the one that says it now, or did."""
-        return their_key(setting, self._latest.origins, self.first.origins)
+        return liftbridge_key(setting, self._latest.origins, self.first.origins)
 
 
 def _serve(arguments: Sequence[str]) -> int:
@@ -125,6 +125,6 @@ def _serve(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"liftbridge: {note}\n")
     try:
         warn_of_secrets(translated.settings, "--nats-servers", cast("Sequence[str]", flags.get("nats.servers", ())))
-        return run_broker(translated.settings, configuration.reread, wording=in_their_keys, name=configuration.key)
+        return run_broker(translated.settings, configuration.reload, wording=in_liftbridge_keys, name=configuration.key)
     except BrokerError as failure:
         raise reworded(failure) from failure

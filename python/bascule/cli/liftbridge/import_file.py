@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import yaml
 
 from bascule.cli.liftbridge.config import Translated, translate
-from bascule.cli.liftbridge.key_names import in_their_keys
+from bascule.cli.liftbridge.key_names import in_liftbridge_keys
 from bascule.config import SECRETS, contradictions
 
 __all__ = ["Imported", "import_file"]
@@ -46,7 +46,7 @@ def import_file(file: Path) -> Imported:
         lines += ["", "# Contradictory:", *(f"# - {sentence}" for sentence in contradictory)]
     if translated.notes:
         lines += ["", "# Accepted, and without effect here:", *(f"# - {note}" for note in translated.notes)]
-    return Imported("\n".join(lines) + "\n", [in_their_keys(sentence) for sentence in contradictory])
+    return Imported("\n".join(lines) + "\n", [in_liftbridge_keys(sentence) for sentence in contradictory])
 
 
 def _unnamed(translated: Translated, file: str) -> Translated:

@@ -7,7 +7,7 @@ from typing import Final
 from bascule.cli.liftbridge.keys import KEYS
 from bascule.errors import BrokerError, error
 
-__all__ = ["in_their_keys", "reworded", "their_key"]
+__all__ = ["in_liftbridge_keys", "liftbridge_key", "reworded"]
 
 _PHRASES: Final = {
     "tls.client_auth to required": "tls.client.auth.enabled to true",
@@ -31,20 +31,20 @@ _OURS: Final = re.compile(
 )
 
 
-def in_their_keys(text: str) -> str:
+def in_liftbridge_keys(text: str) -> str:
     """A sentence with each of our settings named as Liftbridge names it, where it does. Idempotent."""
     return _OURS.sub(lambda found: _PHRASES.get(found[0]) or _KEYS[found[0]], text)
 
 
-def their_key(setting: str, *origins: Mapping[str, str]) -> str:
+def liftbridge_key(setting: str, *origins: Mapping[str, str]) -> str:
     """The key that a setting comes from: by the first of `origins` that knows one, else as it is usually called."""
     for known in origins:
         key = known.get(setting, "").partition(",")[0]
         if key in KEYS:
             return key
-    return in_their_keys(setting)
+    return in_liftbridge_keys(setting)
 
 
 def reworded(failure: BrokerError) -> BrokerError:
     """The failure, advising the keys that the user has."""
-    return error(failure.code, in_their_keys(str(failure)), failure.details)
+    return error(failure.code, in_liftbridge_keys(str(failure)), failure.details)

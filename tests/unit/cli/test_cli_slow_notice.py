@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from bascule.cli.slow_notice import Telling
+from bascule.cli.slow_notice import SlowNotice
 
 
 class Clock:
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_connecting_and_the_first_call_are_told_of(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    broker = Telling(["a:1", "b:2"], 10)
+    broker = SlowNotice(["a:1", "b:2"], 10)
     said = "bascule: no answer from a:1, b:2 yet; waiting for at most another 9 s\n"
     for meanwhile in (broker.connecting(), broker.calling()):
         with meanwhile:
@@ -54,7 +54,7 @@ def test_connecting_and_the_first_call_are_told_of(clock: Clock, capsys: pytest.
 
 
 def test_what_is_no_call_is_not_told_of(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    broker = Telling(["a:1"], 10)
+    broker = SlowNotice(["a:1"], 10)
     with broker.connecting():
         pass
     clock.passes()  # standard input, say

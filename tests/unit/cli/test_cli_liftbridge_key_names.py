@@ -8,9 +8,9 @@ import pytest
 from bascule import logs
 from bascule.cli.liftbridge.command import Configuration
 from bascule.cli.liftbridge.config import translate
-from bascule.cli.liftbridge.key_names import in_their_keys
+from bascule.cli.liftbridge.key_names import in_liftbridge_keys
 from bascule.errors import UsageError
-from bascule.server.rereading import Reread, tell_changes
+from bascule.server.config_reload import ConfigSource, log_changes
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from bascule.server.rereading import Reread, tell_changes
     ],
 )
 def test_settings_are_named_as_there(ours: str, theirs: str) -> None:
-    assert in_their_keys(ours) == theirs
-    assert in_their_keys(theirs) == theirs
+    assert in_liftbridge_keys(ours) == theirs
+    assert in_liftbridge_keys(theirs) == theirs
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_changed_in_the_file_is_told_in_its_keys_each_once(
     configuration = Configuration(file, {})
     file.write_text(after)
     with caplog.at_level("WARNING", "bascule"):
-        tell_changes(configuration.first.settings, Reread(configuration.reread, configuration.key))
+        log_changes(configuration.first.settings, ConfigSource(configuration.reload, configuration.key))
     assert caplog.messages == [f"SIGHUP: these settings take effect at the next start: {keys}"]
 
 
@@ -82,7 +82,7 @@ def test_the_log_is_worded_too(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("bascule")
     before = (logger.handlers[:], logger.level, logger.propagate)
     try:
-        logs.configure("info", "json", in_their_keys)
+        logs.configure("info", "json", in_liftbridge_keys)
         logs.emit(30, "tls", "100 % plain text: set tls.certificate_file", host="h")
     finally:
         logger.handlers[:], logger.level, logger.propagate = before

@@ -1,0 +1,76 @@
+"""Requests and answers of the Liftbridge protocol, from and to the client's own types. No I/O."""
+
+from bascule.client._core.requests.bounds import (
+    ack_policy,
+    check_id,
+    check_offset,
+    check_partition,
+    nanoseconds,
+)
+from bascule.client._core.requests.cursors import Position, fetch_cursor, read_cursor, set_cursor, stored_by
+from bascule.client._core.requests.groups import (
+    Assigned,
+    Joined,
+    fetch_assignments,
+    group_metadata,
+    join_group,
+    leave_group,
+    read_assignments,
+    read_group,
+    read_joined,
+    report_coordinator,
+)
+from bascule.client._core.requests.publish import publish_to_subject, read_subject_ack
+from bascule.client._core.requests.stream_options import StreamOptions
+from bascule.client._core.requests.streams import (
+    create_stream,
+    delete_stream,
+    metadata,
+    partition_metadata,
+    pause_stream,
+    purge_stream,
+    read_brokers,
+    read_existing,
+    read_partition,
+    read_streams,
+    set_readonly,
+    trim_partition,
+)
+
+__all__ = [
+    "Assigned",
+    "Joined",
+    "Position",
+    "StreamOptions",
+    "ack_policy",
+    "check_id",
+    "check_offset",
+    "check_partition",
+    "create_stream",
+    "delete_stream",
+    "fetch_assignments",
+    "fetch_cursor",
+    "group_metadata",
+    "join_group",
+    "leave_group",
+    "metadata",
+    "nanoseconds",
+    "partition_metadata",
+    "pause_stream",
+    "publish_to_subject",
+    "purge_stream",
+    "read_assignments",
+    "read_brokers",
+    "read_cursor",
+    "read_existing",
+    "read_group",
+    "read_joined",
+    "read_partition",
+    "read_streams",
+    "read_subject_ack",
+    "report_coordinator",
+    "set_cursor",
+    "set_readonly",
+    "stored_by",
+    "trim_partition",
+]
