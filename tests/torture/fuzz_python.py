@@ -26,8 +26,8 @@ from bascule.client.tooling import addresses
 from bascule.config import Layer
 from bascule.errors import BrokerError, UsageError
 from bascule.metadata import commands, snapshot
+from bascule.protocols.grpc_status import StatusError
 from bascule.protocols.router import AdminRequest
-from bascule.protocols.status import StatusError
 from bascule.spark.positions import EARLIEST, parse_offsets, parse_times
 
 from tests.unit.control.rig import running

@@ -22,6 +22,7 @@ pub mod flight;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod groups;
+mod grpc_status;
 pub mod http;
 mod ingest;
 pub mod liftbridge;
@@ -35,7 +36,6 @@ mod private;
 mod republish;
 mod space;
 pub mod statistics;
-mod status;
 pub mod tls;
 pub mod tools;
 pub mod view;

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bascule.control.dataplane import DataPlane, Event
 from bascule.errors import BrokerError
-from bascule.protocols.status import Status, StatusError, status_of
+from bascule.protocols.grpc_status import Status, StatusError, status_of
 
 _log = logging.getLogger("bascule.protocols")
 

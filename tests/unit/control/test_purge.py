@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from bascule.control.controller import RefusedError
 from bascule.errors import UnavailableError, error
+from bascule.protocols.grpc_status import StatusError
 from bascule.protocols.router import AdminRequest
-from bascule.protocols.status import StatusError
 
 from tests.unit.control.rig import Rig, wish
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.metadata.model import incarnation_of
-from bascule.protocols.status import Status
+from bascule.protocols.grpc_status import Status
 
 from tests.unit.control.fake_plane import until
 from tests.unit.control.rig import Rig

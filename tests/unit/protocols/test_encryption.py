@@ -2,7 +2,7 @@
 
 from bascule.metadata import DataKey
 from bascule.metadata.model import incarnation_of
-from bascule.protocols.status import Status
+from bascule.protocols.grpc_status import Status
 
 from tests.unit.control.rig import Rig
 from tests.unit.protocols.test_liftbridge import bad, good

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.metadata.model import incarnation_of
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge import is_subject
-from bascule.protocols.status import Status, StatusError
 
 from tests.unit.control.fake_plane import until
 from tests.unit.control.rig import Rig

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from bascule._liftbridge_pb import message
 from bascule.engine import id_flaw, name_flaw
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.router import AdminRequest
-from bascule.protocols.status import Status, StatusError
 
 from tests.docs.snippets import ROOT
 from tests.unit.control.fake_plane import Disk

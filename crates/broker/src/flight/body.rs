@@ -1,5 +1,5 @@
 //! The HTTP body of a `DoGet` answer: chunks of framed messages, then the status as trailers.
-use crate::status::trailers;
+use crate::grpc_status::trailers;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! Response bodies and heads of gRPC over raw bodies.
 use super::frames::frame;
-use crate::status::{bounded, trailers};
+use crate::grpc_status::{bounded, trailers};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use http_body::Frame;

@@ -2,7 +2,7 @@
 use super::acks::Group;
 use super::call::new_inbox;
 use super::intake::MESSAGE_COST;
-use crate::status::trailers;
+use crate::grpc_status::trailers;
 use bytes::Bytes;
 use http_body::Frame;
 use std::pin::Pin;

@@ -10,7 +10,7 @@ from bascule.engine import name_flaw
 from bascule.metadata import DEFAULT_NAMESPACE, MAX_SUBJECT_BYTES, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsAcks, NatsCopy
 from bascule.metadata.refusal import MAX_NAME_BYTES, wrong_setting
-from bascule.protocols.status import Status, StatusError
+from bascule.protocols.grpc_status import Status, StatusError
 
 SHOWN = 80
 

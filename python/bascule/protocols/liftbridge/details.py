@@ -12,10 +12,10 @@ from bascule.control import Controller
 from bascule.control.controller import PartitionStatus
 from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
 from bascule.metadata.plain import to_plain
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES
 from bascule.protocols.router import AdminRequest, Handler
-from bascule.protocols.status import Status, StatusError
 
 _IN_EFFECT = {
     "durability": "durability",

@@ -10,12 +10,12 @@ from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.plain import to_plain
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, read_object, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
-from bascule.protocols.status import Status, StatusError
 
 _CreateStreamRequest = message("CreateStreamRequest")
 _CreateStreamResponse = message("CreateStreamResponse")

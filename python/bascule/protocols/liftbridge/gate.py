@@ -11,7 +11,7 @@ from bascule.control import Refusal, RefusalCode, StreamRequest
 from bascule.control.controller import RefusedError
 from bascule.control.specs import OWN_STREAMS
 from bascule.metadata import State, Stream, StreamKey
-from bascule.protocols.status import Status, StatusError
+from bascule.protocols.grpc_status import Status, StatusError
 
 __all__ = ["Bounds", "Gate", "reserved_streams"]
 

@@ -8,11 +8,11 @@ from bascule.control.handover import Place, Sign
 from bascule.engine import id_flaw
 from bascule.errors import BrokerError
 from bascule.metadata import MAX_MEMBER_STREAMS
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
-from bascule.protocols.status import Status, StatusError
 
 MAX_ID_BYTES = 255
 NANOS = 1_000_000_000

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bascule._json import load_json
 from bascule._liftbridge_pb import DecodeError
-from bascule.protocols.status import Status, StatusError
+from bascule.protocols.grpc_status import Status, StatusError
 
 
 def parse(kind: Any, body: bytes) -> Any:

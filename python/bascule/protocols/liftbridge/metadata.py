@@ -8,9 +8,9 @@ from bascule.control import Controller
 from bascule.control.controller import PartitionStatus
 from bascule.control.decide import loads
 from bascule.metadata import DEFAULT_NAMESPACE, Broker, Group, Partition, Stream
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import parse, serialize
 from bascule.protocols.router import AdminRequest, Handler
-from bascule.protocols.status import Status, StatusError
 
 _FetchMetadataRequest = message("FetchMetadataRequest")
 _FetchMetadataResponse = message("FetchMetadataResponse")

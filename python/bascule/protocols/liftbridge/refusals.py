@@ -3,7 +3,7 @@
 from bascule.control import RefusalCode
 from bascule.control.controller import RefusedError
 from bascule.errors import BrokerError, CapacityError, OutcomeUnknownError
-from bascule.protocols.status import Status, StatusError
+from bascule.protocols.grpc_status import Status, StatusError
 
 _REFUSED = {
     RefusalCode.NO_PARTITIONS: Status.INVALID_ARGUMENT,

@@ -7,10 +7,10 @@ from bascule.control.controller import RefusedError
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE
+from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.refusals import not_applied, refused
 from bascule.protocols.router import AdminRequest, Handler
-from bascule.protocols.status import Status, StatusError
 
 
 class RemovalMethods:
