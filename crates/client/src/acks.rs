@@ -1,24 +1,24 @@
-//! What is known of the records of a batch, over all attempts to send it.
+//! The outcome of each record of a batch, over all attempts to send it.
 use crate::Error;
 use crate::error::async_code;
-use crate::outgoing::Chunk;
+use crate::publish_batch::Chunk;
 use bascule_wire::liftbridge::acks::{AckView, ResponseView};
 use bytes::Bytes;
 
-/// Says in `places` that nothing was heard of a record, or that it was refused in this attempt.
+/// Values in `places`: no answer yet, or refused in this attempt.
 const SILENT: i64 = -1;
 const REFUSED: i64 = -2;
 
-/// Answers as they come, by record.
+/// Collects the answers, by record.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     /// (offset, timestamp ns); offset [`SILENT`] or [`REFUSED`] while it is not stored.
     places: Vec<(i64, i64)>,
-    /// By chunk: index behind its last record, bytes, and records that are not answered.
+    /// By chunk: index after its last record, bytes, and unanswered records.
     chunks: Vec<Left>,
     stored: usize,
     refused: usize,
-    /// Chunks answered whole, and their bytes.
+    /// Fully answered chunks, and their bytes.
     whole: (usize, usize),
     failure: Option<Failure>,
 }
@@ -33,13 +33,13 @@ struct Left {
 #[derive(Debug)]
 struct Failure {
     index: usize,
-    /// It only follows from another record's failure.
+    /// A consequence of another record's failure.
     follows: bool,
     error: Error,
 }
 
 impl Acks {
-    /// Begins an attempt: what is stored stays, what was refused counts as not answered.
+    /// Begins an attempt: stored records stay, refused ones count as unanswered.
     pub(crate) fn begin(&mut self, chunks: &[Chunk], records: usize) {
         self.places.resize(records, (SILENT, 0));
         for place in &mut self.places {
@@ -77,22 +77,22 @@ impl Acks {
         self.stored
     }
 
-    /// Whether every record was answered, well or badly.
+    /// Whether every record was answered, with success or an error.
     pub(crate) fn is_complete(&self) -> bool {
         self.stored + self.refused == self.places.len()
     }
 
-    /// Whether a chunk has records that are not answered.
+    /// Whether a chunk has unanswered records.
     pub(crate) fn is_open(&self, chunk: usize) -> bool {
         self.chunks.get(chunk).is_some_and(|left| left.records > 0)
     }
 
-    /// Records of a chunk that are not answered.
+    /// Unanswered records of a chunk.
     pub(crate) fn left(&self, chunk: usize) -> usize {
         self.chunks.get(chunk).map_or(0, |left| left.records)
     }
 
-    /// Records answered, chunks answered whole and bytes of these, all of this attempt.
+    /// Answered records, fully answered chunks and their bytes, of this attempt.
     pub(crate) fn progress(&self) -> (usize, usize, usize) {
         (self.stored + self.refused, self.whole.0, self.whole.1)
     }
@@ -162,7 +162,7 @@ impl Acks {
         true
     }
 
-    /// The failure that the others follow from, with what is known of the batch.
+    /// The failure that caused the others, with how much of the batch is stored.
     pub(crate) fn failure(&self) -> Option<Error> {
         let failure = self.failure.as_ref()?;
         let mut error = failure.error.clone();
@@ -171,7 +171,7 @@ impl Acks {
         Some(error)
     }
 
-    /// What is said when the call ended with acks outstanding: about the first record without an answer.
+    /// The error when the call ended with acks outstanding: about the first unanswered record.
     pub(crate) fn cut_short(&self, mut error: Error) -> Error {
         error.details.index = self.places.iter().position(|place| place.0 == SILENT);
         error.details.acknowledged = Some(self.stored);

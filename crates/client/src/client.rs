@@ -1,13 +1,13 @@
 //! One connection to one broker.
 use crate::error::Effect;
 use crate::frames::frame;
-use crate::outgoing::Outgoing;
 use crate::publish::{self, Bounds};
+use crate::publish_batch::PublishBatch;
 use crate::runtime::{Home, Patience};
 use crate::subscription::Subscription;
 use crate::tls::TlsOptions;
-use crate::transport::{Incoming, Told, Transport};
-use crate::{Bell, Error};
+use crate::transport::{Incoming, SubscribeHeaders, Transport};
+use crate::{Error, Notifier};
 use bascule_record::Producer;
 use bascule_wire::liftbridge::messages::SubscribeRequest;
 use bascule_wire::liftbridge::methods;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::body::Body;
 
-/// Calls that one [`Client::publish_all`] has under way.
+/// Concurrent calls of one [`Client::publish_all`].
 const CALLS_AT_ONCE: usize = 32;
 
 /// How to connect. Unknown keys are refused.
@@ -34,7 +34,7 @@ pub struct Options {
     pub max_in_flight: usize,
     /// Most bytes sent and not yet acknowledged, 1 or more; a larger record goes alone.
     pub max_in_flight_bytes: usize,
-    /// Begins the user agent that the broker sees.
+    /// Prefix of the user agent that the broker sees.
     pub client_id: String,
     /// Absent = plain text.
     pub tls: Option<TlsOptions>,
@@ -79,7 +79,7 @@ impl Client {
     /// Connects to `host:port`.
     ///
     /// # Errors
-    /// `invalid_argument` when it is no address; `unavailable`; `closed` when patience ended.
+    /// `invalid_argument` when the address is not valid; `unavailable`; `closed` when the caller interrupted.
     pub fn connect(address: &str, options: Options, patience: Patience<'_>) -> Result<Self, Error> {
         let home = Home::of_this_process()?;
         let tls = options.tls.as_ref().map(TlsOptions::config).transpose()?;
@@ -96,7 +96,7 @@ impl Client {
     /// One unary call by the method's name: raw protobuf in and out.
     ///
     /// # Errors
-    /// The status, mapped; `outcome_unknown` when a call that changes something was not answered.
+    /// The mapped status; `outcome_unknown` when a call with a side effect was not answered.
     pub fn call(
         &self,
         method: &str,
@@ -127,20 +127,20 @@ impl Client {
     }
 
     /// An empty batch for [`Self::publish`].
-    pub fn outgoing(&self, stream: &str, partition: i32, ack_policy: i32) -> Outgoing {
-        Outgoing::new(stream, partition, ack_policy, self.options.max_in_flight)
+    pub fn publish_batch(&self, stream: &str, partition: i32, ack_policy: i32) -> PublishBatch {
+        PublishBatch::new(stream, partition, ack_policy, self.options.max_in_flight)
     }
 
-    /// Publishes what is not stored yet of a batch, pipelined, in order; then [`Outgoing::places`] says where it is. Cut
-    /// off by patience, the outcome is unknown. `producer`: who sends it, with the sequence of the first record.
+    /// Publishes the records of a batch that are not stored yet, pipelined, in order; [`PublishBatch::places`] then has their
+    /// offsets. The outcome is unknown when the caller interrupts. `producer`: who sends it, with the sequence of the first record.
     ///
     /// # Errors
     /// The first failed record's error, its index in the details; `outcome_unknown` when the deadline passed or the
     /// connection broke. With `resend` in the details, the same call may be repeated, over any connection: what is stored
-    /// already is not stored again.
+    /// already is not stored twice.
     pub fn publish(
         &self,
-        batch: &mut Outgoing,
+        batch: &mut PublishBatch,
         producer: Option<Producer>,
         timeout: Duration,
         patience: Patience<'_>,
@@ -155,14 +155,14 @@ impl Client {
         self.home.block_on(published, patience)?
     }
 
-    /// Publishes several batches at once, as [`Self::publish`] does each; the failure of each that failed, in their order.
-    /// The timeout is that of all together: a batch whose turn comes later fails, and nothing of it was sent.
+    /// Publishes several batches concurrently, each as [`Self::publish`] does; returns their failures in order.
+    /// One timeout covers all of them: a batch that could not start in time fails without being sent.
     ///
     /// # Errors
-    /// `closed`, `forked`: nothing was sent; `closed` when patience ended: the outcome of all is unknown.
+    /// `closed`, `forked`: nothing was sent; `closed` when the caller interrupted: the outcome of all is unknown.
     pub fn publish_all(
         &self,
-        batches: Vec<(&mut Outgoing, Option<Producer>)>,
+        batches: Vec<(&mut PublishBatch, Option<Producer>)>,
         timeout: Duration,
         patience: Patience<'_>,
     ) -> Result<Vec<Option<Error>>, Error> {
@@ -180,15 +180,15 @@ impl Client {
         self.home.block_on(all, patience)
     }
 
-    /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake. `bell` is rung whenever it has
+    /// Opens a subscription with a raw `SubscribeRequest`; returns after the handshake. `notifier` is notified whenever it has
     /// something.
     ///
     /// # Errors
-    /// The status that the broker refused it with; `deadline_exceeded` when no handshake came in time.
+    /// The broker's status; `deadline_exceeded` when no handshake arrived in time.
     pub fn subscribe(
         &self,
         request: &[u8],
-        bell: Option<Arc<Bell>>,
+        notifier: Option<Arc<Notifier>>,
         patience: Patience<'_>,
     ) -> Result<Subscription, Error> {
         let transport = self.transport()?;
@@ -199,10 +199,10 @@ impl Client {
             let response = transport
                 .send(methods::SUBSCRIBE, body, None, Effect::Read)
                 .await?;
-            let told = Told::read(response.headers());
+            let headers = SubscribeHeaders::read(response.headers());
             let mut incoming = Incoming::new(&transport.address, response.into_body());
             match incoming.next_message(Effect::Read).await? {
-                Some(_) => Ok((incoming, told)),
+                Some(_) => Ok((incoming, headers)),
                 None => Err(Error::new(
                     "end_of_stream",
                     "the broker ended the subscription before it began",
@@ -210,14 +210,14 @@ impl Client {
             }
         };
         let opened = async { tokio::time::timeout(timeout, opening).await };
-        let (incoming, told) = self
+        let (incoming, headers) = self
             .home
             .block_on(opened, patience)?
             .map_err(|_| Error::deadline(Effect::Read))??;
-        Subscription::start(self.home, incoming, told, filter, bell)
+        Subscription::start(self.home, incoming, headers, filter, notifier)
     }
 
-    /// Lets go of the connection; calls that are under way end by themselves. Idempotent.
+    /// Closes the connection; calls in progress complete. Idempotent.
     pub fn close(&self) {
         self.transport.lock().take();
     }
@@ -231,7 +231,7 @@ impl Client {
     }
 }
 
-/// The filter of a raw `SubscribeRequest`: a broker that does not know the field sends everything.
+/// The filter of a raw `SubscribeRequest`, applied here too: a broker that does not know the field sends everything.
 fn subject_filter(request: &[u8]) -> Result<Option<SubjectFilter>, Error> {
     let request = SubscribeRequest::decode(request).map_err(|error| {
         Error::new(

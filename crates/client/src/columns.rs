@@ -1,4 +1,4 @@
-//! Received messages as columns, and the columns as Arrow arrays without copying.
+//! Received messages gathered into columns, which become Arrow arrays without a copy.
 //!
 //! | Column | Type | Null | Content |
 //! |---|---|---|---|
@@ -50,7 +50,7 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
     ]))
 });
 
-/// Variable-length values being gathered: n + 1 ends and the bytes.
+/// Variable-length values: n + 1 ends and the bytes.
 #[derive(Debug)]
 struct Values {
     ends: Vec<i32>,
@@ -104,7 +104,7 @@ impl Values {
     }
 }
 
-/// Messages being gathered.
+/// Columns that are being filled.
 #[derive(Debug)]
 pub(crate) struct Columns {
     offsets: Vec<i64>,
@@ -116,11 +116,11 @@ pub(crate) struct Columns {
     header_keys: Values,
     header_values: Values,
     replies: Values,
-    /// Index of each message that has one, and its time.
+    /// Index and time of each message that has one.
     origin_times: Vec<(usize, i64)>,
     /// Indexes of null values.
     nulls: Vec<usize>,
-    /// Indexes of header names that are not text, and these.
+    /// Header names that are not text, with their indexes.
     raw_names: HashMap<usize, Box<[u8]>>,
 }
 impl Default for Columns {
@@ -173,7 +173,7 @@ impl Columns {
         self.offsets.len()
     }
 
-    /// Memory held, bytes, about.
+    /// Approximate memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         let times = self.origin_times.len() * size_of::<(usize, i64)>();
         let fixed = times + self.len() * (2 * size_of::<i64>() + 5 * size_of::<i32>());
@@ -242,7 +242,7 @@ impl Columns {
     }
 }
 
-/// The column of `length` times of which `given` are there, by index in ascending order.
+/// A column of `length` times; `given`: the ones that are not null, ascending by index.
 fn origin_times(length: usize, given: &[(usize, i64)]) -> PrimitiveArray<TimestampNanosecondType> {
     if given.is_empty() {
         return PrimitiveArray::new_null(length);
@@ -259,7 +259,7 @@ fn origin_times(length: usize, given: &[(usize, i64)]) -> PrimitiveArray<Timesta
 /// Header names that are not text, by index into the child of the `headers` column.
 type RawNames = HashMap<usize, Box<[u8]>>;
 
-/// Everything is there but what `absent` names; `None` when that is nothing.
+/// A null buffer with `absent` as the nulls; `None` when there are none.
 fn without(length: usize, absent: impl ExactSizeIterator<Item = usize>) -> Option<NullBuffer> {
     if absent.len() == 0 {
         return None;
@@ -272,14 +272,14 @@ fn without(length: usize, absent: impl ExactSizeIterator<Item = usize>) -> Optio
     Some(NullBuffer::new(present.finish()))
 }
 
-/// Records taken out of a subscription, in columns; the table above is their schema. Cheap to slice.
+/// Records of a subscription in columns, with the schema above. Cheap to slice.
 #[derive(Clone, Debug)]
 pub struct Records {
     batch: RecordBatch,
     raw_names: Arc<RawNames>,
 }
 impl Records {
-    /// Records inside.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.batch.num_rows()
     }

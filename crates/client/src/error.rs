@@ -1,8 +1,8 @@
-//! What a call of the SDK can end with.
+//! Errors of the SDK's calls.
 use std::num::NonZeroU32;
 use tonic::{Code, Status};
 
-/// A failure, by a code of `specs/errors.toml`.
+/// A failure with a code of `specs/errors.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -10,14 +10,14 @@ pub struct Error {
     pub code: &'static str,
     /// One sentence in lower case.
     pub message: String,
-    /// What else is known.
+    /// Further fields.
     pub details: Details,
 }
 
-/// Fields beside the sentence; absent when they say nothing.
+/// Fields beside the message; absent when unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Details {
-    /// Which record of a batch, counted from 0.
+    /// Index of the record in its batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
     /// Length of its message, of code `too_large`.
@@ -35,22 +35,22 @@ pub struct Details {
     /// First damaged offset, of code `damaged`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-    /// First offset behind the damage; reading can go on there.
+    /// First offset after the damage; reading can continue there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
 }
 
-/// What the call does, for failures that leave its outcome open.
+/// Whether the call has a side effect, for failures that leave its outcome open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Changes nothing: trying again is safe.
+    /// No side effect: a retry is safe.
     Read,
-    /// May have happened.
+    /// The side effect may have happened.
     Write,
 }
 
 impl Error {
-    /// A failure that is not a status.
+    /// A failure without a gRPC status.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -91,7 +91,7 @@ impl Error {
         error
     }
 
-    /// A broken connection. A write is known not to have happened only when it never was sent.
+    /// A broken connection. A write has certainly not happened only when it was never sent.
     pub(crate) fn from_transport(
         address: &str,
         error: &(dyn std::error::Error + 'static),
@@ -114,15 +114,15 @@ impl Error {
     }
 }
 
-/// How a refusal begins when the partition is not open: nothing was taken, and the broker goes on trying to open it.
+/// Prefix of the rejection when the partition is not open: nothing was stored, and the broker keeps trying to open it.
 const NOT_OPEN: &str = "failed to resume stream";
 
-/// How a refusal to create an encrypted stream begins.
+/// Prefix of the rejection of a new encrypted stream.
 const NO_MASTER_KEY: &str = "Failed on preconditions for stream's encryption handler";
-/// How a record of an encrypted stream is refused whose key is not there.
+/// Rejection of a record whose stream's data key is missing.
 const NOT_ENCRYPTED: &str = "encryption failed on partition";
 
-/// Statuses to codes; where one status stands for several things the text, which the protocol fixes, tells them apart.
+/// Maps a status to a code; where one status has several meanings, the protocol's fixed text distinguishes them.
 fn code_of(status: &Status, effect: Effect) -> &'static str {
     let text = status.message();
     match status.code() {
@@ -157,7 +157,7 @@ fn code_of(status: &Status, effect: Effect) -> &'static str {
     }
 }
 
-/// How an append is refused for the sake of its producer, of its replicas or of its key.
+/// The code of a rejected append that concerns its producer, its replicas or its key.
 fn append_code(text: &str) -> Option<&'static str> {
     let reason = text.strip_prefix("failed to append: ")?;
     if reason.starts_with("not enough in-sync replicas") {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stream_lacks_has_a_code_of_its_own() {
+    fn missing_streams_partitions_and_keys_have_distinct_codes() {
         assert_codes(&[
             (
                 Status::failed_precondition(
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_is_only_unknown_for_what_changes_something() {
+    fn a_deadline_leaves_only_writes_unknown() {
         let status = Status::deadline_exceeded("context deadline exceeded");
         assert_eq!(
             Error::from_status(&status, Effect::Read).code,

@@ -3,7 +3,7 @@ use crate::Error;
 use bytes::{Buf, Bytes, BytesMut};
 
 const PREFIX_BYTES: usize = 5;
-/// Largest message accepted from a broker; brokers bound theirs far below.
+/// Largest message accepted from a broker; brokers send much smaller ones.
 const MESSAGE_BYTES: usize = 256 << 20;
 
 /// Received bytes that are not yet whole messages.
@@ -20,7 +20,7 @@ impl Frames {
     /// The next whole message.
     ///
     /// # Errors
-    /// `internal` when the broker sends what it must not: compressed or boundless messages.
+    /// `internal` for compressed or oversized messages, which no broker sends.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(&[flag, a, b, c, d]) = self.pending.first_chunk::<PREFIX_BYTES>() else {
             return Ok(None);
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_those_of_the_messages() {
+    fn lengths_match_the_messages() {
         let body = [frame(b"first"), frame(b""), frame(&[7; 300])].concat();
         assert_eq!(lengths(&body).collect::<Vec<_>>(), [5, 0, 300]);
         assert_eq!(lengths(&body[..body.len() - 1]).count(), 2);
     }
 
     #[test]
-    fn frames_that_no_broker_sends_are_refused() {
+    fn compressed_and_oversized_frames_are_rejected() {
         for prefix in [[1, 0, 0, 0, 0], [0, 0xff, 0, 0, 0]] {
             let mut frames = Frames::default();
             frames.push(&prefix);

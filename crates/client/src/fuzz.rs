@@ -1,4 +1,4 @@
-//! A door for the fuzz targets (`crates/fuzz`).
+//! Entry point of the fuzz targets (`crates/fuzz`).
 use crate::frames::Frames;
 use bytes::Bytes;
 

@@ -1,25 +1,25 @@
-//! The native core of the SDK: publish and subscribe over the Liftbridge protocol. Knows no Python and no server.
+//! The native core of the SDK: publish and subscribe over the Liftbridge protocol. Independent of Python and of the server.
 //!
 //! * [`Client`]: one connection to one broker; calls, batched publishes, subscriptions. Every method blocks its caller.
-//! * [`Outgoing`]: records to publish, framed as they are added; [`Spread`]: the same for several partitions, which a
+//! * [`PublishBatch`]: records to publish, framed as they are added; [`Spread`]: the same for several partitions, which a
 //!   [`Partitioner`] chooses.
 //! * [`Subscription`]: a background task reads and decodes into a bounded buffer, the caller takes [`Records`] out.
-//! * [`TlsOptions`]: whom a connection trusts, and what it shows of the client.
+//! * [`TlsOptions`]: trusted authorities and the client's certificate.
 //! * [`Error`]: a code of `specs/errors.toml`, one sentence, and details.
 //!
 //! The runtime behind them is small, starts on first use and belongs to the process that started it: a forked child is
-//! refused with a sentence that names the remedy, and may connect anew.
+//! refused with a sentence that names the remedy, and may connect again.
 mod acks;
-mod bell;
 mod client;
 mod columns;
 mod error;
 mod frames;
 #[doc(hidden)]
 pub mod fuzz;
-mod outgoing;
+mod notifier;
 mod partitioner;
 mod publish;
+mod publish_batch;
 mod runtime;
 mod spread;
 mod subscription;
@@ -27,12 +27,12 @@ mod tls;
 mod transport;
 
 pub use bascule_record::Producer;
-pub use bell::Bell;
 pub use client::{Client, Options};
 pub use columns::Records;
 pub use error::Error;
-pub use outgoing::{NewRecord, Outgoing};
+pub use notifier::Notifier;
 pub use partitioner::{Partitioner, Rule};
+pub use publish_batch::{NewRecord, PublishBatch};
 pub use runtime::Patience;
 pub use spread::{Place, Spread};
 pub use subscription::Subscription;

@@ -1,4 +1,4 @@
-//! Which partition a record goes to when its publisher names none.
+//! Chooses the partition of a record whose publisher names none.
 use bascule_wire::partitioning::partition_of_key;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};

@@ -5,7 +5,7 @@
 //! that is so. The broker remembers the last five batches of a producer, so no more are ever unanswered.
 use crate::Error;
 use crate::error::Effect;
-use crate::outgoing::{Chunk, Outgoing};
+use crate::publish_batch::{Chunk, PublishBatch};
 use crate::transport::{Incoming, Transport};
 use bascule_record::Producer;
 use bascule_wire::liftbridge::acks::ResponseView;
@@ -22,32 +22,32 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Batches of one producer that may be unanswered: what the broker remembers.
+/// Most unanswered batches of one producer: as many as the broker remembers.
 const WINDOW: usize = 5;
-/// Codes of refusals after which the same may be sent again.
+/// Error codes after which the same batch may be sent again.
 const PASSING: [&str; 4] = ["unavailable", "not_leader", "busy", "nats_unavailable"];
 
-/// How much may be sent and not answered.
+/// Bounds on what is sent and not answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) records: usize,
     pub(crate) bytes: usize,
 }
 
-/// Publishes what is not stored yet and waits for every ack; with policy NONE only until the broker took everything in.
+/// Publishes the records that are not stored yet and waits for every ack; with policy NONE until the broker has received all.
 ///
 /// # Errors
 /// The error of the first record that has one, its index in the details; `outcome_unknown` when the deadline passed or the
 /// connection broke with acks outstanding. `resend` in the details: the call may be repeated with the same arguments.
 pub(crate) async fn publish(
     transport: &Transport,
-    batch: &mut Outgoing,
+    batch: &mut PublishBatch,
     producer: Option<Producer>,
     bounds: Bounds,
     deadline: Instant,
 ) -> Result<(), Error> {
     if Instant::now() >= deadline {
-        // Nothing was sent: what could be done without waiting is not begun either.
+        // The deadline has passed before anything was sent.
         return Err(Error::deadline(Effect::Read));
     }
     let wanted = producer.filter(|_| !batch.is_unacknowledged());
@@ -88,7 +88,11 @@ pub(crate) async fn publish(
 }
 
 /// A single record is cheaper as a unary call.
-async fn one(transport: &Transport, batch: &mut Outgoing, deadline: Instant) -> Result<(), Error> {
+async fn one(
+    transport: &Transport,
+    batch: &mut PublishBatch,
+    deadline: Instant,
+) -> Result<(), Error> {
     let Some(frames) = batch
         .unanswered()
         .map(|(_, chunk)| chunk.frames.clone())
@@ -101,7 +105,7 @@ async fn one(transport: &Transport, batch: &mut Outgoing, deadline: Instant) -> 
         .unary(methods::PUBLISH, frames, timeout, Effect::Write)
         .await;
     let answer = answer.inspect_err(|error| {
-        // An answer refused the one record; otherwise nothing is known.
+        // A status rejects the one record; without one its outcome is unknown.
         if error.code != "outcome_unknown" {
             batch.acks.refuse(0, error.clone());
         }
@@ -114,7 +118,7 @@ async fn one(transport: &Transport, batch: &mut Outgoing, deadline: Instant) -> 
 
 async fn many(
     transport: &Transport,
-    batch: &mut Outgoing,
+    batch: &mut PublishBatch,
     producer: Option<Producer>,
     bounds: Bounds,
     once: bool,
@@ -131,7 +135,7 @@ async fn many(
         sent_bytes: 0,
         bounds,
         most_chunks: if once { WINDOW } else { usize::MAX },
-        // A broker takes any sequence of a producer that it does not know: the first batch introduces it.
+        // A broker accepts any first sequence of an unknown producer: the first batch goes alone.
         introduces: producer.is_some_and(|producer| once && producer.base_sequence == 0),
         window: window.clone(),
         wait: !batch.is_unacknowledged(),
@@ -157,7 +161,7 @@ async fn many(
     Ok(())
 }
 
-/// Once records are on their way, a broker that goes away leaves their outcome open.
+/// A connection failure after records were sent leaves their outcome unknown.
 fn unknown_when_broken(mut error: Error) -> Error {
     if error.code == "unavailable" {
         error.code = "outcome_unknown";
@@ -165,18 +169,18 @@ fn unknown_when_broken(mut error: Error) -> Error {
     error
 }
 
-/// How far the answers are, as the sender sees it.
+/// Progress of the answers, as the sender sees it.
 #[derive(Default)]
 struct Window {
     answered: AtomicUsize,
     whole_chunks: AtomicUsize,
     whole_bytes: AtomicUsize,
-    /// Nothing more is to be sent: what comes behind would not follow.
+    /// Stop sending: later batches would not be in sequence.
     refused: AtomicBool,
     changed: Notify,
 }
 impl Window {
-    fn note(&self, batch: &Outgoing, once: bool) {
+    fn note(&self, batch: &PublishBatch, once: bool) {
         let refused = once && batch.acks.is_refused();
         self.refused.store(refused, Ordering::Release);
         let (answered, chunks, bytes) = batch.acks.progress();
@@ -189,15 +193,15 @@ impl Window {
 
 /// The request body.
 struct Sender {
-    /// With how many of the records are not answered.
+    /// With the number of unanswered records.
     chunks: VecDeque<(usize, Chunk)>,
     sent: usize,
     sent_chunks: usize,
     sent_bytes: usize,
     bounds: Bounds,
-    /// Chunks that may be unanswered.
+    /// Most unanswered chunks.
     most_chunks: usize,
-    /// Whether nothing goes out behind the first chunk before that is answered.
+    /// Whether the first chunk must be answered before the next is sent.
     introduces: bool,
     window: Arc<Window>,
     /// Whether acks bound what is in flight; without acks HTTP/2 alone does.

@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Asked now and then while a call blocks: may break the wait off (Ctrl-C), which loses the answer but not the client.
+/// Polled while a call blocks: may interrupt the wait (Ctrl-C), which loses the answer but not the client.
 pub type Patience<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
 
-/// How often [`Patience`] is asked.
+/// How often [`Patience`] is polled.
 pub(crate) const ASK: Duration = Duration::from_millis(100);
-/// One reads the connection, one decodes.
+/// One thread reads the connection, one decodes.
 const THREADS: usize = 2;
 
-/// Whose runtime it is, and the runtime; never shut down, so that dropping a client never blocks.
+/// The runtime and the id of its process; never shut down, so that dropping a client never blocks.
 static RUNTIME: Mutex<Option<(u32, &'static Runtime)>> = Mutex::new(None);
 
 /// A runtime of this process. Threads do not survive a fork, so a child gets its own on its first connection, and objects
@@ -68,10 +68,10 @@ impl Home {
         ))
     }
 
-    /// Runs `future` on the calling thread, asking `patience` now and then.
+    /// Runs `future` on the calling thread and polls `patience`.
     ///
     /// # Errors
-    /// `forked`; `closed` when patience ended.
+    /// `forked`; `closed` when the caller interrupted.
     pub(crate) fn block_on<T>(
         &self,
         future: impl Future<Output = T>,

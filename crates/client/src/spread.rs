@@ -1,20 +1,20 @@
 //! Records for several partitions of one stream, which are published together.
-use crate::outgoing::{NewRecord, Outgoing};
 use crate::partitioner::Partitioner;
+use crate::publish_batch::{NewRecord, PublishBatch};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Stands for a partition without records.
+/// Marks a partition without records.
 const NOWHERE: u32 = u32::MAX;
 
-/// One [`Outgoing`] for each partition that has records, and the order in which they came.
+/// One [`PublishBatch`] for each partition that has records, and the order in which they came.
 #[derive(Debug)]
 pub struct Spread {
     stream: String,
     ack_policy: i32,
     in_flight: usize,
     partitioner: Arc<Partitioner>,
-    parts: Vec<Arc<Mutex<Outgoing>>>,
+    parts: Vec<Arc<Mutex<PublishBatch>>>,
     /// Index into `parts` by partition.
     slots: Vec<u32>,
     /// Index into `parts` by record.
@@ -22,10 +22,10 @@ pub struct Spread {
     bytes: usize,
 }
 
-/// Where a record lies.
+/// Offset, timestamp and partition of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Negative while it is not known to be stored.
+    /// Negative until the record is known to be stored.
     pub offset: i64,
     /// When the broker received it, ns since 1970.
     pub timestamp: i64,
@@ -34,7 +34,7 @@ pub struct Place {
 }
 
 impl Spread {
-    /// An empty one. `ack_policy` and `in_flight` as of [`Outgoing::new`].
+    /// An empty spread. `ack_policy` and `in_flight` as of [`PublishBatch::new`].
     pub fn new(
         stream: &str,
         partitioner: Arc<Partitioner>,
@@ -63,7 +63,7 @@ impl Spread {
         };
         if *slot == NOWHERE {
             *slot = self.parts.len() as u32;
-            let part = Outgoing::new(
+            let part = PublishBatch::new(
                 &self.stream,
                 partition as i32,
                 self.ack_policy,
@@ -83,7 +83,7 @@ impl Spread {
         true
     }
 
-    /// What chooses partitions.
+    /// The partitioner.
     pub fn partitioner(&self) -> &Arc<Partitioner> {
         &self.partitioner
     }
@@ -98,13 +98,13 @@ impl Spread {
         self.order.is_empty()
     }
 
-    /// Bytes that are sent, about.
+    /// Approximate bytes to send.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The batches, one for each partition that has records.
-    pub fn parts(&self) -> &[Arc<Mutex<Outgoing>>] {
+    pub fn parts(&self) -> &[Arc<Mutex<PublishBatch>>] {
         &self.parts
     }
 
@@ -121,7 +121,7 @@ impl Spread {
         of_part.map(|(position, _)| position).nth(index)
     }
 
-    /// Where each record lies, in order; nothing for policy NONE.
+    /// Offset, timestamp and partition of each record, in order; empty for policy NONE.
     pub fn places(&self) -> Vec<Place> {
         let parts: Vec<_> = self.parts.iter().map(|part| part.lock()).collect();
         if parts.iter().any(|part| part.is_unacknowledged()) {
@@ -133,7 +133,7 @@ impl Spread {
             .collect();
         let place = |slot: &u32| {
             let (partition, places) = next.get_mut(*slot as usize)?;
-            // A part whose turn did not come knows of no record.
+            // A part that was never sent has no outcomes.
             let (offset, timestamp) = places.next().copied().unwrap_or((-1, 0));
             Some(Place {
                 offset,
@@ -152,7 +152,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     #[test]
-    fn records_keep_their_place_among_all() {
+    fn records_keep_their_index_across_partitions() {
         let partitions = NonZeroU32::new(4).unwrap_or(NonZeroU32::MIN);
         let partitioner = Arc::new(Partitioner::new(Rule::RoundRobin, partitions));
         let mut spread = Spread::new("s", partitioner, 0, 100);
@@ -160,7 +160,7 @@ mod tests {
             assert!(spread.push(&NewRecord::default(), partition));
         }
         assert!(!spread.push(&NewRecord::default(), Some(4)));
-        let size = |part: &Arc<Mutex<Outgoing>>| {
+        let size = |part: &Arc<Mutex<PublishBatch>>| {
             let part = part.lock();
             (part.partition(), part.len())
         };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_never_sent_hides_no_place_of_the_others() {
+    fn a_part_that_was_not_sent_does_not_hide_other_offsets() {
         for (policy, wanted) in [(0, vec![(-1, 0), (-1, 1), (-1, 0)]), (2, vec![])] {
             let partitions = NonZeroU32::new(2).unwrap_or(NonZeroU32::MIN);
             let partitioner = Arc::new(Partitioner::new(Rule::RoundRobin, partitions));

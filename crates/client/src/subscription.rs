@@ -2,8 +2,8 @@
 use crate::columns::{Columns, Records};
 use crate::error::Effect;
 use crate::runtime::{ASK, Home, Patience};
-use crate::transport::{Incoming, Told};
-use crate::{Bell, Error};
+use crate::transport::{Incoming, SubscribeHeaders};
+use crate::{Error, Notifier};
 use bascule_wire::liftbridge::delivery::MessageView;
 use bascule_wire::subject::SubjectFilter;
 use parking_lot::{Condvar, Mutex};
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Decoded and not yet taken: the task stops reading (and HTTP/2 stops the broker) above this many bytes.
+/// Bytes that are decoded and not yet taken, above which the task stops reading (and HTTP/2 stops the broker).
 const BUFFER_BYTES: usize = 8 << 20;
 
-/// What the task and the caller share.
+/// State shared by the task and the caller.
 #[derive(Debug, Default)]
 struct Buffer {
     state: Mutex<State>,
-    /// Records came, or the end.
+    /// Records or the end arrived.
     filled: Condvar,
     /// Records were taken.
     taken: Notify,
     /// Subjects that are wanted; `None` = all.
     filter: Option<SubjectFilter>,
-    /// Rung with `filled`.
-    bell: Option<Arc<Bell>>,
+    /// Notified with `filled`.
+    notifier: Option<Arc<Notifier>>,
 }
 impl Buffer {
     fn wants(&self, message: &MessageView) -> bool {
@@ -34,17 +34,17 @@ impl Buffer {
         filter.is_none_or(|filter| filter.matches(message.subject()))
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.filled.notify_all();
-        if let Some(bell) = &self.bell {
-            bell.ring();
+        if let Some(notifier) = &self.notifier {
+            notifier.notify();
         }
     }
 }
 #[derive(Debug, Default)]
 struct State {
     columns: Columns,
-    /// How the stream ended; told once everything before it was taken.
+    /// How the stream ended; returned once all records before it were taken.
     end: Option<Error>,
 }
 
@@ -56,20 +56,20 @@ pub struct Subscription {
     /// Taken from the buffer and not yet handed out.
     front: Mutex<Option<Records>>,
     task: AbortHandle,
-    told: Told,
+    headers: SubscribeHeaders,
 }
 impl Subscription {
     /// Begins to read. `incoming` is past the handshake.
     pub(crate) fn start(
         home: Home,
         incoming: Incoming,
-        told: Told,
+        headers: SubscribeHeaders,
         filter: Option<SubjectFilter>,
-        bell: Option<Arc<Bell>>,
+        notifier: Option<Arc<Notifier>>,
     ) -> Result<Self, Error> {
         let buffer = Arc::new(Buffer {
             filter,
-            bell,
+            notifier,
             ..Buffer::default()
         });
         let task = home
@@ -81,24 +81,24 @@ impl Subscription {
             buffer,
             front: Mutex::new(None),
             task,
-            told,
+            headers,
         })
     }
 
-    /// Of which history of the partition the offsets are; 0 when the broker does not tell.
+    /// The partition's incarnation, which the offsets belong to; 0 when the broker does not send it.
     pub fn incarnation(&self) -> u64 {
-        self.told.incarnation
+        self.headers.incarnation
     }
 
-    /// The offset that reading begins at, whatever was asked for; `None` when the broker does not tell.
+    /// The resolved start offset; `None` when the broker does not send it.
     pub fn start_offset(&self) -> Option<u64> {
-        self.told.start
+        self.headers.start
     }
 
-    /// Up to `max_records` records that are there, in order, waiting at most `timeout` for the first; `None` = nothing came.
+    /// Up to `max_records` available records, in order; waits at most `timeout` for the first, `None` = there is none.
     ///
     /// # Errors
-    /// How the stream ended, once all records before were handed out; `closed`; `forked`.
+    /// How the stream ended, once all records before it were returned; `closed`; `forked`.
     pub fn next_batch(
         &self,
         max_records: usize,
@@ -129,7 +129,7 @@ impl Subscription {
         }
     }
 
-    /// Ends the subscription. Idempotent; later calls of [`Self::next_batch`] say `closed`.
+    /// Ends the subscription. Idempotent; later calls of [`Self::next_batch`] fail with `closed`.
     pub fn close(&self) {
         self.task.abort();
         self.front.lock().take();
@@ -139,7 +139,7 @@ impl Subscription {
         self.buffer.filled.notify_all();
     }
 
-    /// What is there, without waiting.
+    /// Available records, without waiting.
     fn try_next(&self, max_records: usize) -> Result<Option<Records>, Error> {
         let mut front = self.front.lock();
         if front.is_none() {
@@ -155,7 +155,7 @@ impl Subscription {
         Ok(Some(records.slice(0, max_records)))
     }
 
-    /// Everything decoded so far; the end when there is nothing else.
+    /// All decoded records; the end of the stream when there are none.
     fn take_buffer(&self) -> Result<Option<Records>, Error> {
         let columns = {
             let mut state = self.buffer.state.lock();
@@ -184,13 +184,13 @@ async fn read(mut incoming: Incoming, buffer: Arc<Buffer>) {
         }
     };
     buffer.state.lock().end.get_or_insert(end);
-    buffer.tell();
+    buffer.notify();
 }
 
 /// Decodes what has been received, then waits for room and for more; false at the end.
 async fn step(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     if decode(incoming, buffer)? {
-        buffer.tell();
+        buffer.notify();
     }
     while buffer.state.lock().columns.bytes() > BUFFER_BYTES {
         buffer.taken.notified().await;

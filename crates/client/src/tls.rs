@@ -1,4 +1,4 @@
-//! How a client protects its connections: which authorities it trusts, and what it shows of itself.
+//! TLS of a client: trusted authorities and its own certificate.
 use crate::Error;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ const MOST_BYTES: u64 = 4 << 20;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// Authorities that the broker's certificate may be from; absent = the system's.
+    /// Trusted certificate authorities; absent = the system's.
     pub ca: Option<PathBuf>,
-    /// The client's certificate, then those that lead to its authority; goes with `key`.
+    /// The client's certificate chain; requires `key`.
     pub cert: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl TlsOptions {
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 const KEY: &str = "PRIVATE KEY-----";
 
-/// A PEM file that has what is wanted.
+/// Reads a PEM file that contains the wanted kind of object.
 fn read(file: &Path, wanted: &str) -> Result<Vec<u8>, Error> {
     let shown = file.display();
     let refused = |reason: String| Error::new("invalid_argument", reason);
@@ -78,7 +78,7 @@ fn read(file: &Path, wanted: &str) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Whether an error's text is about a handshake that one side refused: trying again cannot help, and nothing was done.
+/// Whether an error's text is about a rejected TLS handshake: a retry cannot help, and nothing was done.
 pub(crate) fn is_refused(text: &str) -> bool {
     text.contains("invalid peer certificate") || text.contains("received fatal alert")
 }

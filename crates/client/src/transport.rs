@@ -13,9 +13,9 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 use tower::Service;
 
-/// In every answer of a broker that stores a producer's batches once.
+/// Response header of a broker that deduplicates producers' batches.
 const PRODUCERS: &str = "bascule-producers";
-/// In the answer to Subscribe: of which history of the partition the offsets are.
+/// Response header of Subscribe: the partition's incarnation, which the offsets belong to.
 const INCARNATION: &str = "bascule-incarnation";
 const START: &str = "bascule-start";
 /// HTTP/2 windows, bytes.
@@ -33,14 +33,14 @@ pub(crate) struct Transport {
     pub(crate) address: String,
     user_agent: String,
     channel: Channel,
-    /// Whether a producer's batches are stored once here; empty = nothing was heard yet.
+    /// Whether the broker deduplicates producers' batches; empty = not known yet.
     once: Arc<OnceLock<bool>>,
 }
 impl Transport {
-    /// Whether the broker stores a producer's batches once, however often they are sent. Asks when nothing was heard yet.
+    /// Whether the broker deduplicates producers' batches. Asks it when that is not known yet.
     ///
     /// # Errors
-    /// How the connection failed; nothing was changed.
+    /// The connection failure; nothing was changed.
     pub(crate) async fn stores_once(&self) -> Result<bool, Error> {
         if let Some(known) = self.once.get() {
             return Ok(*known);
@@ -59,7 +59,7 @@ impl Transport {
     /// Connects.
     ///
     /// # Errors
-    /// `invalid_argument` for what is no address, and for certificates that are none; `tls_failed`; `unavailable`.
+    /// `invalid_argument` for an address or a certificate that is not valid; `tls_failed`; `unavailable`.
     pub(crate) async fn connect(
         address: &str,
         client_id: &str,
@@ -110,10 +110,10 @@ impl Transport {
         })
     }
 
-    /// Sends a request; returns the response once its headers came.
+    /// Sends a request; returns the response when its headers have arrived.
     ///
     /// # Errors
-    /// As the connection failed, or the status when it came in the headers.
+    /// The connection failure, or a status in the headers.
     pub(crate) async fn send(
         &self,
         path: &str,
@@ -145,7 +145,7 @@ impl Transport {
         let refusal = Status::from_header_map(response.headers());
         let refusal = refusal.filter(|status| status.code() != Code::Ok);
         if once || refusal.is_none() {
-            // A refusal without the header may come from something in between.
+            // A rejection without the header may come from a proxy.
             self.once.get_or_init(|| once);
         }
         refusal.map_or(Ok(response), |status| {
@@ -153,7 +153,7 @@ impl Transport {
         })
     }
 
-    /// One message there, one back.
+    /// A unary call.
     ///
     /// # Errors
     /// As [`Self::send`], and the status of the trailers.
@@ -185,7 +185,7 @@ impl Transport {
 /// Messages of a response body.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// Of the broker, for errors.
+    /// The broker's address, for errors.
     address: Box<str>,
     body: Body,
     frames: Frames,
@@ -202,7 +202,7 @@ impl Incoming {
     /// The next message; `None` when the stream ended with status OK.
     ///
     /// # Errors
-    /// The status that it ended with, or how the connection broke.
+    /// The final status, or the connection failure.
     pub(crate) async fn next_message(&mut self, effect: Effect) -> Result<Option<Bytes>, Error> {
         loop {
             if let Some(message) = self.frames.next()? {
@@ -214,7 +214,7 @@ impl Incoming {
         }
     }
 
-    /// A message that has already been received whole.
+    /// The next message that is already completely received.
     ///
     /// # Errors
     /// `internal` for frames that no broker sends.
@@ -252,15 +252,15 @@ impl Incoming {
     }
 }
 
-/// What the answer to Subscribe tells beyond Liftbridge's.
+/// Bascule's headers of the response to Subscribe.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    /// Of which history of the partition the offsets are; 0 = not told.
+pub(crate) struct SubscribeHeaders {
+    /// The partition's incarnation, which the offsets belong to; 0 = not sent.
     pub(crate) incarnation: u64,
-    /// The offset that reading begins at.
+    /// The resolved start offset.
     pub(crate) start: Option<u64>,
 }
-impl Told {
+impl SubscribeHeaders {
     pub(crate) fn read(headers: &http::HeaderMap) -> Self {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.parse().ok();
         Self {
@@ -270,7 +270,7 @@ impl Told {
     }
 }
 
-/// An error with all its causes.
+/// The text of an error with all its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

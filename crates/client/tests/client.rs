@@ -1,4 +1,4 @@
-//! The client against a broker of a few lines.
+//! The client against a fake broker.
 #![expect(
     clippy::unwrap_used,
     reason = "a test that cannot go on says so by panicking"
@@ -6,7 +6,7 @@
 mod fake;
 
 use arrow_array::Array;
-use bascule_client::{Client, Error, NewRecord, Options, Outgoing, Producer, Subscription};
+use bascule_client::{Client, Error, NewRecord, Options, Producer, PublishBatch, Subscription};
 use bascule_wire::liftbridge::messages::SubscribeRequest;
 use prost::Message;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn go_on() -> ControlFlow<()> {
+fn never_interrupt() -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
@@ -22,13 +22,13 @@ fn connected(options: &[u8]) -> Client {
     Client::connect(
         &fake::start(),
         Options::from_json(options).unwrap(),
-        &mut go_on,
+        &mut never_interrupt,
     )
     .unwrap()
 }
 
-fn batch(client: &Client, stream: &str, policy: i32, values: &[&str]) -> Outgoing {
-    let mut batch = client.outgoing(stream, 0, policy);
+fn batch(client: &Client, stream: &str, policy: i32, values: &[&str]) -> PublishBatch {
+    let mut batch = client.publish_batch(stream, 0, policy);
     for value in values {
         batch.push(&NewRecord {
             value: Some(value.as_bytes()),
@@ -45,7 +45,7 @@ fn published(
     values: &[&str],
 ) -> Result<Vec<(i64, i64)>, Error> {
     let mut batch = batch(client, stream, policy, values);
-    client.publish(&mut batch, None, SECOND * 60, &mut go_on)?;
+    client.publish(&mut batch, None, SECOND * 60, &mut never_interrupt)?;
     Ok(batch.places().to_vec())
 }
 
@@ -55,7 +55,7 @@ fn subscribed(client: &Client, stream: &str, count: i64) -> Result<Subscription,
         stop_offset: count,
         ..SubscribeRequest::default()
     };
-    client.subscribe(&request.encode_to_vec(), None, &mut go_on)
+    client.subscribe(&request.encode_to_vec(), None, &mut never_interrupt)
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_single_record_is_acknowledged() {
 }
 
 #[test]
-fn without_acks_nothing_is_waited_for_and_nothing_returned() {
+fn with_policy_none_publish_returns_without_offsets() {
     let client = connected(b"");
     assert_eq!(published(&client, "ok", 2, &["one"]).unwrap(), vec![]);
     assert_eq!(
@@ -127,7 +127,12 @@ fn a_deadline_leaves_the_outcome_unknown() {
         let mut batch = batch(&client, "silent", 1, values);
         let before = Instant::now();
         let error = client
-            .publish(&mut batch, None, Duration::from_millis(150), &mut go_on)
+            .publish(
+                &mut batch,
+                None,
+                Duration::from_millis(150),
+                &mut never_interrupt,
+            )
             .unwrap_err();
         assert_eq!(error.code, "outcome_unknown");
         assert!(before.elapsed() >= Duration::from_millis(150));
@@ -136,7 +141,7 @@ fn a_deadline_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn a_broker_that_goes_away_leaves_the_outcome_of_the_rest_unknown() {
+fn a_lost_connection_leaves_the_rest_unknown() {
     let client = connected(br#"{"max_in_flight": 4}"#);
     let error = published(&client, "going", 1, &["v"; 100]).unwrap_err();
     assert_eq!(
@@ -153,7 +158,7 @@ fn records_are_taken_in_order_in_batches_of_any_size() {
         let mut next = 0;
         while next < 100 {
             let records = subscription
-                .next_batch(most, SECOND, &mut go_on)
+                .next_batch(most, SECOND, &mut never_interrupt)
                 .unwrap()
                 .unwrap();
             assert!((1..=most).contains(&records.len()));
@@ -175,7 +180,7 @@ fn records_are_taken_in_order_in_batches_of_any_size() {
             assert_eq!(keys, expected.collect::<Vec<_>>());
         }
         let end = subscription
-            .next_batch(most, SECOND, &mut go_on)
+            .next_batch(most, SECOND, &mut never_interrupt)
             .unwrap_err();
         assert_eq!(
             (end.code, end.message.as_str()),
@@ -189,7 +194,7 @@ fn records_export_as_arrow_with_the_documented_schema() {
     let client = connected(b"");
     let subscription = subscribed(&client, "ok", 4).unwrap();
     let records = subscription
-        .next_batch(10, SECOND, &mut go_on)
+        .next_batch(10, SECOND, &mut never_interrupt)
         .unwrap()
         .unwrap();
     let batch = records.arrow();
@@ -221,13 +226,13 @@ fn null_values_repeated_names_and_names_that_are_not_text_are_kept() {
     let client = connected(b"");
     let subscription = subscribed(&client, "odd", 2).unwrap();
     let mut records = subscription
-        .next_batch(1, SECOND, &mut go_on)
+        .next_batch(1, SECOND, &mut never_interrupt)
         .unwrap()
         .unwrap();
     assert_eq!(records.values().collect::<Vec<_>>(), [None]);
     // The second one lies in a slice.
     records = subscription
-        .next_batch(1, SECOND, &mut go_on)
+        .next_batch(1, SECOND, &mut never_interrupt)
         .unwrap()
         .unwrap();
     assert_eq!(records.values().collect::<Vec<_>>(), [Some(&b""[..])]);
@@ -245,7 +250,7 @@ fn null_values_repeated_names_and_names_that_are_not_text_are_kept() {
 }
 
 #[test]
-fn a_subject_filter_holds_where_the_broker_does_not_know_it() {
+fn a_subject_filter_is_applied_when_the_broker_ignores_it() {
     let client = connected(b"");
     let subscribed = |subject: &str| {
         let request = SubscribeRequest {
@@ -254,12 +259,12 @@ fn a_subject_filter_holds_where_the_broker_does_not_know_it() {
             subject: subject.into(),
             ..SubscribeRequest::default()
         };
-        client.subscribe(&request.encode_to_vec(), None, &mut go_on)
+        client.subscribe(&request.encode_to_vec(), None, &mut never_interrupt)
     };
     let subscription = subscribed("s.*.x").unwrap();
     let mut offsets = Vec::new();
     let end = loop {
-        match subscription.next_batch(3, SECOND, &mut go_on) {
+        match subscription.next_batch(3, SECOND, &mut never_interrupt) {
             Ok(records) => offsets.extend(records.unwrap().offsets().to_vec()),
             Err(end) => break end,
         }
@@ -269,32 +274,36 @@ fn a_subject_filter_holds_where_the_broker_does_not_know_it() {
 }
 
 #[test]
-fn batches_published_at_once_fail_each_for_itself() {
+fn concurrent_batches_fail_independently() {
     let client = connected(b"");
-    let mut batches: Vec<Outgoing> = ["ok", "missing", "ok"]
+    let mut batches: Vec<PublishBatch> = ["ok", "missing", "ok"]
         .map(|stream| batch(&client, stream, 1, &["a", "b"]))
         .into();
     let wanted = batches.iter_mut().map(|batch| (batch, None)).collect();
-    let failures = client.publish_all(wanted, SECOND * 60, &mut go_on).unwrap();
+    let failures = client
+        .publish_all(wanted, SECOND * 60, &mut never_interrupt)
+        .unwrap();
     let codes: Vec<_> = failures
         .iter()
         .map(|failure| failure.as_ref().map(|failure| failure.code))
         .collect();
     assert_eq!(codes, [None, Some("stream_not_found"), None]);
-    let stored = |batch: &Outgoing| batch.places().iter().all(|place| place.0 >= 0);
+    let stored = |batch: &PublishBatch| batch.places().iter().all(|place| place.0 >= 0);
     let stored: Vec<_> = batches.iter().map(stored).collect();
     assert_eq!(stored, [true, false, true]);
 }
 
 #[test]
-fn a_batch_whose_turn_comes_behind_the_deadline_is_not_sent() {
+fn a_batch_that_cannot_start_before_the_deadline_is_not_sent() {
     let client = connected(b"");
-    let mut batches: Vec<Outgoing> = (0..40)
+    let mut batches: Vec<PublishBatch> = (0..40)
         .map(|_| batch(&client, "silent", 1, &["a", "b"]))
         .collect();
     let wanted = batches.iter_mut().map(|batch| (batch, None)).collect();
     let timeout = Duration::from_millis(150);
-    let failures = client.publish_all(wanted, timeout, &mut go_on).unwrap();
+    let failures = client
+        .publish_all(wanted, timeout, &mut never_interrupt)
+        .unwrap();
     let codes: Vec<_> = failures
         .iter()
         .map(|failure| failure.as_ref().map_or("stored", |failure| failure.code))
@@ -317,12 +326,12 @@ fn a_refused_subscription_fails_when_it_is_opened() {
 }
 
 #[test]
-fn waiting_for_records_ends_with_the_time_and_with_patience() {
+fn waiting_for_records_ends_at_the_timeout_and_on_interrupt() {
     let client = connected(b"");
     let subscription = subscribed(&client, "ok", 1).unwrap();
     assert_eq!(
         subscription
-            .next_batch(9, SECOND, &mut go_on)
+            .next_batch(9, SECOND, &mut never_interrupt)
             .unwrap()
             .unwrap()
             .len(),
@@ -331,7 +340,7 @@ fn waiting_for_records_ends_with_the_time_and_with_patience() {
     subscription.close();
     assert_eq!(
         subscription
-            .next_batch(9, SECOND, &mut go_on)
+            .next_batch(9, SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
         "closed"
@@ -344,31 +353,31 @@ fn waiting_for_records_ends_with_the_time_and_with_patience() {
 }
 
 #[test]
-fn calls_pass_bytes_through_and_refuse_what_is_no_unary_method() {
+fn calls_pass_bytes_through_and_reject_unknown_methods() {
     let client = connected(b"");
     assert_eq!(
         client
-            .call("FetchMetadata", b"abc", SECOND, &mut go_on)
+            .call("FetchMetadata", b"abc", SECOND, &mut never_interrupt)
             .unwrap(),
         b"abc"
     );
     assert_eq!(
         client
-            .call("Subscribe", b"", SECOND, &mut go_on)
+            .call("Subscribe", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
         "unimplemented"
     );
     assert_eq!(
         client
-            .call("No/Such", b"", SECOND, &mut go_on)
+            .call("No/Such", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
         "unimplemented"
     );
     assert_eq!(
         client
-            .call("DeleteStream", b"", SECOND, &mut go_on)
+            .call("DeleteStream", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
         "unimplemented"
@@ -376,7 +385,7 @@ fn calls_pass_bytes_through_and_refuse_what_is_no_unary_method() {
     client.close();
     assert_eq!(
         client
-            .call("FetchMetadata", b"", SECOND, &mut go_on)
+            .call("FetchMetadata", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
         "closed"
@@ -384,9 +393,10 @@ fn calls_pass_bytes_through_and_refuse_what_is_no_unary_method() {
 }
 
 #[test]
-fn connecting_to_nothing_is_unavailable_and_bad_addresses_and_options_are_named() {
-    let connect =
-        |address: &str| Client::connect(address, Options::default(), &mut go_on).unwrap_err();
+fn connect_errors_name_the_address_or_the_option() {
+    let connect = |address: &str| {
+        Client::connect(address, Options::default(), &mut never_interrupt).unwrap_err()
+    };
     let nobody = connect("127.0.0.1:1");
     assert_eq!(nobody.code, "unavailable");
     assert!(nobody.message.contains("127.0.0.1:1"), "{}", nobody.message);
@@ -400,17 +410,17 @@ fn connecting_to_nothing_is_unavailable_and_bad_addresses_and_options_are_named(
 }
 
 #[test]
-fn what_was_not_answered_may_be_sent_again_only_where_it_is_stored_once() {
+fn unanswered_records_may_be_resent_only_to_a_broker_that_deduplicates() {
     let producer = Some(Producer {
         id: 7,
         epoch: 0,
         base_sequence: 0,
     });
     for (address, resend) in [(fake::start_once(), Some(true)), (fake::start(), None)] {
-        let client = Client::connect(&address, Options::default(), &mut go_on).unwrap();
+        let client = Client::connect(&address, Options::default(), &mut never_interrupt).unwrap();
         let mut batch = batch(&client, "going", 1, &["a", "b", "c", "d", "e"]);
         let error = client
-            .publish(&mut batch, producer, SECOND * 30, &mut go_on)
+            .publish(&mut batch, producer, SECOND * 30, &mut never_interrupt)
             .unwrap_err();
         assert_eq!(error.code, "outcome_unknown");
         assert_eq!(
@@ -424,8 +434,13 @@ fn what_was_not_answered_may_be_sent_again_only_where_it_is_stored_once() {
 }
 
 #[test]
-fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
-    let client = Client::connect(&fake::start_once(), Options::default(), &mut go_on).unwrap();
+fn nothing_is_sent_after_a_rejected_batch_of_a_producer() {
+    let client = Client::connect(
+        &fake::start_once(),
+        Options::default(),
+        &mut never_interrupt,
+    )
+    .unwrap();
     let producer = Producer {
         id: 7,
         epoch: 0,
@@ -435,7 +450,12 @@ fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
     values.resize(5000, "good");
     let mut batch = batch(&client, "picky", 1, &values);
     let error = client
-        .publish(&mut batch, Some(producer), SECOND * 30, &mut go_on)
+        .publish(
+            &mut batch,
+            Some(producer),
+            SECOND * 30,
+            &mut never_interrupt,
+        )
         .unwrap_err();
     assert_eq!((error.code, error.details.index), ("too_large", Some(0)));
     let (first, behind) = batch.places().split_at(4096);
@@ -449,9 +469,9 @@ fn nothing_is_sent_behind_a_refused_batch_of_a_producer() {
 #[test]
 fn a_call_that_breaks_names_the_broker() {
     let address = fake::start();
-    let client = Client::connect(&address, Options::default(), &mut go_on).unwrap();
+    let client = Client::connect(&address, Options::default(), &mut never_interrupt).unwrap();
     let error = client
-        .call("PauseStream", b"", SECOND * 30, &mut go_on)
+        .call("PauseStream", b"", SECOND * 30, &mut never_interrupt)
         .unwrap_err();
     assert_eq!(error.code, "outcome_unknown");
     let beginning = format!("broker at {address}: the connection broke during the call: ");

@@ -159,7 +159,7 @@ impl Client {
 
 /// Wakes who waits for several subscriptions.
 #[pyclass(frozen, module = "bascule._native")]
-pub(crate) struct Bell(Arc<bascule_client::Bell>);
+pub(crate) struct Bell(Arc<bascule_client::Notifier>);
 
 #[pymethods]
 impl Bell {
@@ -169,7 +169,7 @@ impl Bell {
     }
 
     fn ring(&self, py: Python<'_>) {
-        py.detach(|| self.0.ring());
+        py.detach(|| self.0.notify());
     }
 
     fn wait(&self, py: Python<'_>, seen: u64, timeout_ms: i64) -> PyResult<u64> {

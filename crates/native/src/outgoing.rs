@@ -13,13 +13,13 @@ const MOST_RECORDS: usize = 100_000;
 
 /// A batch on its way out. While it is published, it is locked: every method waits for that.
 #[pyclass(frozen, module = "bascule._native")]
-pub(crate) struct Outgoing(pub(crate) Arc<Mutex<bascule_client::Outgoing>>);
+pub(crate) struct Outgoing(pub(crate) Arc<Mutex<bascule_client::PublishBatch>>);
 
 #[pymethods]
 impl Outgoing {
     #[new]
     fn new(stream: &str, partition: i32, ack_policy: i32, max_in_flight: usize) -> Self {
-        let batch = bascule_client::Outgoing::new(stream, partition, ack_policy, max_in_flight);
+        let batch = bascule_client::PublishBatch::new(stream, partition, ack_policy, max_in_flight);
         Self(Arc::new(Mutex::new(batch)))
     }
 
@@ -212,8 +212,8 @@ impl Partitioner {
 
 /// The batch, unless it is being published: nothing may wait for that while it holds the interpreter.
 fn unpublished(
-    batch: &Mutex<bascule_client::Outgoing>,
-) -> PyResult<MutexGuard<'_, bascule_client::Outgoing>> {
+    batch: &Mutex<bascule_client::PublishBatch>,
+) -> PyResult<MutexGuard<'_, bascule_client::PublishBatch>> {
     batch
         .try_lock()
         .ok_or_else(|| native_error("invalid_argument", "the batch is being published", "{}"))

@@ -1,4 +1,4 @@
-//! A broker of a few lines: what it does depends on the stream's name.
+//! A small fake broker; the stream's name selects its behaviour.
 use bascule_wire::liftbridge::acks::{AckFields, AckTemplate, put_async_error_frame};
 use bascule_wire::liftbridge::messages::{Header, Message, SubscribeRequest};
 use bascule_wire::liftbridge::publish::PublishView;
@@ -25,13 +25,13 @@ pub fn start() -> String {
     start_as(Fake { once: false })
 }
 
-/// The same, of a broker that says that it stores a producer's batches once.
+/// As [`start`], but a broker that deduplicates producers' batches.
 pub fn start_once() -> String {
     start_as(Fake { once: true })
 }
 
 fn start_as(fake: Fake) -> String {
-    let (told, address) = std::sync::mpsc::channel();
+    let (sender, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -39,7 +39,8 @@ fn start_as(fake: Fake) -> String {
             .unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            told.send(listener.local_addr().unwrap().to_string())
+            sender
+                .send(listener.local_addr().unwrap().to_string())
                 .unwrap();
             let incoming = TcpListenerStream::new(listener);
             tonic::transport::Server::builder()
@@ -227,7 +228,7 @@ async fn subscribe(body: Body, frames: &Frames) -> Status {
     Status::resource_exhausted("Stop offset reached")
 }
 
-/// A null value, then headers that a map cannot show.
+/// A null value, and headers that a map cannot represent.
 fn odd(message: Message) -> Message {
     let header = |name: &'static [u8], value: &'static [u8]| Header {
         name: Bytes::from_static(name),

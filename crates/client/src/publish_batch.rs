@@ -1,5 +1,5 @@
-//! Records on their way out: framed once, as they are added, and kept until all are answered, so that what was not can be
-//! sent again.
+//! Records to publish: framed once, as they are added, and kept until all are acknowledged, so that the others can be sent
+//! again.
 use crate::Error;
 use crate::acks::Acks;
 use crate::frames::lengths;
@@ -14,12 +14,12 @@ use std::num::NonZeroU32;
 /// way, so these bound what is published while a disk syncs once.
 const CHUNK_BYTES: usize = 512 << 10;
 const CHUNK_RECORDS: usize = ProducerBatch::MAX_RECORDS as usize;
-/// Room that an open chunk begins with, bytes, and the least that one of several does.
+/// Initial capacity of an open chunk, bytes, and the least when several are filled together.
 const ROOM: usize = 144 << 10;
 const LEAST_ROOM: usize = 1 << 10;
 /// `AckPolicy.NONE`.
 const POLICY_NONE: i32 = 2;
-/// Keeps the place of a producer's batch free.
+/// Reserves the bytes of a producer's batch header.
 const NOBODY: ProducerBatch = ProducerBatch {
     producer: Producer {
         id: 0,
@@ -71,7 +71,7 @@ impl Default for NewRecord<'_> {
 
 /// A batch of records for one partition. Correlation ids are the records' indexes, in decimal.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct PublishBatch {
     stream: String,
     partition: i32,
     ack_policy: i32,
@@ -84,12 +84,12 @@ pub struct Outgoing {
     open_records: usize,
     records: usize,
     bytes: usize,
-    /// Whose batches the chunks are marked as.
+    /// The producer that the chunks are marked with.
     stamped: Option<Producer>,
-    /// What is known of the records.
+    /// Outcomes of the records.
     pub(crate) acks: Acks,
 }
-impl Outgoing {
+impl PublishBatch {
     /// An empty batch. `ack_policy`: 0 LEADER, 1 ALL, 2 NONE. `in_flight`: most records sent and not acknowledged.
     pub fn new(stream: &str, partition: i32, ack_policy: i32, in_flight: usize) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Outgoing {
         }
     }
 
-    /// The same for one of `parts` batches that are filled together: they share the memory that one begins with.
+    /// As [`Self::new`], for one of `parts` batches that are filled together: they share the initial memory of one.
     #[must_use]
     pub(crate) fn sharing(mut self, parts: usize) -> Self {
         self.room = (ROOM / parts.max(1)).max(LEAST_ROOM);
@@ -163,7 +163,7 @@ impl Outgoing {
         self.records == 0
     }
 
-    /// Bytes that are sent, about.
+    /// Approximate bytes to send.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -177,13 +177,13 @@ impl Outgoing {
         }
     }
 
-    /// Whether the broker sends no acks.
+    /// Whether acks are off.
     pub(crate) fn is_unacknowledged(&self) -> bool {
         self.ack_policy == POLICY_NONE
     }
 
-    /// Readies everything for sending as batches of `producer`, whose next sequence is that of the first record; `None` =
-    /// of nobody.
+    /// Prepares all chunks for sending as batches of `producer`, whose next sequence is that of the first record; `None` = without
+    /// a producer.
     pub(crate) fn stamp(&mut self, producer: Option<Producer>) {
         self.close_chunk();
         self.acks.begin(&self.chunks, self.records);
@@ -212,18 +212,18 @@ impl Outgoing {
         }
     }
 
-    /// Whether parts of it may have been sent as batches of a producer.
+    /// Whether some of it may have been sent as batches of a producer.
     pub(crate) fn is_stamped(&self) -> bool {
         self.stamped.is_some()
     }
 
-    /// The chunks with records that are not answered, in order, each with its number.
+    /// The chunks with unanswered records, in order, each with its number.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (usize, &Chunk)> {
         let chunks = self.chunks.iter().enumerate();
         chunks.filter(|(number, _)| self.acks.is_open(*number))
     }
 
-    /// The failure that the others follow from; that of a record which is too large says how large it is.
+    /// The failure that caused the others; for a record that is too large, with its size.
     pub(crate) fn failure(&self) -> Option<Error> {
         let mut error = self.acks.failure()?;
         if error.code == "too_large" {
@@ -235,7 +235,7 @@ impl Outgoing {
         Some(error)
     }
 
-    /// Length of a record's message: what the broker compares with its bounds.
+    /// Length of a record's message, which the broker compares with its limits.
     fn message_bytes(&self, index: usize) -> Option<NonZeroU32> {
         let next = self.chunks.partition_point(|chunk| chunk.first <= index);
         let chunk = self.chunks.get(next.checked_sub(1)?)?;
