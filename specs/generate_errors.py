@@ -6,6 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python/bascule/_error_codes.py"
+RUST = ROOT / "crates/wire/src/error_code.rs"
 WIDTH = 120
 PAGE = ROOT / "docs/reference/errors.md"
 
@@ -44,6 +45,52 @@ def _python(table: dict[str, dict[str, object]]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def _camel(code: str) -> str:
+    return "".join(word.capitalize() for word in code.split("_"))
+
+
+def _rust(table: dict[str, dict[str, object]]) -> str:
+    names = {code: _camel(code) for code in table}
+    lines = [
+        "//! Generated from `specs/errors.toml` by `specs/generate_errors.py`: edit that, then `make fix`.",
+        "",
+        "/// The code of an error, the same in both planes, in every protocol and in the documentation.",
+        "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]",
+        "pub enum ErrorCode {",
+    ]
+    for code, name in names.items():
+        lines += [f"    /// {table[code]['text']}", f"    {name},"]
+    lines += [
+        "}",
+        "",
+        "impl ErrorCode {",
+        "    /// Every code, in the order of the enumeration.",
+        f"    pub const ALL: [Self; {len(names)}] = [",
+        *(f"        Self::{name}," for name in names.values()),
+        "    ];",
+        "",
+        "    /// The name in `specs/errors.toml`.",
+        "    pub const fn as_str(self) -> &'static str {",
+        "        match self {",
+        *(f'            Self::{name} => "{code}",' for code, name in names.items()),
+        "        }",
+        "    }",
+        "",
+        "    /// The code of this name; `None` for a name that this version does not know.",
+        "    pub fn parse(name: &str) -> Option<Self> {",
+        "        Self::ALL.into_iter().find(|code| code.as_str() == name)",
+        "    }",
+        "}",
+        "",
+        "impl std::fmt::Display for ErrorCode {",
+        "    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {",
+        "        f.write_str(self.as_str())",
+        "    }",
+        "}",
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _page(table: dict[str, dict[str, object]]) -> str:
     lines = [
         "# Error codes",
@@ -66,7 +113,7 @@ def main() -> int:
     with (ROOT / "specs/errors.toml").open("rb") as file:
         table = tomllib.load(file)
     stale = 0
-    for path, text in ((PYTHON, _python(table)), (PAGE, _page(table))):
+    for path, text in ((PYTHON, _python(table)), (RUST, _rust(table)), (PAGE, _page(table))):
         if "--check" in sys.argv:
             if not path.exists() or path.read_text() != text:
                 sys.stderr.write(f"{path.relative_to(ROOT)} is not what specs/errors.toml gives: make fix\n")

@@ -2,6 +2,7 @@
 use crate::Error;
 use crate::error::async_code;
 use crate::publish_batch::Chunk;
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::acks::{AckView, ResponseView};
 use bytes::Bytes;
 
@@ -102,8 +103,12 @@ impl Acks {
     /// # Errors
     /// `internal` when it is malformed.
     pub(crate) fn take(&mut self, message: Bytes) -> Result<(), Error> {
-        let response = ResponseView::read(message)
-            .ok_or_else(|| Error::new("internal", "the broker sent a malformed PublishResponse"))?;
+        let response = ResponseView::read(message).ok_or_else(|| {
+            Error::new(
+                ErrorCode::Internal,
+                "the broker sent a malformed PublishResponse",
+            )
+        })?;
         let index = std::str::from_utf8(response.answered())
             .ok()
             .and_then(|text| text.parse::<usize>().ok());
@@ -133,7 +138,7 @@ impl Acks {
             return;
         }
         self.refused += 1;
-        let follows = error.code == "sequence_gap" || error.message == FOLLOWS;
+        let follows = error.code == ErrorCode::SequenceGap || error.message == FOLLOWS;
         let comes_first = self
             .failure
             .as_ref()

@@ -9,6 +9,7 @@ use crate::tls::TlsOptions;
 use crate::transport::{Incoming, SubscribeHeaders, Transport};
 use crate::{Error, Notifier};
 use bascule_record::Producer;
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::SubscribeRequest;
 use bascule_wire::liftbridge::methods;
 use bascule_wire::subject::SubjectFilter;
@@ -58,8 +59,12 @@ impl Options {
     /// `invalid_argument`, naming the key.
     pub fn from_json(json: &[u8]) -> Result<Self, Error> {
         let json = if json.is_empty() { b"{}" } else { json };
-        serde_json::from_slice(json)
-            .map_err(|error| Error::new("invalid_argument", format!("client options: {error}")))
+        serde_json::from_slice(json).map_err(|error| {
+            Error::new(
+                ErrorCode::InvalidArgument,
+                format!("client options: {error}"),
+            )
+        })
     }
 
     fn connect_timeout(&self) -> Duration {
@@ -112,7 +117,7 @@ impl Client {
             || [methods::SUBSCRIBE, methods::PUBLISH_ASYNC].contains(&path.as_str())
         {
             return Err(Error::new(
-                "unimplemented",
+                ErrorCode::Unimplemented,
                 format!("`{method}` is not a unary method of {}", methods::SERVICE),
             ));
         }
@@ -204,7 +209,7 @@ impl Client {
             match incoming.next_message(Effect::Read).await? {
                 Some(_) => Ok((incoming, headers)),
                 None => Err(Error::new(
-                    "end_of_stream",
+                    ErrorCode::EndOfStream,
                     "the broker ended the subscription before it began",
                 )),
             }
@@ -227,7 +232,7 @@ impl Client {
         self.transport
             .lock()
             .clone()
-            .ok_or_else(|| Error::new("closed", "the client was closed"))
+            .ok_or_else(|| Error::new(ErrorCode::Closed, "the client was closed"))
     }
 }
 
@@ -235,7 +240,7 @@ impl Client {
 fn subject_filter(request: &[u8]) -> Result<Option<SubjectFilter>, Error> {
     let request = SubscribeRequest::decode(request).map_err(|error| {
         Error::new(
-            "invalid_argument",
+            ErrorCode::InvalidArgument,
             format!("the subscribe request: {error}"),
         )
     })?;
@@ -245,5 +250,5 @@ fn subject_filter(request: &[u8]) -> Result<Option<SubjectFilter>, Error> {
     let filter = SubjectFilter::parse(&request.subject);
     filter
         .map(Some)
-        .map_err(|error| Error::new("invalid_argument", error.to_string()))
+        .map_err(|error| Error::new(ErrorCode::InvalidArgument, error.to_string()))
 }

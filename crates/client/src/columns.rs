@@ -19,6 +19,7 @@ use arrow_buffer::{
     BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
 };
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::MessageView;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -200,7 +201,10 @@ impl Columns {
     pub(crate) fn into_records(mut self) -> Result<Records, Error> {
         let raw_names = Arc::new(std::mem::take(&mut self.raw_names));
         let batch = self.into_batch(&raw_names).map_err(|error| {
-            Error::new("internal", format!("columns do not fit together: {error}"))
+            Error::new(
+                ErrorCode::Internal,
+                format!("columns do not fit together: {error}"),
+            )
         })?;
         Ok(Records { batch, raw_names })
     }

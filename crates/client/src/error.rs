@@ -1,4 +1,5 @@
 //! Errors of the SDK's calls.
+use bascule_wire::ErrorCode;
 use std::num::NonZeroU32;
 use tonic::{Code, Status};
 
@@ -7,7 +8,7 @@ use tonic::{Code, Status};
 #[error("{message}")]
 pub struct Error {
     /// The code.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// One sentence in lower case.
     pub message: String,
     /// Further fields.
@@ -51,7 +52,7 @@ pub(crate) enum Effect {
 
 impl Error {
     /// A failure without a gRPC status.
-    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
             message: message.into(),
@@ -68,11 +69,11 @@ impl Error {
     pub(crate) fn deadline(effect: Effect) -> Self {
         match effect {
             Effect::Read => Self::new(
-                "deadline_exceeded",
+                ErrorCode::DeadlineExceeded,
                 "the deadline passed before the broker answered",
             ),
             Effect::Write => Self::new(
-                "outcome_unknown",
+                ErrorCode::OutcomeUnknown,
                 "the deadline passed before the broker answered; it may have been done",
             ),
         }
@@ -105,11 +106,11 @@ impl Error {
             cause = source.source();
         }
         if crate::tls::is_refused(&text) {
-            return Self::new("tls_failed", text);
+            return Self::new(ErrorCode::TlsFailed, text);
         }
         match effect {
-            Effect::Write if sent => Self::new("outcome_unknown", text),
-            _ => Self::new("unavailable", text),
+            Effect::Write if sent => Self::new(ErrorCode::OutcomeUnknown, text),
+            _ => Self::new(ErrorCode::Unavailable, text),
         }
     }
 }
@@ -123,59 +124,63 @@ const NO_MASTER_KEY: &str = "Failed on preconditions for stream's encryption han
 const NOT_ENCRYPTED: &str = "encryption failed on partition";
 
 /// Maps a status to a code; where one status has several meanings, the protocol's fixed text distinguishes them.
-fn code_of(status: &Status, effect: Effect) -> &'static str {
+fn code_of(status: &Status, effect: Effect) -> ErrorCode {
     let text = status.message();
     match status.code() {
-        Code::Unavailable => "unavailable",
-        Code::DeadlineExceeded if effect == Effect::Write => "outcome_unknown",
-        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::Unavailable => ErrorCode::Unavailable,
+        Code::DeadlineExceeded if effect == Effect::Write => ErrorCode::OutcomeUnknown,
+        Code::DeadlineExceeded => ErrorCode::DeadlineExceeded,
         Code::NotFound => not_found(text),
-        Code::AlreadyExists => "stream_exists",
-        Code::FailedPrecondition if text.starts_with("readonly partition") => "readonly",
-        Code::FailedPrecondition if text.starts_with(NO_MASTER_KEY) => "encryption_unavailable",
+        Code::AlreadyExists => ErrorCode::StreamExists,
+        Code::FailedPrecondition if text.starts_with("readonly partition") => ErrorCode::Readonly,
+        Code::FailedPrecondition if text.starts_with(NO_MASTER_KEY) => {
+            ErrorCode::EncryptionUnavailable
+        }
         Code::FailedPrecondition if text.contains("cannot be decrypted") => {
-            "encryption_key_missing"
+            ErrorCode::EncryptionKeyMissing
         }
         Code::FailedPrecondition | Code::Internal if let Some(code) = append_code(text) => code,
-        Code::FailedPrecondition if text.to_lowercase().contains("leader") => "not_leader",
-        Code::FailedPrecondition | Code::Aborted => "failed_precondition",
-        Code::InvalidArgument if text.starts_with("message exceeds") => "too_large",
-        Code::InvalidArgument => "invalid_argument",
-        Code::OutOfRange => "offset_out_of_range",
+        Code::FailedPrecondition if text.to_lowercase().contains("leader") => ErrorCode::NotLeader,
+        Code::FailedPrecondition | Code::Aborted => ErrorCode::FailedPrecondition,
+        Code::InvalidArgument if text.starts_with("message exceeds") => ErrorCode::TooLarge,
+        Code::InvalidArgument => ErrorCode::InvalidArgument,
+        Code::OutOfRange => ErrorCode::OffsetOutOfRange,
         Code::ResourceExhausted => exhausted(text),
-        Code::PermissionDenied => "permission_denied",
-        Code::Unauthenticated => "unauthenticated",
-        Code::Unimplemented => "unimplemented",
-        Code::DataLoss => "damaged",
-        Code::Cancelled => "closed",
-        Code::Unknown if text == "incorrect expected offset" => "incorrect_offset",
-        Code::Unknown if text.starts_with("failed to publish to NATS") => "nats_unavailable",
-        Code::Internal if text == "no known metadata leader" => "unavailable",
-        Code::Internal if text.starts_with(NOT_OPEN) => "unavailable",
-        Code::Internal if text == NOT_ENCRYPTED => "encryption_key_missing",
-        _ => "internal",
+        Code::PermissionDenied => ErrorCode::PermissionDenied,
+        Code::Unauthenticated => ErrorCode::Unauthenticated,
+        Code::Unimplemented => ErrorCode::Unimplemented,
+        Code::DataLoss => ErrorCode::Damaged,
+        Code::Cancelled => ErrorCode::Closed,
+        Code::Unknown if text == "incorrect expected offset" => ErrorCode::IncorrectOffset,
+        Code::Unknown if text.starts_with("failed to publish to NATS") => {
+            ErrorCode::NatsUnavailable
+        }
+        Code::Internal if text == "no known metadata leader" => ErrorCode::Unavailable,
+        Code::Internal if text.starts_with(NOT_OPEN) => ErrorCode::Unavailable,
+        Code::Internal if text == NOT_ENCRYPTED => ErrorCode::EncryptionKeyMissing,
+        _ => ErrorCode::Internal,
     }
 }
 
 /// The code of a rejected append that concerns its producer, its replicas or its key.
-fn append_code(text: &str) -> Option<&'static str> {
+fn append_code(text: &str) -> Option<ErrorCode> {
     let reason = text.strip_prefix("failed to append: ")?;
     if reason.starts_with("not enough in-sync replicas") {
-        Some("not_enough_replicas")
+        Some(ErrorCode::NotEnoughReplicas)
     } else if reason.starts_with("batch was not encrypted") {
-        Some("encryption_key_missing")
+        Some(ErrorCode::EncryptionKeyMissing)
     } else if reason.starts_with("sequence ") {
-        Some("sequence_gap")
+        Some(ErrorCode::SequenceGap)
     } else if reason.starts_with("producer epoch ") {
-        Some("producer_fenced")
+        Some(ErrorCode::ProducerFenced)
     } else if reason.contains("another one is refused for now") {
-        Some("too_many_producers")
+        Some(ErrorCode::TooManyProducers)
     } else {
         None
     }
 }
 
-fn not_found(text: &str) -> &'static str {
+fn not_found(text: &str) -> ErrorCode {
     const STREAM: [&str; 4] = [
         "no such stream",
         "stream not found",
@@ -183,44 +188,44 @@ fn not_found(text: &str) -> &'static str {
         "commit log was deleted",
     ];
     if STREAM.iter().any(|start| text.starts_with(start)) {
-        "stream_not_found"
+        ErrorCode::StreamNotFound
     } else if text.to_lowercase().contains("partition") {
-        "partition_not_found"
+        ErrorCode::PartitionNotFound
     } else {
-        "not_found"
+        ErrorCode::NotFound
     }
 }
 
-fn exhausted(text: &str) -> &'static str {
+fn exhausted(text: &str) -> ErrorCode {
     match text {
         "Stop offset reached" | "End of readonly partition" | "Stream is empty" | "EOF" => {
-            "end_of_stream"
+            ErrorCode::EndOfStream
         }
-        _ if text.contains("no space left") => "disk_full",
-        _ if text.contains("larger than max") => "too_large",
-        _ => "busy",
+        _ if text.contains("no space left") => ErrorCode::DiskFull,
+        _ if text.contains("larger than max") => ErrorCode::TooLarge,
+        _ => ErrorCode::Busy,
     }
 }
 
 /// The code of an asynchronous error of PublishAsync, by its number.
-pub(crate) fn async_code(number: i32, text: &str) -> &'static str {
+pub(crate) fn async_code(number: i32, text: &str) -> ErrorCode {
     use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as Number;
     match Number::try_from(number) {
-        Ok(Number::BadRequest) if text.starts_with("message exceeds") => "too_large",
-        Ok(Number::BadRequest) => "invalid_argument",
+        Ok(Number::BadRequest) if text.starts_with("message exceeds") => ErrorCode::TooLarge,
+        Ok(Number::BadRequest) => ErrorCode::InvalidArgument,
         Ok(Number::NotFound) => not_found(text),
-        Ok(Number::Readonly) => "readonly",
-        Ok(Number::IncorrectOffset) => "incorrect_offset",
-        Ok(Number::PermissionDenied) => "permission_denied",
-        Ok(Number::EncryptionFailed) => "encryption_key_missing",
-        Ok(Number::Internal) if text.starts_with(NOT_OPEN) => "unavailable",
-        Ok(Number::Internal) if text.contains("no space left") => "disk_full",
-        Ok(Number::Internal) if text.contains("queue is full") => "busy",
-        Ok(Number::Internal) if text.contains("not led here") => "not_leader",
-        Ok(Number::Internal) if text.contains("partition is closed") => "unavailable",
+        Ok(Number::Readonly) => ErrorCode::Readonly,
+        Ok(Number::IncorrectOffset) => ErrorCode::IncorrectOffset,
+        Ok(Number::PermissionDenied) => ErrorCode::PermissionDenied,
+        Ok(Number::EncryptionFailed) => ErrorCode::EncryptionKeyMissing,
+        Ok(Number::Internal) if text.starts_with(NOT_OPEN) => ErrorCode::Unavailable,
+        Ok(Number::Internal) if text.contains("no space left") => ErrorCode::DiskFull,
+        Ok(Number::Internal) if text.contains("queue is full") => ErrorCode::Busy,
+        Ok(Number::Internal) if text.contains("not led here") => ErrorCode::NotLeader,
+        Ok(Number::Internal) if text.contains("partition is closed") => ErrorCode::Unavailable,
         Ok(Number::Internal) if let Some(code) = append_code(text) => code,
-        Ok(Number::Internal) if text.contains("storage failed") => "storage_failed",
-        _ => "internal",
+        Ok(Number::Internal) if text.contains("storage failed") => ErrorCode::StorageFailed,
+        _ => ErrorCode::Internal,
     }
 }
 
@@ -231,78 +236,84 @@ mod tests {
     #[test]
     fn statuses_become_codes() {
         let cases = [
-            (Status::unavailable("x"), "unavailable"),
-            (Status::not_found("no such stream: x"), "stream_not_found"),
+            (Status::unavailable("x"), ErrorCode::Unavailable),
+            (
+                Status::not_found("no such stream: x"),
+                ErrorCode::StreamNotFound,
+            ),
             (
                 Status::not_found("commit log was deleted"),
-                "stream_not_found",
+                ErrorCode::StreamNotFound,
             ),
             (
                 Status::not_found("No such partition"),
-                "partition_not_found",
+                ErrorCode::PartitionNotFound,
             ),
-            (Status::already_exists("x"), "stream_exists"),
+            (Status::already_exists("x"), ErrorCode::StreamExists),
             (
                 Status::failed_precondition("readonly partition: 0"),
-                "readonly",
+                ErrorCode::Readonly,
             ),
             (
                 Status::failed_precondition("Server not partition leader"),
-                "not_leader",
+                ErrorCode::NotLeader,
             ),
             (
                 Status::failed_precondition("commit log was closed"),
-                "failed_precondition",
+                ErrorCode::FailedPrecondition,
             ),
             (
                 Status::invalid_argument("message exceeds max replication size"),
-                "too_large",
+                ErrorCode::TooLarge,
             ),
             (
                 Status::resource_exhausted("Stop offset reached"),
-                "end_of_stream",
+                ErrorCode::EndOfStream,
             ),
             (
                 Status::resource_exhausted("Stream is empty"),
-                "end_of_stream",
+                ErrorCode::EndOfStream,
             ),
-            (Status::resource_exhausted("EOF"), "end_of_stream"),
+            (Status::resource_exhausted("EOF"), ErrorCode::EndOfStream),
             (
                 Status::resource_exhausted("limits.subscriptions (1) subscriptions are open"),
-                "busy",
+                ErrorCode::Busy,
             ),
             (
                 Status::resource_exhausted("failed to append: no space left on the data directory"),
-                "disk_full",
+                ErrorCode::DiskFull,
             ),
             (
                 Status::unknown("incorrect expected offset"),
-                "incorrect_offset",
+                ErrorCode::IncorrectOffset,
             ),
             (
                 Status::unknown("failed to publish to NATS: nats: no connection"),
-                "nats_unavailable",
+                ErrorCode::NatsUnavailable,
             ),
-            (Status::internal("no known metadata leader"), "unavailable"),
-            (Status::permission_denied("x"), "permission_denied"),
+            (
+                Status::internal("no known metadata leader"),
+                ErrorCode::Unavailable,
+            ),
+            (Status::permission_denied("x"), ErrorCode::PermissionDenied),
             (
                 Status::failed_precondition(
                     "failed to append: sequence 3 does not follow: 2 is next",
                 ),
-                "sequence_gap",
+                ErrorCode::SequenceGap,
             ),
             (
                 Status::failed_precondition("failed to append: producer epoch 1 is fenced by 2"),
-                "producer_fenced",
+                ErrorCode::ProducerFenced,
             ),
             (
                 Status::failed_precondition(
                     "failed to append: 10000 producers appended within 15 minutes; another one is refused for now",
                 ),
-                "too_many_producers",
+                ErrorCode::TooManyProducers,
             ),
-            (Status::data_loss("x"), "damaged"),
-            (Status::unknown("x"), "internal"),
+            (Status::data_loss("x"), ErrorCode::Damaged),
+            (Status::unknown("x"), ErrorCode::Internal),
         ];
         assert_codes(&cases);
     }
@@ -314,32 +325,32 @@ mod tests {
                 Status::failed_precondition(
                     "failed to append: not enough in-sync replicas: there are 1, min ISR is 2",
                 ),
-                "not_enough_replicas",
+                ErrorCode::NotEnoughReplicas,
             ),
             (
                 Status::failed_precondition(
                     "Failed on preconditions for stream's encryption handler: invalid AES key size 0",
                 ),
-                "encryption_unavailable",
+                ErrorCode::EncryptionUnavailable,
             ),
             (
                 Status::failed_precondition(
                     "batch at or after offset 0 cannot be decrypted: its master key \"one\" is not configured",
                 ),
-                "encryption_key_missing",
+                ErrorCode::EncryptionKeyMissing,
             ),
             (
                 Status::internal("encryption failed on partition"),
-                "encryption_key_missing",
+                ErrorCode::EncryptionKeyMissing,
             ),
             (
                 Status::internal("failed to append: batch was not encrypted: x"),
-                "encryption_key_missing",
+                ErrorCode::EncryptionKeyMissing,
             ),
         ]);
     }
 
-    fn assert_codes(cases: &[(Status, &str)]) {
+    fn assert_codes(cases: &[(Status, ErrorCode)]) {
         for (status, code) in cases {
             let error = Error::from_status(status, Effect::Read);
             assert_eq!(error.code, *code, "{status}");
@@ -349,23 +360,27 @@ mod tests {
     #[test]
     fn asynchronous_errors_become_the_same_codes() {
         let cases = [
-            (1, "message exceeds max replication size", "too_large"),
+            (
+                1,
+                "message exceeds max replication size",
+                ErrorCode::TooLarge,
+            ),
             (
                 6,
                 "encryption failed on partition",
-                "encryption_key_missing",
+                ErrorCode::EncryptionKeyMissing,
             ),
             (
                 3,
                 "failed to append: not enough in-sync replicas: there are 1, min ISR is 2",
-                "not_enough_replicas",
+                ErrorCode::NotEnoughReplicas,
             ),
             (
                 3,
                 "failed to append: sequence 3 does not follow",
-                "sequence_gap",
+                ErrorCode::SequenceGap,
             ),
-            (3, "x", "internal"),
+            (3, "x", ErrorCode::Internal),
         ];
         for (number, text, code) in cases {
             assert_eq!(async_code(number, text), code, "{text}");
@@ -377,11 +392,11 @@ mod tests {
         let status = Status::deadline_exceeded("context deadline exceeded");
         assert_eq!(
             Error::from_status(&status, Effect::Read).code,
-            "deadline_exceeded"
+            ErrorCode::DeadlineExceeded
         );
         assert_eq!(
             Error::from_status(&status, Effect::Write).code,
-            "outcome_unknown"
+            ErrorCode::OutcomeUnknown
         );
     }
 }

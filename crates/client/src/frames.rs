@@ -1,5 +1,6 @@
 //! gRPC frames, both ways: 1 byte compressed flag, 4 bytes length (big-endian), message.
 use crate::Error;
+use bascule_wire::ErrorCode;
 use bytes::{Buf, Bytes, BytesMut};
 
 const PREFIX_BYTES: usize = 5;
@@ -28,7 +29,7 @@ impl Frames {
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
         if flag != 0 || length > MESSAGE_BYTES {
             return Err(Error::new(
-                "internal",
+                ErrorCode::Internal,
                 format!("the broker sent a frame with flag {flag} and length {length}"),
             ));
         }
@@ -90,7 +91,7 @@ mod tests {
         for prefix in [[1, 0, 0, 0, 0], [0, 0xff, 0, 0, 0]] {
             let mut frames = Frames::default();
             frames.push(&prefix);
-            assert_eq!(frames.next().unwrap_err().code, "internal");
+            assert_eq!(frames.next().unwrap_err().code, ErrorCode::Internal);
         }
     }
 }

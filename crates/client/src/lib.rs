@@ -27,6 +27,7 @@ mod tls;
 mod transport;
 
 pub use bascule_record::Producer;
+pub use bascule_wire::ErrorCode;
 pub use client::{Client, Options};
 pub use columns::Records;
 pub use error::Error;

@@ -8,6 +8,7 @@ use crate::error::Effect;
 use crate::publish_batch::{Chunk, PublishBatch};
 use crate::transport::{Incoming, Transport};
 use bascule_record::Producer;
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::acks::ResponseView;
 use bascule_wire::liftbridge::methods;
 use bytes::Bytes;
@@ -25,7 +26,12 @@ use tonic::body::Body;
 /// Most unanswered batches of one producer: as many as the broker remembers.
 const WINDOW: usize = 5;
 /// Error codes after which the same batch may be sent again.
-const PASSING: [&str; 4] = ["unavailable", "not_leader", "busy", "nats_unavailable"];
+const PASSING: [ErrorCode; 4] = [
+    ErrorCode::Unavailable,
+    ErrorCode::NotLeader,
+    ErrorCode::Busy,
+    ErrorCode::NatsUnavailable,
+];
 
 /// Bounds on what is sent and not answered.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +69,9 @@ pub(crate) async fn publish(
         .map_err(|_| Error::deadline(Effect::Read))??;
     if batch.is_stamped() && !once {
         let text = "the broker that answers now cannot tell what another one has stored of this";
-        return Err(batch.acks.cut_short(Error::new("outcome_unknown", text)));
+        return Err(batch
+            .acks
+            .cut_short(Error::new(ErrorCode::OutcomeUnknown, text)));
     }
     batch.stamp(wanted.filter(|_| once));
     let outcome = if batch.len() == 1 {
@@ -77,12 +85,12 @@ pub(crate) async fn publish(
         _ if let Some(refusal) = batch.failure() => refusal,
         Ok(()) if batch.is_unacknowledged() => return Ok(()),
         Ok(()) => batch.acks.cut_short(Error::new(
-            "outcome_unknown",
+            ErrorCode::OutcomeUnknown,
             "the broker ended the call before all acks came",
         )),
         Err(error) => batch.acks.cut_short(error),
     };
-    let passing = error.code == "outcome_unknown" || PASSING.contains(&error.code);
+    let passing = error.code == ErrorCode::OutcomeUnknown || PASSING.contains(&error.code);
     error.details.resend = (once && in_time && passing).then_some(true);
     Err(error)
 }
@@ -106,7 +114,7 @@ async fn one(
         .await;
     let answer = answer.inspect_err(|error| {
         // A status rejects the one record; without one its outcome is unknown.
-        if error.code != "outcome_unknown" {
+        if error.code != ErrorCode::OutcomeUnknown {
             batch.acks.refuse(0, error.clone());
         }
     })?;
@@ -163,8 +171,8 @@ async fn many(
 
 /// A connection failure after records were sent leaves their outcome unknown.
 fn unknown_when_broken(mut error: Error) -> Error {
-    if error.code == "unavailable" {
-        error.code = "outcome_unknown";
+    if error.code == ErrorCode::Unavailable {
+        error.code = ErrorCode::OutcomeUnknown;
     }
     error
 }

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::acks::Acks;
 use crate::frames::lengths;
 use bascule_record::Producer;
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::publish::{
     PRODUCER_BATCH_AT, ProducerBatch, PublishFields, put_request_frame,
 };
@@ -226,7 +227,7 @@ impl PublishBatch {
     /// The failure that caused the others; for a record that is too large, with its size.
     pub(crate) fn failure(&self) -> Option<Error> {
         let mut error = self.acks.failure()?;
-        if error.code == "too_large" {
+        if error.code == ErrorCode::TooLarge {
             error.details.bytes = error
                 .details
                 .index

@@ -1,5 +1,6 @@
 //! The client's runtime: one per process, started on first use.
 use crate::Error;
+use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -44,7 +45,7 @@ impl Home {
             .build()
             .map_err(|error| {
                 Error::new(
-                    "internal",
+                    ErrorCode::Internal,
                     format!("cannot start the client's threads: {error}"),
                 )
             })?;
@@ -62,7 +63,7 @@ impl Home {
             return Ok(self.runtime);
         }
         Err(Error::new(
-            "forked",
+            ErrorCode::Forked,
             "this client was connected before the process was forked and cannot work in the child; call \
              bascule.connect() in the child, after the fork",
         ))
@@ -83,7 +84,7 @@ impl Home {
                 match tokio::time::timeout(ASK, &mut future).await {
                     Ok(output) => return Ok(output),
                     Err(_) if patience().is_break() => {
-                        return Err(Error::new("closed", "the wait was interrupted"));
+                        return Err(Error::new(ErrorCode::Closed, "the wait was interrupted"));
                     }
                     Err(_) => {}
                 }

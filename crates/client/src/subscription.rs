@@ -4,6 +4,7 @@ use crate::error::Effect;
 use crate::runtime::{ASK, Home, Patience};
 use crate::transport::{Incoming, SubscribeHeaders};
 use crate::{Error, Notifier};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::MessageView;
 use bascule_wire::subject::SubjectFilter;
 use parking_lot::{Condvar, Mutex};
@@ -124,7 +125,7 @@ impl Subscription {
             let waited = self.buffer.filled.wait_for(&mut state, left.min(ASK));
             drop(state);
             if waited.timed_out() && patience().is_break() {
-                return Err(Error::new("closed", "the wait was interrupted"));
+                return Err(Error::new(ErrorCode::Closed, "the wait was interrupted"));
             }
         }
     }
@@ -135,7 +136,7 @@ impl Subscription {
         self.front.lock().take();
         let mut state = self.buffer.state.lock();
         state.columns = Columns::default();
-        state.end = Some(Error::new("closed", "the subscription was closed"));
+        state.end = Some(Error::new(ErrorCode::Closed, "the subscription was closed"));
         self.buffer.filled.notify_all();
     }
 
@@ -179,7 +180,9 @@ async fn read(mut incoming: Incoming, buffer: Arc<Buffer>) {
     let end = loop {
         match step(&mut incoming, &buffer).await {
             Ok(true) => {}
-            Ok(false) => break Error::new("end_of_stream", "the broker ended the subscription"),
+            Ok(false) => {
+                break Error::new(ErrorCode::EndOfStream, "the broker ended the subscription");
+            }
             Err(error) => break error,
         }
     };
@@ -210,8 +213,9 @@ fn decode(incoming: &mut Incoming, buffer: &Buffer) -> Result<bool, Error> {
     let mut state = buffer.state.lock();
     let mut next = Some(first);
     while let Some(message) = next {
-        let message = MessageView::read(message)
-            .ok_or_else(|| Error::new("internal", "the broker sent a malformed Message"))?;
+        let message = MessageView::read(message).ok_or_else(|| {
+            Error::new(ErrorCode::Internal, "the broker sent a malformed Message")
+        })?;
         if buffer.wants(&message) {
             state.columns.push(&message);
         }

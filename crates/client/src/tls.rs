@@ -1,5 +1,6 @@
 //! TLS of a client: trusted authorities and its own certificate.
 use crate::Error;
+use bascule_wire::ErrorCode;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
@@ -40,7 +41,7 @@ impl TlsOptions {
             (None, None) => {}
             _ => {
                 let text = "a client's certificate and its private key go together: name both cert and key";
-                return Err(Error::new("invalid_argument", text));
+                return Err(Error::new(ErrorCode::InvalidArgument, text));
             }
         }
         if let Some(name) = &self.server_name {
@@ -56,7 +57,7 @@ const KEY: &str = "PRIVATE KEY-----";
 /// Reads a PEM file that contains the wanted kind of object.
 fn read(file: &Path, wanted: &str) -> Result<Vec<u8>, Error> {
     let shown = file.display();
-    let refused = |reason: String| Error::new("invalid_argument", reason);
+    let refused = |reason: String| Error::new(ErrorCode::InvalidArgument, reason);
     let size = std::fs::metadata(file).map(|found| found.len());
     let bytes = size.and_then(|size| {
         if size > MOST_BYTES {

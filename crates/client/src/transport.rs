@@ -3,6 +3,7 @@ use crate::Error;
 use crate::error::Effect;
 use crate::frames::Frames;
 use crate::tls;
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::methods;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -68,7 +69,7 @@ impl Transport {
     ) -> Result<Self, Error> {
         let not_an_address = |error| {
             Error::new(
-                "invalid_argument",
+                ErrorCode::InvalidArgument,
                 format!("`{address}` is not an address (host:port): {error}"),
             )
         };
@@ -81,7 +82,7 @@ impl Transport {
                     "the files of the client's TLS cannot be used: {}",
                     chain(&error)
                 );
-                Error::new("invalid_argument", text)
+                Error::new(ErrorCode::InvalidArgument, text)
             })?;
         }
         let endpoint = endpoint
@@ -96,7 +97,7 @@ impl Transport {
         let channel = channel
             .map_err(|_| {
                 Error::new(
-                    "unavailable",
+                    ErrorCode::Unavailable,
                     format!("broker at {address}: no connection within {timeout:?}"),
                 )
             })?
@@ -130,7 +131,7 @@ impl Transport {
         }
         let request = request.body(body).map_err(|error| {
             Error::new(
-                "invalid_argument",
+                ErrorCode::InvalidArgument,
                 format!("the request cannot be sent: {error}"),
             )
         })?;
@@ -171,7 +172,7 @@ impl Transport {
             let message = incoming.next_message(effect).await?;
             message.ok_or_else(|| {
                 Error::new(
-                    "internal",
+                    ErrorCode::Internal,
                     "the broker answered with status OK and no message",
                 )
             })
@@ -243,7 +244,7 @@ impl Incoming {
                     Some(status) if status.code() == Code::Ok => Ok(false),
                     Some(status) => Err(Error::from_status(&status, effect)),
                     None => Err(Error::new(
-                        "internal",
+                        ErrorCode::Internal,
                         "the broker ended the call without a status",
                     )),
                 }
@@ -284,14 +285,14 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 fn broken(address: &str, effect: Effect, text: &str) -> Error {
     if tls::is_refused(text) {
         return Error::new(
-            "tls_failed",
+            ErrorCode::TlsFailed,
             format!("broker at {address}: it refused the TLS handshake: {text}"),
         );
     }
     let code = if effect == Effect::Write {
-        "outcome_unknown"
+        ErrorCode::OutcomeUnknown
     } else {
-        "unavailable"
+        ErrorCode::Unavailable
     };
     Error::new(
         code,

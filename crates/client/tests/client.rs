@@ -3,6 +3,7 @@
     clippy::unwrap_used,
     reason = "a test that cannot go on says so by panicking"
 )]
+use bascule_client::ErrorCode;
 mod fake;
 
 use arrow_array::Array;
@@ -96,7 +97,7 @@ fn the_first_refused_record_is_named() {
     let client = connected(b"");
     let error =
         published(&client, "picky", 1, &["good", "good", "bad", "good", "bad"]).unwrap_err();
-    assert_eq!(error.code, "too_large");
+    assert_eq!(error.code, ErrorCode::TooLarge);
     assert_eq!(
         (error.details.index, error.details.acknowledged),
         (Some(2), Some(3))
@@ -114,7 +115,7 @@ fn an_unknown_stream_is_the_same_error_for_one_record_and_for_many() {
         let error = published(&client, "missing", 1, values).unwrap_err();
         assert_eq!(
             (error.code, error.details.index),
-            ("stream_not_found", Some(0))
+            (ErrorCode::StreamNotFound, Some(0))
         );
         assert_eq!(error.message, "no such stream: missing");
     }
@@ -134,7 +135,7 @@ fn a_deadline_leaves_the_outcome_unknown() {
                 &mut never_interrupt,
             )
             .unwrap_err();
-        assert_eq!(error.code, "outcome_unknown");
+        assert_eq!(error.code, ErrorCode::OutcomeUnknown);
         assert!(before.elapsed() >= Duration::from_millis(150));
         assert_eq!(error.details.resend, None);
     }
@@ -146,7 +147,7 @@ fn a_lost_connection_leaves_the_rest_unknown() {
     let error = published(&client, "going", 1, &["v"; 100]).unwrap_err();
     assert_eq!(
         (error.code, error.details.index),
-        ("outcome_unknown", Some(3))
+        (ErrorCode::OutcomeUnknown, Some(3))
     );
 }
 
@@ -184,7 +185,7 @@ fn records_are_taken_in_order_in_batches_of_any_size() {
             .unwrap_err();
         assert_eq!(
             (end.code, end.message.as_str()),
-            ("end_of_stream", "Stop offset reached")
+            (ErrorCode::EndOfStream, "Stop offset reached")
         );
     }
 }
@@ -269,8 +270,14 @@ fn a_subject_filter_is_applied_when_the_broker_ignores_it() {
             Err(end) => break end,
         }
     };
-    assert_eq!((offsets, end.code), (vec![0, 2, 4, 6, 8], "end_of_stream"));
-    assert_eq!(subscribed("a..b").unwrap_err().code, "invalid_argument");
+    assert_eq!(
+        (offsets, end.code),
+        (vec![0, 2, 4, 6, 8], ErrorCode::EndOfStream)
+    );
+    assert_eq!(
+        subscribed("a..b").unwrap_err().code,
+        ErrorCode::InvalidArgument
+    );
 }
 
 #[test]
@@ -287,7 +294,7 @@ fn concurrent_batches_fail_independently() {
         .iter()
         .map(|failure| failure.as_ref().map(|failure| failure.code))
         .collect();
-    assert_eq!(codes, [None, Some("stream_not_found"), None]);
+    assert_eq!(codes, [None, Some(ErrorCode::StreamNotFound), None]);
     let stored = |batch: &PublishBatch| batch.places().iter().all(|place| place.0 >= 0);
     let stored: Vec<_> = batches.iter().map(stored).collect();
     assert_eq!(stored, [true, false, true]);
@@ -306,10 +313,10 @@ fn a_batch_that_cannot_start_before_the_deadline_is_not_sent() {
         .unwrap();
     let codes: Vec<_> = failures
         .iter()
-        .map(|failure| failure.as_ref().map_or("stored", |failure| failure.code))
+        .map(|failure| failure.as_ref().map(|failure| failure.code))
         .collect();
-    assert_eq!(codes[..32], ["outcome_unknown"; 32]);
-    assert_eq!(codes[32..], ["deadline_exceeded"; 8]);
+    assert_eq!(codes[..32], [Some(ErrorCode::OutcomeUnknown); 32]);
+    assert_eq!(codes[32..], [Some(ErrorCode::DeadlineExceeded); 8]);
 }
 
 #[test]
@@ -317,11 +324,11 @@ fn a_refused_subscription_fails_when_it_is_opened() {
     let client = connected(br#"{"connect_timeout_ms": 300}"#);
     assert_eq!(
         subscribed(&client, "missing", 1).unwrap_err().code,
-        "partition_not_found"
+        ErrorCode::PartitionNotFound
     );
     assert_eq!(
         subscribed(&client, "mute", 1).unwrap_err().code,
-        "deadline_exceeded"
+        ErrorCode::DeadlineExceeded
     );
 }
 
@@ -343,13 +350,13 @@ fn waiting_for_records_ends_at_the_timeout_and_on_interrupt() {
             .next_batch(9, SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
-        "closed"
+        ErrorCode::Closed
     );
     let mut silent = batch(&client, "silent", 1, &["one", "two"]);
     let interrupted = client.publish(&mut silent, None, Duration::from_mins(1), &mut || {
         ControlFlow::Break(())
     });
-    assert_eq!(interrupted.unwrap_err().code, "closed");
+    assert_eq!(interrupted.unwrap_err().code, ErrorCode::Closed);
 }
 
 #[test]
@@ -366,21 +373,21 @@ fn calls_pass_bytes_through_and_reject_unknown_methods() {
             .call("Subscribe", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
-        "unimplemented"
+        ErrorCode::Unimplemented
     );
     assert_eq!(
         client
             .call("No/Such", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
-        "unimplemented"
+        ErrorCode::Unimplemented
     );
     assert_eq!(
         client
             .call("DeleteStream", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
-        "unimplemented"
+        ErrorCode::Unimplemented
     );
     client.close();
     assert_eq!(
@@ -388,7 +395,7 @@ fn calls_pass_bytes_through_and_reject_unknown_methods() {
             .call("FetchMetadata", b"", SECOND, &mut never_interrupt)
             .unwrap_err()
             .code,
-        "closed"
+        ErrorCode::Closed
     );
 }
 
@@ -398,12 +405,12 @@ fn connect_errors_name_the_address_or_the_option() {
         Client::connect(address, Options::default(), &mut never_interrupt).unwrap_err()
     };
     let nobody = connect("127.0.0.1:1");
-    assert_eq!(nobody.code, "unavailable");
+    assert_eq!(nobody.code, ErrorCode::Unavailable);
     assert!(nobody.message.contains("127.0.0.1:1"), "{}", nobody.message);
-    assert_eq!(connect("not an address").code, "invalid_argument");
+    assert_eq!(connect("not an address").code, ErrorCode::InvalidArgument);
     let error = Options::from_json(br#"{"max_inflight": 1}"#).unwrap_err();
     assert!(
-        error.code == "invalid_argument" && error.message.contains("max_inflight"),
+        error.code == ErrorCode::InvalidArgument && error.message.contains("max_inflight"),
         "{}",
         error.message
     );
@@ -422,7 +429,7 @@ fn unanswered_records_may_be_resent_only_to_a_broker_that_deduplicates() {
         let error = client
             .publish(&mut batch, producer, SECOND * 30, &mut never_interrupt)
             .unwrap_err();
-        assert_eq!(error.code, "outcome_unknown");
+        assert_eq!(error.code, ErrorCode::OutcomeUnknown);
         assert_eq!(
             (error.details.index, error.details.acknowledged),
             (Some(3), Some(3))
@@ -457,7 +464,10 @@ fn nothing_is_sent_after_a_rejected_batch_of_a_producer() {
             &mut never_interrupt,
         )
         .unwrap_err();
-    assert_eq!((error.code, error.details.index), ("too_large", Some(0)));
+    assert_eq!(
+        (error.code, error.details.index),
+        (ErrorCode::TooLarge, Some(0))
+    );
     let (first, behind) = batch.places().split_at(4096);
     assert!(
         first.iter().skip(1).all(|place| place.0 >= 0),
@@ -473,7 +483,7 @@ fn a_call_that_breaks_names_the_broker() {
     let error = client
         .call("PauseStream", b"", SECOND * 30, &mut never_interrupt)
         .unwrap_err();
-    assert_eq!(error.code, "outcome_unknown");
+    assert_eq!(error.code, ErrorCode::OutcomeUnknown);
     let beginning = format!("broker at {address}: the connection broke during the call: ");
     assert!(error.message.starts_with(&beginning), "{}", error.message);
 }

@@ -4,6 +4,7 @@ use crate::failure::native_error;
 use crate::outgoing::Outgoing;
 use arrow_array::ffi::to_ffi;
 use arrow_array::{Array, StructArray};
+use bascule_client::ErrorCode;
 use bascule_client::{Error, Options, Producer, Records};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
@@ -103,7 +104,7 @@ impl Client {
                 producers.len(),
                 batches.len()
             );
-            return Err(native_error("invalid_argument", &text, "{}"));
+            return Err(native_error(ErrorCode::InvalidArgument, &text, "{}"));
         }
         let batches: Vec<_> = batches.iter().map(|batch| batch.0.clone()).collect();
         let failures = blocking(py, |patience| {
@@ -115,7 +116,7 @@ impl Client {
         })?;
         let to_python = |error: Error| {
             (
-                error.code.to_owned(),
+                error.code.to_string(),
                 error.message.clone(),
                 error.details_json(),
             )
@@ -232,8 +233,8 @@ impl RecordBatch {
         drop(requested_schema);
         let array = StructArray::from(self.0.arrow().clone());
         let exported = to_ffi(&array.to_data());
-        let (array, schema) =
-            exported.map_err(|error| native_error("internal", &error.to_string(), "{}"))?;
+        let (array, schema) = exported
+            .map_err(|error| native_error(ErrorCode::Internal, &error.to_string(), "{}"))?;
         let schema = PyCapsule::new_with_value(py, schema, c"arrow_schema")?;
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
         PyTuple::new(py, [schema, array])

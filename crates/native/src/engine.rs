@@ -1,5 +1,5 @@
 //! `_native.Engine`: converts and forwards.
-use crate::failure::NativeError;
+use crate::failure::native_error;
 use bascule_broker::engine::{
     Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
 };
@@ -10,6 +10,7 @@ use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{EndReason, PartitionSpec};
 use bascule_broker::tls::TlsSettings;
 use bascule_broker::watchdog::WatchSettings;
+use bascule_client::ErrorCode;
 use bytes::Bytes;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -49,17 +50,21 @@ impl Engine {
         work: impl FnOnce(&Broker) -> Result<T, EngineError> + Send,
     ) -> PyResult<T> {
         let broker = self.broker()?;
-        py.detach(|| work(broker)).map_err(raised)
+        py.detach(|| work(broker)).map_err(|error| raised(&error))
     }
 }
 
-fn raised(error: EngineError) -> PyErr {
-    NativeError::new_err((error.code, error.text, error.details.to_string()))
+pub(crate) fn raised(error: &EngineError) -> PyErr {
+    native_error(error.code, &error.text, &error.details.to_string())
 }
 
 fn document<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> PyResult<T> {
     serde_json::from_slice(bytes).map_err(|error| {
-        NativeError::new_err(("invalid_argument", format!("{what}: {error}"), "{}"))
+        native_error(
+            ErrorCode::InvalidArgument,
+            &format!("{what}: {error}"),
+            "{}",
+        )
     })
 }
 
@@ -79,7 +84,9 @@ impl Engine {
     #[new]
     fn new(py: Python<'_>, settings: &[u8]) -> PyResult<Self> {
         let settings: EngineSettings = document("engine settings", settings)?;
-        let broker = py.detach(|| Broker::new(&settings)).map_err(raised)?;
+        let broker = py
+            .detach(|| Broker::new(&settings))
+            .map_err(|error| raised(&error))?;
         Ok(Self {
             broker: Arc::new(broker),
             process: std::process::id(),
@@ -111,7 +118,9 @@ impl Engine {
 
     fn report(&self, values: &[u8]) -> PyResult<()> {
         let values: HashMap<String, u64> = document("reported values", values)?;
-        self.broker()?.report(&values).map_err(raised)
+        self.broker()?
+            .report(&values)
+            .map_err(|error| raised(&error))
     }
 
     fn checks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -138,7 +147,10 @@ impl Engine {
     fn watch(&self, settings: &[u8]) -> PyResult<(i32, i32)> {
         let settings: WatchSettings = document("watch settings", settings)?;
         self.broker()?;
-        let descriptors = self.broker.watch(settings).map_err(raised)?;
+        let descriptors = self
+            .broker
+            .watch(settings)
+            .map_err(|error| raised(&error))?;
         Ok((descriptors.signals, descriptors.stacks))
     }
 
@@ -251,7 +263,11 @@ impl Engine {
         partitions: &[u8],
     ) -> PyResult<Vec<(u64, &'static str, String)>> {
         let specs: Vec<PartitionSpec> = document("partition specs", partitions)?;
-        self.detached(py, |broker| broker.open(specs))
+        let failures = self.detached(py, |broker| broker.open(specs))?;
+        let rows = failures.into_iter();
+        Ok(rows
+            .map(|(incarnation, code, text)| (incarnation, code.as_str(), text))
+            .collect())
     }
 
     #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
@@ -368,5 +384,6 @@ pub(crate) fn access_allows(
     table: &[u8],
     questions: Vec<Question>,
 ) -> PyResult<Vec<bool>> {
-    py.detach(|| decide(table, &questions)).map_err(raised)
+    py.detach(|| decide(table, &questions))
+        .map_err(|error| raised(&error))
 }

@@ -1,4 +1,5 @@
 //! Typed failures of the data plane as Python sees them.
+use bascule_client::ErrorCode;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
@@ -9,7 +10,7 @@ pyo3::create_exception!(
     "A typed failure from the data plane: `args` = (code, sentence, JSON details)."
 );
 
-/// An exception with a code of `specs/errors.toml`.
-pub(crate) fn native_error(code: &str, message: &str, details: &str) -> PyErr {
-    NativeError::new_err((code.to_owned(), message.to_owned(), details.to_owned()))
+/// The exception for a failure; `details` is a JSON object.
+pub(crate) fn native_error(code: ErrorCode, message: &str, details: &str) -> PyErr {
+    NativeError::new_err((code.as_str(), message.to_owned(), details.to_owned()))
 }

@@ -1,6 +1,7 @@
 //! `Outgoing`, `Spread` and `Partitioner`: records of Python, framed as they come.
 use crate::failure::native_error;
 use crate::record::{Columns, Given, bytes_of};
+use bascule_client::ErrorCode;
 use bascule_client::{Place, Rule};
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
@@ -214,9 +215,13 @@ impl Partitioner {
 fn unpublished(
     batch: &Mutex<bascule_client::PublishBatch>,
 ) -> PyResult<MutexGuard<'_, bascule_client::PublishBatch>> {
-    batch
-        .try_lock()
-        .ok_or_else(|| native_error("invalid_argument", "the batch is being published", "{}"))
+    batch.try_lock().ok_or_else(|| {
+        native_error(
+            ErrorCode::InvalidArgument,
+            "the batch is being published",
+            "{}",
+        )
+    })
 }
 
 fn check_count(count: usize) -> PyResult<()> {
@@ -224,7 +229,7 @@ fn check_count(count: usize) -> PyResult<()> {
         return Ok(());
     }
     let text = format!("a batch has 1 to {MOST_RECORDS} records, not {count}");
-    Err(native_error("invalid_argument", &text, "{}"))
+    Err(native_error(ErrorCode::InvalidArgument, &text, "{}"))
 }
 
 fn push_to(
@@ -242,7 +247,7 @@ fn push_to(
         "partition is {}: it is to be from 0 to {most}",
         partition.unwrap_or_default()
     );
-    Err(native_error("invalid_argument", &text, "{}"))
+    Err(native_error(ErrorCode::InvalidArgument, &text, "{}"))
 }
 
 /// (offset, timestamp, partition) of each record. Records that were stored together have one time, and few partitions are

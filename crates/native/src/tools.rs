@@ -1,7 +1,9 @@
 //! `_native.log_*`: a data directory that no broker uses.
+use crate::engine::raised;
 use crate::failure::native_error;
 use bascule_broker::engine::EngineError;
 use bascule_broker::tools::{self, RepairRequest};
+use bascule_client::ErrorCode;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::Value;
@@ -11,9 +13,7 @@ fn answer(
     py: Python<'_>,
     work: impl FnOnce() -> Result<Value, EngineError> + Send,
 ) -> PyResult<Bound<'_, PyBytes>> {
-    let document = py
-        .detach(work)
-        .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
+    let document = py.detach(work).map_err(|error| raised(&error))?;
     Ok(PyBytes::new(py, document.to_string().as_bytes()))
 }
 
@@ -41,7 +41,7 @@ type MetadataParts<'py> = (u64, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, S
 pub(crate) fn log_metadata(py: Python<'_>, path: PathBuf) -> PyResult<MetadataParts<'_>> {
     let found = py
         .detach(|| tools::read_metadata(&path))
-        .map_err(|error| native_error(error.code, &error.text, &error.details.to_string()))?;
+        .map_err(|error| raised(&error))?;
     let entries = found.entries.iter().map(|entry| PyBytes::new(py, entry));
     Ok((
         found.index,
@@ -59,7 +59,12 @@ pub(crate) fn log_repair<'py>(
     request: &[u8],
     now_ns: i64,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let request: RepairRequest = serde_json::from_slice(request)
-        .map_err(|error| native_error("invalid_argument", &format!("repair: {error}"), "{}"))?;
+    let request: RepairRequest = serde_json::from_slice(request).map_err(|error| {
+        native_error(
+            ErrorCode::InvalidArgument,
+            &format!("repair: {error}"),
+            "{}",
+        )
+    })?;
     answer(py, || tools::repair(&path, &request, now_ns))
 }

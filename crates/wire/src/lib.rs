@@ -3,13 +3,17 @@
 //! * [`envelope`]: the header of enveloped messages, all 15 types, and the order of recognition tests.
 //! * [`jetstream`]: control headers of JetStream publishers, and their acks.
 //! * [`liftbridge`]: the messages as prost structs, and the hot ones by hand, straight from and to bytes.
+//! * [`ErrorCode`]: the codes of errors, generated from `specs/errors.toml`.
 //! * [`flight`]: batches of the log to Arrow record batches and back.
 //! * [`partitioning`]: which partition a key belongs to.
 //! * [`subject`]: NATS subjects: validity, the subject of a partition, filters with wildcards.
 pub mod envelope;
+mod error_code;
 pub mod flight;
 pub mod jetstream;
 pub mod liftbridge;
 pub mod partitioning;
 mod protobuf;
 pub mod subject;
+
+pub use error_code::ErrorCode;

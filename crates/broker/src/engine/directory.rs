@@ -1,5 +1,6 @@
 //! The data directory: one broker at a time, one owner for ever, a known format.
 use crate::private;
+use bascule_wire::ErrorCode;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -19,7 +20,7 @@ const DIRECTORIES: [&str; 5] = ["partitions", "metadata", "journal", "created", 
 #[error("{text}")]
 pub struct DirectoryError {
     /// `data_directory_…`.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// One sentence with the path, what is wrong and what to do.
     pub text: String,
     /// Values of the sentence by name: an object.
@@ -181,7 +182,7 @@ impl DataDirectory {
                 "{path} has format {newer}, this version knows up to {FORMAT}: run the newer version on it"
             );
             let details = json!({"path": self.path, "format": newer, "known": FORMAT});
-            return Err(refused("data_directory_newer", text, details));
+            return Err(refused(ErrorCode::DataDirectoryNewer, text, details));
         }
         let manifest = serde_json::from_slice::<Manifest>(bytes).ok();
         let Some(manifest) = manifest.filter(|manifest| manifest.format == FORMAT) else {
@@ -189,7 +190,7 @@ impl DataDirectory {
                 "{path}/{MANIFEST} is not readable: restore it from a backup of the directory"
             );
             let details = json!({"path": self.path});
-            return Err(refused("data_directory_unusable", text, details));
+            return Err(refused(ErrorCode::DataDirectoryUnusable, text, details));
         };
         for (what, owner, ours) in [
             ("cluster", &manifest.cluster_id, cluster_id),
@@ -201,7 +202,7 @@ impl DataDirectory {
                 );
                 let details =
                     json!({"path": self.path, "what": what, "owner": owner, "ours": ours});
-                return Err(refused("data_directory_foreign", text, details));
+                return Err(refused(ErrorCode::DataDirectoryForeign, text, details));
             }
         }
         Ok(())
@@ -307,7 +308,7 @@ fn lost_manifest(path: &Path, held: &Path) -> DirectoryError {
         held.display()
     );
     let details = json!({"path": path, "held": held});
-    refused("data_directory_unusable", text, details)
+    refused(ErrorCode::DataDirectoryUnusable, text, details)
 }
 
 fn lock(path: &Path) -> Result<File, DirectoryError> {
@@ -331,7 +332,7 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
             path.display()
         );
         let details = json!({"path": path, "process": owner.parse::<u32>().ok()});
-        return Err(refused("data_directory_locked", text, details));
+        return Err(refused(ErrorCode::DataDirectoryLocked, text, details));
     }
     file.set_len(0)
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()))
@@ -344,10 +345,14 @@ fn unusable(path: &Path, error: &io::Error) -> DirectoryError {
         "{} cannot be used as a data directory: {error}",
         path.display()
     );
-    refused("data_directory_unusable", text, json!({"path": path}))
+    refused(
+        ErrorCode::DataDirectoryUnusable,
+        text,
+        json!({"path": path}),
+    )
 }
 
-fn refused(code: &'static str, text: String, details: Value) -> DirectoryError {
+fn refused(code: ErrorCode, text: String, details: Value) -> DirectoryError {
     DirectoryError {
         code,
         text,
@@ -364,20 +369,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = DataDirectory::open(folder.path(), "c", "b").unwrap();
         let second = DataDirectory::open(folder.path(), "c", "b").unwrap_err();
-        assert_eq!(second.code, "data_directory_locked");
+        assert_eq!(second.code, ErrorCode::DataDirectoryLocked);
         assert!(second.text.contains(&std::process::id().to_string()));
         drop(first);
         assert_eq!(
             DataDirectory::open(folder.path(), "c", "other")
                 .unwrap_err()
                 .code,
-            "data_directory_foreign"
+            ErrorCode::DataDirectoryForeign
         );
         assert_eq!(
             DataDirectory::open(folder.path(), "other", "b")
                 .unwrap_err()
                 .code,
-            "data_directory_foreign"
+            ErrorCode::DataDirectoryForeign
         );
         DataDirectory::open(folder.path(), "c", "b").unwrap();
     }
@@ -395,21 +400,21 @@ mod tests {
             DataDirectory::open(folder.path(), "c", "b")
                 .unwrap_err()
                 .code,
-            "data_directory_newer"
+            ErrorCode::DataDirectoryNewer
         );
         fs::write(folder.path().join(MANIFEST), "garbage").unwrap();
         assert_eq!(
             DataDirectory::open(folder.path(), "c", "b")
                 .unwrap_err()
                 .code,
-            "data_directory_unusable"
+            ErrorCode::DataDirectoryUnusable
         );
         fs::write(folder.path().join("file"), "").unwrap();
         assert_eq!(
             DataDirectory::open(&folder.path().join("file"), "c", "b")
                 .unwrap_err()
                 .code,
-            "data_directory_unusable"
+            ErrorCode::DataDirectoryUnusable
         );
     }
 
@@ -422,7 +427,7 @@ mod tests {
             fs::remove_file(folder.path().join(MANIFEST)).unwrap();
             fs::create_dir_all(folder.path().join(inside)).unwrap();
             let refused = DataDirectory::open(folder.path(), "c", "b").unwrap_err();
-            assert_eq!(refused.code, "data_directory_unusable");
+            assert_eq!(refused.code, ErrorCode::DataDirectoryUnusable);
             assert!(refused.text.contains(inside) && refused.text.contains("backup"));
             assert!(!folder.path().join(MANIFEST).exists());
             assert_eq!(

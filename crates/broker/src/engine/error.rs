@@ -2,6 +2,7 @@
 use super::DirectoryError;
 use crate::encryption::MastersError;
 use crate::metadata::MetadataError;
+use bascule_wire::ErrorCode;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 
@@ -10,7 +11,7 @@ use std::io::ErrorKind;
 #[error("{text}")]
 pub struct EngineError {
     /// Code.
-    pub code: &'static str,
+    pub code: ErrorCode,
     /// Sentence.
     pub text: String,
     /// Values of the sentence by name: an object.
@@ -18,7 +19,7 @@ pub struct EngineError {
 }
 
 impl EngineError {
-    pub(crate) fn new(code: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
         Self {
             code,
             text: text.into(),
@@ -34,7 +35,7 @@ impl EngineError {
 impl From<MastersError> for EngineError {
     fn from(error: MastersError) -> Self {
         let details = json!({"key": "encryption.keys", "id": error.id});
-        Self::new("configuration_invalid", error.to_string()).with(details)
+        Self::new(ErrorCode::ConfigurationInvalid, error.to_string()).with(details)
     }
 }
 impl From<DirectoryError> for EngineError {
@@ -50,13 +51,13 @@ impl From<MetadataError> for EngineError {
     fn from(error: MetadataError) -> Self {
         let code = match &error {
             MetadataError::Damaged(_) | MetadataError::Log(bascule_log::Error::Foreign { .. }) => {
-                "metadata_damaged"
+                ErrorCode::MetadataDamaged
             }
             MetadataError::Log(log) => open_code(log),
             MetadataError::Snapshot(error) => match error.kind() {
-                ErrorKind::InvalidData => "metadata_damaged",
-                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "disk_full",
-                _ => "storage_failed",
+                ErrorKind::InvalidData => ErrorCode::MetadataDamaged,
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+                _ => ErrorCode::StorageFailed,
             },
         };
         Self::new(code, error.to_string())
@@ -64,23 +65,25 @@ impl From<MetadataError> for EngineError {
 }
 
 /// The code for a log that could not be opened.
-pub(super) fn open_code(error: &bascule_log::Error) -> &'static str {
+pub(super) fn open_code(error: &bascule_log::Error) -> ErrorCode {
     match error {
-        bascule_log::Error::Full { .. } => "disk_full",
+        bascule_log::Error::Full { .. } => ErrorCode::DiskFull,
         bascule_log::Error::Io { source, .. }
             if matches!(
                 source.kind(),
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded
             ) =>
         {
-            "disk_full"
+            ErrorCode::DiskFull
         }
-        bascule_log::Error::Io { .. } | bascule_log::Error::Failed { .. } => "storage_failed",
+        bascule_log::Error::Io { .. } | bascule_log::Error::Failed { .. } => {
+            ErrorCode::StorageFailed
+        }
         bascule_log::Error::NewerFormat { .. } | bascule_log::Error::NewerBatch { .. } => {
-            "data_directory_newer"
+            ErrorCode::DataDirectoryNewer
         }
-        bascule_log::Error::Absent { .. } => "partition_missing",
-        bascule_log::Error::Foreign { .. } => "data_directory_foreign",
-        _ => "damaged",
+        bascule_log::Error::Absent { .. } => ErrorCode::PartitionMissing,
+        bascule_log::Error::Foreign { .. } => ErrorCode::DataDirectoryForeign,
+        _ => ErrorCode::Damaged,
     }
 }

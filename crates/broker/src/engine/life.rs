@@ -14,6 +14,7 @@ use crate::partition::{EndReason, Partition, cautious_now_ns};
 use crate::tools;
 use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
 use bascule_log::{Coordinator, DeletedLogs, JournalOptions, OsStorage};
+use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -67,11 +68,14 @@ impl Engine {
     /// `data_directory_…`; `configuration_invalid` for a master key that cannot be used; `internal` when the system gives no threads or descriptors.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
         let internal = |error: std::io::Error| {
-            EngineError::new("internal", format!("cannot start the runtime: {error}"))
+            EngineError::new(
+                ErrorCode::Internal,
+                format!("cannot start the runtime: {error}"),
+            )
         };
         #[cfg(feature = "failpoints")]
         bascule_log::failpoint::set_from_environment()
-            .map_err(|text| EngineError::new("invalid_argument", text))?;
+            .map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))?;
         let masters = Masters::load(&settings.encryption)?;
         let descriptors = raise_descriptors();
         let directory = DataDirectory::open(
@@ -130,7 +134,7 @@ impl Engine {
     /// `encryption_unavailable`: there is no usable master key; the sentence begins with the reason.
     pub fn new_data_key(&self, number: u32) -> Result<(String, String), EngineError> {
         let made = self.shared.masters.new_data_key(number);
-        made.map_err(|reason| EngineError::new("encryption_unavailable", reason))
+        made.map_err(|reason| EngineError::new(ErrorCode::EncryptionUnavailable, reason))
     }
 
     /// What the servers see.
@@ -152,7 +156,7 @@ impl Engine {
             .lock()
             .runtime
             .clone()
-            .ok_or_else(|| EngineError::new("closed", "the engine is closed"))
+            .ok_or_else(|| EngineError::new(ErrorCode::Closed, "the engine is closed"))
     }
 
     /// Reserves the port of the gRPC server; 0 = any free one. Returns it. The kernel refuses connections until
@@ -176,8 +180,9 @@ impl Engine {
         let runtime = self.runtime()?;
         let _inside = runtime.enter();
         let bound = self.state.lock().bound.take();
-        let bound = bound
-            .ok_or_else(|| EngineError::new("invalid_argument", "no port is bound: bind first"))?;
+        let bound = bound.ok_or_else(|| {
+            EngineError::new(ErrorCode::InvalidArgument, "no port is bound: bind first")
+        })?;
         let serving = serve::serve(&self.shared, bound)?;
         self.state.lock().serving = Some(serving);
         Ok(())
@@ -203,7 +208,10 @@ impl Engine {
         self.runtime()?;
         let started = Watchdog::start(self.shared.clone(), settings, Arc::downgrade(self));
         let watchdog = started.map_err(|error| {
-            EngineError::new("internal", format!("cannot start the watchdog: {error}"))
+            EngineError::new(
+                ErrorCode::Internal,
+                format!("cannot start the watchdog: {error}"),
+            )
         })?;
         let descriptors = watchdog.descriptors();
         self.state.lock().watchdog = Some(watchdog);
@@ -231,7 +239,7 @@ impl Engine {
         self.runtime()?;
         if self.state.lock().metadata.is_some() {
             let text = "the metadata log is open already";
-            return Err(EngineError::new("invalid_argument", text));
+            return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
         let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.coordinator)?;
         let last = log.last_index();
@@ -242,7 +250,9 @@ impl Engine {
 
     fn metadata(&self) -> Result<Arc<MetadataLog>, EngineError> {
         let metadata = self.state.lock().metadata.clone();
-        metadata.ok_or_else(|| EngineError::new("metadata_stopped", "the metadata log is not open"))
+        metadata.ok_or_else(|| {
+            EngineError::new(ErrorCode::MetadataStopped, "the metadata log is not open")
+        })
     }
 
     /// Appends entries to the metadata log; outcomes come as events.

@@ -3,6 +3,7 @@ use super::{Engine, EngineError};
 use crate::condition::Check;
 use crate::http::{self, HttpSettings};
 use crate::metrics;
+use bascule_wire::ErrorCode;
 use std::collections::HashMap;
 
 impl Engine {
@@ -39,7 +40,7 @@ impl Engine {
     /// `invalid_argument`: a name that is not one of them.
     pub fn report(&self, values: &HashMap<String, u64>) -> Result<(), EngineError> {
         let taken = self.shared.reported.set(values);
-        taken.map_err(|text| EngineError::new("invalid_argument", text))
+        taken.map_err(|text| EngineError::new(ErrorCode::InvalidArgument, text))
     }
 
     /// The checks behind `/readyz`. Blocks for as long as the data directory's file system does not answer.

@@ -6,6 +6,7 @@ use crate::nats::Place;
 use crate::partition::{EndReason, Partition, PartitionSpec, PartitionStatus, now_ns};
 use crate::view::View;
 use bascule_log::DeletedLogs;
+use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl Engine {
     pub fn open(
         &self,
         specs: Vec<PartitionSpec>,
-    ) -> Result<Vec<(u64, &'static str, String)>, EngineError> {
+    ) -> Result<Vec<(u64, ErrorCode, String)>, EngineError> {
         let _one = self.admin.lock();
         let runtime = self.runtime()?;
         let openers = OPENERS.min(specs.len());
@@ -133,13 +134,13 @@ impl Engine {
         for incarnation in incarnations {
             directory::mark_deleted(&self.data, *incarnation, now_ns()).map_err(|error| {
                 let text = format!("files of partition {incarnation} are still there: {error}");
-                EngineError::new("storage_failed", text)
+                EngineError::new(ErrorCode::StorageFailed, text)
             })?;
         }
         self.shared.deleted.notify_one();
-        self.coordinator
-            .failure()
-            .map_or(Ok(()), |text| Err(EngineError::new("storage_failed", text)))
+        self.coordinator.failure().map_or(Ok(()), |text| {
+            Err(EngineError::new(ErrorCode::StorageFailed, text))
+        })
     }
 
     /// As [`Engine::end`] for `Deleted`, without the grace period: the space is free when it returns.
@@ -152,7 +153,7 @@ impl Engine {
         for incarnation in incarnations {
             DeletedLogs::remove_now(&parent, &incarnation.to_string()).map_err(|error| {
                 let text = format!("files of partition {incarnation} are still there: {error}");
-                EngineError::new("storage_failed", text)
+                EngineError::new(ErrorCode::StorageFailed, text)
             })?;
         }
         Ok(())
@@ -198,7 +199,7 @@ impl Engine {
         let old = self.shared.view.load_full();
         if version <= old.version {
             let text = format!("view version {version} does not follow {}", old.version);
-            return Err(EngineError::new("invalid_argument", text));
+            return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
         let mut view = View::clone(&old);
         view.version = version;

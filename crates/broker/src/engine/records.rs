@@ -3,6 +3,7 @@ use super::{Engine, EngineError};
 use crate::partition::{Append, IncomingRecord, Partition, Payload, opened};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::Batches;
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -38,7 +39,7 @@ impl Engine {
                 let _ = done.send(result);
             }),
         };
-        let unknown = |text: &str| EngineError::new("outcome_unknown", text);
+        let unknown = |text: &str| EngineError::new(ErrorCode::OutcomeUnknown, text);
         let appended = runtime.block_on(async {
             let all = async {
                 partition.append(append).await;
@@ -49,10 +50,13 @@ impl Engine {
         let committed = appended
             .map_err(|_| unknown("the records were not committed in time"))?
             .map_err(|_| unknown("the append was dropped"))?
-            .map_err(|error| EngineError::new("unavailable", error.to_string()))?;
+            .map_err(|error| EngineError::new(ErrorCode::Unavailable, error.to_string()))?;
         match committed.rejected.first() {
             None => Ok(committed.base_offset),
-            Some(_) => Err(EngineError::new("unavailable", "a record was refused")),
+            Some(_) => Err(EngineError::new(
+                ErrorCode::Unavailable,
+                "a record was refused",
+            )),
         }
     }
 
@@ -63,13 +67,13 @@ impl Engine {
     pub fn tail(&self, incarnation: u64, count: u64) -> Result<Vec<Vec<u8>>, EngineError> {
         let reader = self.opened(incarnation)?.reader();
         last_values(&reader, count)
-            .map_err(|error| EngineError::new("unavailable", error.to_string()))
+            .map_err(|error| EngineError::new(ErrorCode::Unavailable, error.to_string()))
     }
 
     fn opened(&self, incarnation: u64) -> Result<Partition, EngineError> {
         self.partition(incarnation).ok_or_else(|| {
             let text = format!("partition {incarnation} is not open on this broker");
-            EngineError::new("unavailable", text)
+            EngineError::new(ErrorCode::Unavailable, text)
         })
     }
 }

@@ -3,6 +3,7 @@ use super::{Engine, EngineError};
 use crate::partition::now_ns;
 use crate::tools::damage_json;
 use bascule_log::integrity::Scrubbed;
+use bascule_wire::ErrorCode;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ impl Engine {
         let known = self.state.lock().partitions.get(&incarnation).cloned();
         let Some(partition) = known else {
             let text = format!("partition {incarnation} is not open");
-            return Err(EngineError::new("partition_not_found", text));
+            return Err(EngineError::new(ErrorCode::PartitionNotFound, text));
         };
         let reader = partition.reader();
         let statistics = &self.shared.statistics;
@@ -55,7 +56,10 @@ impl Engine {
                 Ok(done)
             }
             Err(bascule_log::ReadError::Closed) => Ok(Scrubbed::default()),
-            Err(error) => Err(EngineError::new("storage_failed", error.to_string())),
+            Err(error) => Err(EngineError::new(
+                ErrorCode::StorageFailed,
+                error.to_string(),
+            )),
         }
     }
 

@@ -2,6 +2,7 @@
 use super::{Engine, EngineError};
 use crate::access::{AccessTable, Action, TableError};
 use crate::tls::{Loaded, TlsError, TlsSettings};
+use bascule_wire::ErrorCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A client, an action and a resource.
@@ -40,8 +41,9 @@ pub fn access_allows(table: &[u8], questions: &[Question]) -> Result<Vec<bool>, 
     let table = AccessTable::read(table)?;
     let answer = |(client, action, resource): &Question| {
         let known = Action::of(action);
-        let known = known
-            .ok_or_else(|| EngineError::new("invalid_argument", format!("no action {action:?}")))?;
+        let known = known.ok_or_else(|| {
+            EngineError::new(ErrorCode::InvalidArgument, format!("no action {action:?}"))
+        })?;
         Ok(table.allows(client, known, resource))
     };
     questions.iter().map(answer).collect()
@@ -50,12 +52,12 @@ pub fn access_allows(table: &[u8], questions: &[Question]) -> Result<Vec<bool>, 
 impl From<TlsError> for EngineError {
     fn from(error: TlsError) -> Self {
         let details = serde_json::json!({"file": error.file});
-        Self::new("configuration_invalid", error.text).with(details)
+        Self::new(ErrorCode::ConfigurationInvalid, error.text).with(details)
     }
 }
 
 impl From<TableError> for EngineError {
     fn from(error: TableError) -> Self {
-        Self::new("invalid_argument", error.to_string())
+        Self::new(ErrorCode::InvalidArgument, error.to_string())
     }
 }

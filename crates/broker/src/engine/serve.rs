@@ -4,6 +4,7 @@ use crate::admission::{CallLayer, accept};
 use crate::context::SharedRef;
 use crate::liftbridge::reflection;
 use crate::{flight, liftbridge};
+use bascule_wire::ErrorCode;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -168,7 +169,10 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
 
 /// The API's descriptors are part of the program: only a build that went wrong gets here.
 fn undescribed(error: &tonic_reflection::server::Error) -> EngineError {
-    EngineError::new("internal", format!("the API cannot be described: {error}"))
+    EngineError::new(
+        ErrorCode::Internal,
+        format!("the API cannot be described: {error}"),
+    )
 }
 
 pub(crate) fn bind(host: &str, port: u16) -> Result<StdListener, EngineError> {
@@ -189,8 +193,8 @@ pub(crate) fn refused(host: &str, port: u16, error: &io::Error) -> EngineError {
     if error.kind() == io::ErrorKind::AddrInUse {
         let text =
             format!("{host}:{port} is in use: stop what listens there or choose another port");
-        return EngineError::new("address_in_use", text).with(details);
+        return EngineError::new(ErrorCode::AddressInUse, text).with(details);
     }
     let text = format!("cannot listen on {host}:{port}: {error}");
-    EngineError::new("address_unusable", text).with(details)
+    EngineError::new(ErrorCode::AddressUnusable, text).with(details)
 }

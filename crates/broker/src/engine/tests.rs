@@ -2,6 +2,7 @@
 use super::*;
 use crate::events::Event;
 use crate::partition::{Append, Committed, EndReason, IncomingRecord, Payload};
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -79,14 +80,14 @@ fn a_closed_engine_leaves_the_directory_to_the_next() {
     let data = tempfile::tempdir().unwrap();
     let first = engine(data.path());
     let second = Engine::new(&settings(data.path(), &json!({}))).unwrap_err();
-    assert_eq!(second.code, "data_directory_locked");
+    assert_eq!(second.code, ErrorCode::DataDirectoryLocked);
     assert_eq!(second.details["process"], std::process::id());
     open(&first, 7);
     first.publish_view(1, view(7)).unwrap();
     assert_eq!(append(&first).base_offset, 0);
     first.close(Duration::ZERO);
     first.close(Duration::ZERO);
-    assert_eq!(first.open(Vec::new()).unwrap_err().code, "closed");
+    assert_eq!(first.open(Vec::new()).unwrap_err().code, ErrorCode::Closed);
     // The first is closed, not dropped.
     let second = engine(data.path());
     open(&second, 7);
@@ -130,7 +131,7 @@ fn views_ascend_and_removed_streams_are_gone() {
     );
     assert!(stream.partition(1).is_none() && stream.partition(-1).is_none());
     let again = engine.publish_view(5, ViewChanges::default()).unwrap_err();
-    assert_eq!(again.code, "invalid_argument");
+    assert_eq!(again.code, ErrorCode::InvalidArgument);
     let removed =
         serde_json::from_value(json!({"removed": [["default", "s"], ["x", "y"]]})).unwrap();
     engine.publish_view(6, removed).unwrap();
@@ -181,7 +182,7 @@ fn a_partition_that_cannot_be_opened_is_named_and_the_others_open() {
     let failed = engine.open(specs).unwrap();
     assert_eq!(
         (failed.len(), failed[0].0, failed[0].1),
-        (1, 8, "storage_failed")
+        (1, 8, ErrorCode::StorageFailed)
     );
     assert_eq!(engine.status(&[7, 8]).len(), 1);
 }
@@ -230,11 +231,11 @@ fn a_port_in_use_is_named() {
     let port = engine.bind("127.0.0.1", 0).unwrap();
     engine.listen().unwrap();
     let refused = engine.bind("127.0.0.1", port).unwrap_err();
-    assert_eq!(refused.code, "address_in_use");
+    assert_eq!(refused.code, ErrorCode::AddressInUse);
     assert!(refused.text.contains(&port.to_string()));
     assert_eq!(
         engine.bind("256.0.0.1", 0).unwrap_err().code,
-        "address_unusable"
+        ErrorCode::AddressUnusable
     );
     engine.close(Duration::from_secs(5));
     std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
@@ -244,7 +245,10 @@ fn a_port_in_use_is_named() {
 fn a_bound_port_refuses_connections_until_the_engine_listens() {
     let data = tempfile::tempdir().unwrap();
     let engine = engine(data.path());
-    assert_eq!(engine.listen().unwrap_err().code, "invalid_argument");
+    assert_eq!(
+        engine.listen().unwrap_err().code,
+        ErrorCode::InvalidArgument
+    );
     let port = engine.bind("127.0.0.1", 0).unwrap();
     let refused = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -260,16 +264,22 @@ fn a_port_that_is_taken_between_bind_and_listen_is_named() {
     let port = first.bind("127.0.0.1", 0).unwrap();
     second.bind("127.0.0.1", port).unwrap();
     second.listen().unwrap();
-    assert_eq!(first.listen().unwrap_err().code, "address_in_use");
+    assert_eq!(first.listen().unwrap_err().code, ErrorCode::AddressInUse);
 }
 
 #[test]
 fn the_metadata_log_needs_to_be_opened_once() {
     let data = tempfile::tempdir().unwrap();
     let engine = engine(data.path());
-    assert_eq!(engine.read_barrier(1).unwrap_err().code, "metadata_stopped");
+    assert_eq!(
+        engine.read_barrier(1).unwrap_err().code,
+        ErrorCode::MetadataStopped
+    );
     assert_eq!(engine.metadata_open().unwrap(), (0, Vec::new(), 0));
-    assert_eq!(engine.metadata_open().unwrap_err().code, "invalid_argument");
+    assert_eq!(
+        engine.metadata_open().unwrap_err().code,
+        ErrorCode::InvalidArgument
+    );
     engine.read_barrier(1).unwrap();
     until("the barrier", || {
         engine
@@ -292,7 +302,10 @@ fn files_that_vanished_are_not_begun_again() {
     let second = engine(data.path());
     let specs = || serde_json::from_value(json!([partition_spec(7)])).unwrap();
     let failures = second.open(specs()).unwrap();
-    assert_eq!((failures.len(), failures[0].1), (1, "partition_missing"));
+    assert_eq!(
+        (failures.len(), failures[0].1),
+        (1, ErrorCode::PartitionMissing)
+    );
     assert!(!files.exists(), "nothing was made in its place");
     std::fs::rename(data.path().join("elsewhere"), &files).unwrap();
     assert_eq!(
@@ -312,7 +325,7 @@ fn files_that_cannot_be_deleted_are_told() {
     // The parent is gone, so the files cannot be renamed in it.
     std::fs::rename(data.path().join("partitions"), data.path().join("away")).unwrap();
     let told = engine.end(&[7], EndReason::Deleted).unwrap_err();
-    assert_eq!(told.code, "storage_failed");
+    assert_eq!(told.code, ErrorCode::StorageFailed);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::partition::Partition;
 use crate::tls::Peer;
 use arrow_flight::Ticket;
 use bascule_log::{ReadError, ReadMode};
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use prost::Message;
@@ -109,7 +110,7 @@ impl Slot {
             );
             return Err(refuse(
                 Code::ResourceExhausted,
-                "busy",
+                ErrorCode::Busy,
                 message,
                 json!({"limit": limit}),
             ));

@@ -7,6 +7,7 @@ use crate::partition::{AppendError, Partition};
 use crate::view::{DEFAULT_NAMESPACE, StreamView, is_internal};
 use arrow_array::RecordBatch;
 use bascule_record::{BatchBuilder, BatchLimits, BuildError, Codec, Producer, SealedBatch};
+use bascule_wire::ErrorCode;
 use bascule_wire::flight::ingest::{Ingest, IngestError, IngestTarget};
 use bascule_wire::flight::spread::Rows;
 use serde_json::json;
@@ -170,7 +171,7 @@ impl Place {
             let message = format!("{what} is read-only");
             return Err(refuse(
                 Code::FailedPrecondition,
-                "readonly",
+                ErrorCode::Readonly,
                 message,
                 json!({}),
             ));
@@ -237,7 +238,7 @@ fn not_taken(error: IngestError) -> Status {
             ..
         } => refuse(
             Code::InvalidArgument,
-            "too_large",
+            ErrorCode::TooLarge,
             error.to_string(),
             json!({"bytes": bytes, "limit": limit}),
         ),

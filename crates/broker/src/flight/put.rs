@@ -18,6 +18,7 @@ use arrow_flight::error::FlightError;
 use arrow_flight::flight_descriptor::DescriptorType;
 use arrow_flight::{FlightData, FlightDescriptor, PutResult};
 use bascule_record::{Producer, SealedBatch};
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use serde_json::{Value, json};
@@ -249,7 +250,12 @@ async fn deliver(results: &mpsc::Sender<Pending>, result: Pending) -> Result<(),
         Ok(Err(_)) => Err(Status::cancelled("the caller went away")),
         Err(_) => {
             let message = format!("{MAX_RESULTS} results were not read: read them while writing");
-            Err(refuse(Code::ResourceExhausted, "busy", message, json!({})))
+            Err(refuse(
+                Code::ResourceExhausted,
+                ErrorCode::Busy,
+                message,
+                json!({}),
+            ))
         }
     }
 }

@@ -3,20 +3,20 @@
 //! Details travel as `grpc-status-details-bin`: an object with `code` (stable) and the values that matter, so that a
 //! client need not read sentences. Several Arrow clients keep details to themselves: the sentence ends with the code too.
 use crate::access::Denied;
-use crate::metrics::PublishError;
 use crate::partition::{AppendError, EndReason, damage_sentence};
 use bascule_log::integrity::Damage;
 use bascule_log::{ReadError, SequenceError};
 use bascule_record::DamageError;
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 /// A status with details: `details` is a JSON object without `code`.
 #[allow(clippy::needless_pass_by_value)] // callers format a sentence for this
-pub fn refuse(grpc: Code, code: &str, message: String, mut details: Value) -> Status {
+pub fn refuse(grpc: Code, code: ErrorCode, message: String, mut details: Value) -> Status {
     if let Some(object) = details.as_object_mut() {
-        object.insert("code".to_owned(), Value::from(code));
+        object.insert("code".to_owned(), Value::from(code.as_str()));
     }
     let message = format!("{message} [{code}]");
     Status::with_details(grpc, message, Bytes::from(details.to_string()))
@@ -26,7 +26,7 @@ pub fn refuse(grpc: Code, code: &str, message: String, mut details: Value) -> St
 pub fn invalid(message: String) -> Status {
     refuse(
         Code::InvalidArgument,
-        "invalid_argument",
+        ErrorCode::InvalidArgument,
         message,
         json!({}),
     )
@@ -36,7 +36,7 @@ pub fn invalid(message: String) -> Status {
 pub fn unimplemented(message: &str) -> Status {
     refuse(
         Code::Unimplemented,
-        "unimplemented",
+        ErrorCode::Unimplemented,
         message.to_owned(),
         json!({}),
     )
@@ -44,14 +44,14 @@ pub fn unimplemented(message: &str) -> Status {
 
 /// Our bug.
 pub fn internal(message: String) -> Status {
-    refuse(Code::Internal, "internal", message, json!({}))
+    refuse(Code::Internal, ErrorCode::Internal, message, json!({}))
 }
 
 /// The client may not.
 pub fn denied(denied: &Denied) -> Status {
     let (grpc, code) = match denied {
-        Denied::Nameless => (Code::Unauthenticated, "unauthenticated"),
-        Denied::NotAllowed { .. } => (Code::PermissionDenied, "permission_denied"),
+        Denied::Nameless => (Code::Unauthenticated, ErrorCode::Unauthenticated),
+        Denied::NotAllowed { .. } => (Code::PermissionDenied, ErrorCode::PermissionDenied),
     };
     refuse(grpc, code, denied.to_string(), json!({}))
 }
@@ -65,14 +65,19 @@ pub fn out_of_range(what: &str, offset: u64, log_start: u64, high_watermark: u64
     };
     let details =
         json!({"offset": offset, "log_start": log_start, "high_watermark": high_watermark});
-    refuse(Code::OutOfRange, "offset_out_of_range", message, details)
+    refuse(
+        Code::OutOfRange,
+        ErrorCode::OffsetOutOfRange,
+        message,
+        details,
+    )
 }
 
 /// The record before `offset` is another one than the caller has read.
 pub fn history_changed(what: &str, offset: u64, expected: u32, actual: u32) -> Status {
     refuse(
         Code::FailedPrecondition,
-        "history_changed",
+        ErrorCode::HistoryChanged,
         format!(
             "the log of {what} was replaced: the batch before offset {offset} has link {actual}, the reader expects {expected}"
         ),
@@ -91,7 +96,7 @@ fn damaged(what: &str, damage: &Damage) -> Status {
     });
     refuse(
         Code::DataLoss,
-        "damaged",
+        ErrorCode::Damaged,
         damage_sentence(what, damage),
         details,
     )
@@ -101,7 +106,7 @@ fn damaged(what: &str, damage: &Damage) -> Status {
 pub fn locked(what: &str, start: u64, end: u64, error: &DamageError) -> Status {
     refuse(
         Code::FailedPrecondition,
-        "encryption_key_missing",
+        ErrorCode::EncryptionKeyMissing,
         format!("offsets [{start}, {end}) of {what} cannot be decrypted: {error}"),
         json!({"start": start, "end": end}),
     )
@@ -116,7 +121,7 @@ pub fn read_failed(what: &str, error: &ReadError) -> Status {
         ReadError::Closed => ended(what, EndReason::Closed),
         error => refuse(
             Code::Internal,
-            "storage_failed",
+            ErrorCode::StorageFailed,
             format!("reading {what} failed: {error}"),
             json!({}),
         ),
@@ -128,19 +133,19 @@ pub fn ended(what: &str, reason: EndReason) -> Status {
     match reason {
         EndReason::Deleted => refuse(
             Code::NotFound,
-            "stream_not_found",
+            ErrorCode::StreamNotFound,
             format!("{what} was deleted"),
             json!({}),
         ),
         EndReason::Paused => refuse(
             Code::FailedPrecondition,
-            "failed_precondition",
+            ErrorCode::FailedPrecondition,
             format!("{what} is paused: publish to it, or resume it with `bascule stream resume`"),
             json!({}),
         ),
         EndReason::Open | EndReason::Closed => refuse(
             Code::Unavailable,
-            "unavailable",
+            ErrorCode::Unavailable,
             format!("{what} was closed by the broker"),
             json!({}),
         ),
@@ -164,7 +169,7 @@ pub fn append_failed(what: &str, error: &AppendError) -> Status {
     };
     refuse(
         grpc,
-        PublishError::from(error).code(),
+        error.code(),
         format!("append to {what} failed: {error}"),
         json!({}),
     )

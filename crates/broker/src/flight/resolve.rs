@@ -5,6 +5,7 @@ use crate::context::Shared;
 use crate::partition::{EndReason, Partition};
 use crate::tls::Peer;
 use crate::view::{PartitionView, StreamView, View};
+use bascule_wire::ErrorCode;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ pub fn check_serving(shared: &Shared) -> Result<(), Status> {
     }
     Err(refuse(
         Code::Unavailable,
-        "unavailable",
+        ErrorCode::Unavailable,
         "the broker is starting or draining".to_owned(),
         json!({}),
     ))
@@ -55,7 +56,7 @@ pub fn stream(view: &View, namespace: &str, name: &str) -> Result<Arc<StreamView
         let message = format!("stream {namespace}/{name} does not exist");
         refuse(
             Code::NotFound,
-            "stream_not_found",
+            ErrorCode::StreamNotFound,
             message,
             json!({"namespace": namespace, "stream": name}),
         )
@@ -95,7 +96,7 @@ pub fn partition(stream: &StreamView, number: u32) -> Result<&PartitionView, Sta
             );
             refuse(
                 Code::NotFound,
-                "partition_not_found",
+                ErrorCode::PartitionNotFound,
                 message,
                 json!({"partition": number, "partitions": count}),
             )
@@ -120,7 +121,7 @@ pub fn handle(
         );
         return Err(refuse(
             Code::FailedPrecondition,
-            "incarnation_changed",
+            ErrorCode::IncarnationChanged,
             message,
             json!({"expected": expected, "actual": actual}),
         ));
@@ -143,7 +144,7 @@ pub fn handle(
     };
     Err(refuse(
         Code::Unavailable,
-        "unavailable",
+        ErrorCode::Unavailable,
         message,
         json!({"leader": partition.leader}),
     ))

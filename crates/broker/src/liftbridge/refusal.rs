@@ -1,7 +1,7 @@
 //! Why a publish was not stored, as unary calls and as asynchronous errors say it.
 use crate::access::Denied;
-use crate::metrics::PublishError;
 use crate::partition::{AppendError, RejectReason};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bascule_wire::subject::MAX_SUBJECT_BYTES;
@@ -81,24 +81,22 @@ impl Refusal {
     }
 
     /// As metrics count it.
-    pub(super) fn metric(&self) -> PublishError {
+    pub(super) fn metric(&self) -> ErrorCode {
         match self {
             Self::StreamMissing
             | Self::Internal
             | Self::PolicyMissing
             | Self::PolicyUnknown(_)
             | Self::TooManyHeaders
-            | Self::InvalidSubject(_) => PublishError::InvalidArgument,
-            Self::Denied(Denied::Nameless) => PublishError::Unauthenticated,
-            Self::Denied(_) => PublishError::PermissionDenied,
-            Self::NoSuchStream(_) => PublishError::StreamNotFound,
-            Self::NoSuchPartition(_) => PublishError::PartitionNotFound,
-            Self::Readonly(_) => PublishError::Readonly,
-            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => PublishError::Unavailable,
-            Self::Rejected(reason) => {
-                PublishError::of_record(reason).unwrap_or(PublishError::FailedPrecondition)
-            }
-            Self::Append(error) => error.into(),
+            | Self::InvalidSubject(_) => ErrorCode::InvalidArgument,
+            Self::Denied(Denied::Nameless) => ErrorCode::Unauthenticated,
+            Self::Denied(_) => ErrorCode::PermissionDenied,
+            Self::NoSuchStream(_) => ErrorCode::StreamNotFound,
+            Self::NoSuchPartition(_) => ErrorCode::PartitionNotFound,
+            Self::Readonly(_) => ErrorCode::Readonly,
+            Self::NotOpen(_) | Self::Paused(_) | Self::NotResumed(_) => ErrorCode::Unavailable,
+            Self::Rejected(reason) => reason.code().unwrap_or(ErrorCode::FailedPrecondition),
+            Self::Append(error) => error.code(),
         }
     }
 

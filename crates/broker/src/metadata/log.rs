@@ -6,6 +6,7 @@ use crate::partition::now_ns;
 use crate::private;
 use bascule_log::{Coordinator, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -167,11 +168,11 @@ impl MetadataLog {
                 );
                 self.shared
                     .events
-                    .push(failed(proposal.id, "invalid_argument", text));
+                    .push(failed(proposal.id, ErrorCode::InvalidArgument, text));
             } else if outstanding.len() >= OUTSTANDING {
                 self.shared.events.push(failed(
                     proposal.id,
-                    "busy",
+                    ErrorCode::Busy,
                     "too many metadata operations wait".into(),
                 ));
             } else {
@@ -192,7 +193,11 @@ impl MetadataLog {
     fn append(&self, proposals: Vec<Proposal>) {
         let mut guard = self.log.lock();
         let Some(log) = guard.as_mut() else {
-            return self.fail(&proposals, "metadata_stopped", "the broker is stopping");
+            return self.fail(
+                &proposals,
+                ErrorCode::MetadataStopped,
+                "the broker is stopping",
+            );
         };
         let first_index = self.reader.log_end() + 1;
         let outcome = append_entries(log, &proposals);
@@ -202,9 +207,9 @@ impl MetadataLog {
         let lost = proposals.split_off(appended.min(proposals.len()));
         if let Err(error) = outcome {
             let code = match error {
-                bascule_log::Error::Full { .. } => "disk_full",
-                ref error if error.is_passing() => "busy",
-                _ => "storage_failed",
+                bascule_log::Error::Full { .. } => ErrorCode::DiskFull,
+                ref error if error.is_passing() => ErrorCode::Busy,
+                _ => ErrorCode::StorageFailed,
             };
             self.fail(&lost, code, &error.to_string());
         }
@@ -233,7 +238,7 @@ impl MetadataLog {
                     if outstanding.lock().remove(&proposal.id) {
                         shared.events.push(failed(
                             proposal.id,
-                            "storage_failed",
+                            ErrorCode::StorageFailed,
                             error.to_string(),
                         ));
                     }
@@ -242,7 +247,7 @@ impl MetadataLog {
         }));
     }
 
-    fn fail(&self, proposals: &[Proposal], code: &str, text: &str) {
+    fn fail(&self, proposals: &[Proposal], code: ErrorCode, text: &str) {
         for proposal in proposals {
             if self.outstanding.lock().remove(&proposal.id) {
                 self.shared
@@ -261,7 +266,9 @@ impl MetadataLog {
                     let text =
                         "the metadata operation did not finish in time; its outcome is unknown"
                             .to_owned();
-                    shared.events.push(failed(id, "metadata_timeout", text));
+                    shared
+                        .events
+                        .push(failed(id, ErrorCode::MetadataTimeout, text));
                 }
             }
         });
@@ -401,11 +408,11 @@ fn committed(index: u64, body: Bytes, proposal: u64) -> Event {
     }
 }
 
-fn failed(proposal: u64, code: &str, text: String) -> Event {
+fn failed(proposal: u64, code: ErrorCode, text: String) -> Event {
     Event {
         kind: "failed",
         id: proposal,
-        name: code.into(),
+        name: code.as_str().into(),
         body: Bytes::new(),
         text,
         number: 0,

@@ -15,7 +15,6 @@ mod text;
 pub use calls::CallCounts;
 pub(crate) use calls::Method;
 pub(crate) use collect::collect;
-pub(crate) use publish_errors::PublishError;
 pub use publish_errors::PublishErrors;
 pub(crate) use reported::Reported;
 pub(crate) use text::text;

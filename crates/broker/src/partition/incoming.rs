@@ -1,6 +1,7 @@
 //! What comes into a partition and what comes back.
 use bascule_log::SequenceError;
 use bascule_record::{Producer, SealedBatch};
+use bascule_wire::ErrorCode;
 use bascule_wire::jetstream::Refusal;
 use bytes::Bytes;
 
@@ -146,4 +147,36 @@ pub enum AppendError {
     /// The producer's batch is neither the next nor a known duplicate, or the producer may not append.
     #[error("{0}")]
     Sequence(SequenceError),
+}
+
+impl RejectReason {
+    /// The code that it is reported with; `None` for a record that had been stored before.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::TooLarge => Some(ErrorCode::TooLarge),
+            Self::IncorrectOffset => Some(ErrorCode::IncorrectOffset),
+            Self::Encryption => Some(ErrorCode::EncryptionKeyMissing),
+            Self::Batch | Self::Refused(_) => Some(ErrorCode::FailedPrecondition),
+            Self::Duplicate(_) => None,
+        }
+    }
+}
+
+impl AppendError {
+    /// The code that it is reported with.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotLeader => ErrorCode::NotLeader,
+            Self::Closed => ErrorCode::Unavailable,
+            Self::Busy | Self::NoDescriptor => ErrorCode::Busy,
+            Self::Full => ErrorCode::DiskFull,
+            Self::Storage(_) => ErrorCode::OutcomeUnknown,
+            Self::Readonly => ErrorCode::Readonly,
+            Self::TooFewReplicas { .. } => ErrorCode::NotEnoughReplicas,
+            Self::Encryption(_) => ErrorCode::EncryptionKeyMissing,
+            Self::Sequence(SequenceError::Fenced { .. }) => ErrorCode::ProducerFenced,
+            Self::Sequence(SequenceError::TooMany { .. }) => ErrorCode::TooManyProducers,
+            Self::Sequence(_) => ErrorCode::SequenceGap,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! A data directory, or one log of it, while no broker runs on it: verify, inspect, repair. Answers are JSON documents
 //! (`specs/formats/seam.md`), because people and programs read them.
+use bascule_wire::ErrorCode;
 mod entries;
 mod place;
 mod texts;
@@ -119,7 +120,7 @@ fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineErr
 
 fn unreadable(target: &Target, error: &std::io::Error) -> EngineError {
     let text = format!("{} cannot be read: {error}", target.root.display());
-    EngineError::new("storage_failed", text)
+    EngineError::new(ErrorCode::StorageFailed, text)
 }
 
 /// What lies in the logs. Batches are listed only for a single log: at most `most`, those that end behind `from`.
@@ -150,7 +151,7 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
     let target = Target::open(path)?;
     if request.cut_at.is_some() && target.is_data_directory {
         let text = "a cut concerns one log: name its directory, <data>/partitions/<incarnation>";
-        return Err(EngineError::new("invalid_argument", text));
+        return Err(EngineError::new(ErrorCode::InvalidArgument, text));
     }
     if let Some(backup) = &request.from {
         refuse_older_metadata(&target, backup)?;
@@ -224,13 +225,13 @@ fn refuse_older_metadata(target: &Target, backup: &Path) -> Result<(), EngineErr
         theirs.log_end,
         evidence.display()
     );
-    Err(EngineError::new("failed_precondition", text))
+    Err(EngineError::new(ErrorCode::FailedPrecondition, text))
 }
 
 fn failed(error: &Error) -> EngineError {
     let code = match error {
-        Error::NotABoundary { .. } => "invalid_argument",
-        _ => "storage_failed",
+        Error::NotABoundary { .. } => ErrorCode::InvalidArgument,
+        _ => ErrorCode::StorageFailed,
     };
     EngineError::new(code, error.to_string())
 }

@@ -2,6 +2,7 @@
 use super::texts;
 use crate::engine::{EngineError, check_manifest, lock_existing};
 use bascule_log::Identity;
+use bascule_wire::ErrorCode;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ impl Target {
                 "{} is neither a data directory nor the directory of a log (<data>/partitions/<incarnation>)",
                 path.display()
             );
-            return Err(EngineError::new("not_found", text));
+            return Err(EngineError::new(ErrorCode::NotFound, text));
         }
         Ok(Self {
             root: path.to_path_buf(),

@@ -1,0 +1,221 @@
+//! Generated from `specs/errors.toml` by `specs/generate_errors.py`: edit that, then `make fix`.
+
+/// The code of an error, the same in both planes, in every protocol and in the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// the data directory is used by a running broker
+    DataDirectoryLocked,
+    /// the data directory belongs to another broker or cluster
+    DataDirectoryForeign,
+    /// the data directory was written by a newer version
+    DataDirectoryNewer,
+    /// the data directory cannot be used
+    DataDirectoryUnusable,
+    /// the address is in use
+    AddressInUse,
+    /// the address cannot be bound
+    AddressUnusable,
+    /// the configuration is not valid
+    ConfigurationInvalid,
+    /// no nats-server binary was found
+    NatsServerMissing,
+    /// the nats-server did not start
+    NatsServerFailed,
+    /// NATS is not connected
+    NatsUnavailable,
+    /// the metadata log is damaged
+    MetadataDamaged,
+    /// the metadata operation did not finish in time
+    MetadataTimeout,
+    /// the broker is stopping
+    MetadataStopped,
+    /// the request is not valid
+    InvalidArgument,
+    /// stream already exists
+    StreamExists,
+    /// stream does not exist
+    StreamNotFound,
+    /// partition does not exist
+    PartitionNotFound,
+    /// not found
+    NotFound,
+    /// this broker does not lead the partition
+    NotLeader,
+    /// the state of the cluster forbids it
+    FailedPrecondition,
+    /// fewer replicas are in sync than the stream's min ISR
+    NotEnoughReplicas,
+    /// the partition is read-only
+    Readonly,
+    /// incorrect expected offset
+    IncorrectOffset,
+    /// the partition knows as many producers as it may, and all of them are active
+    TooManyProducers,
+    /// the producer's sequence does not follow
+    SequenceGap,
+    /// a newer generation of the producer exists
+    ProducerFenced,
+    /// the stream was deleted and created again
+    IncarnationChanged,
+    /// the log was replaced by another one
+    HistoryChanged,
+    /// the offset is outside the log
+    OffsetOutOfRange,
+    /// the subscription reached its end
+    EndOfStream,
+    /// the message is larger than the limit
+    TooLarge,
+    /// not allowed
+    PermissionDenied,
+    /// the TLS handshake was refused: a certificate is missing, expired or not trusted
+    TlsFailed,
+    /// who you are is not known
+    Unauthenticated,
+    /// the broker takes no more work now
+    Busy,
+    /// no space is left in the data directory
+    DiskFull,
+    /// the files of a partition that was here are gone: restore them, or delete the stream
+    PartitionMissing,
+    /// the disk failed: writes are refused
+    StorageFailed,
+    /// stored data is damaged
+    Damaged,
+    /// the broker cannot be reached
+    Unavailable,
+    /// the write may or may not have happened
+    OutcomeUnknown,
+    /// the deadline passed
+    DeadlineExceeded,
+    /// not offered by this version
+    Unimplemented,
+    /// already closed
+    Closed,
+    /// the data plane cannot be used in a forked child
+    Forked,
+    /// no usable master key is configured, so nothing can be encrypted
+    EncryptionUnavailable,
+    /// records are encrypted with a key that is not configured
+    EncryptionKeyMissing,
+    /// a defect of the broker
+    Internal,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of the enumeration.
+    pub const ALL: [Self; 48] = [
+        Self::DataDirectoryLocked,
+        Self::DataDirectoryForeign,
+        Self::DataDirectoryNewer,
+        Self::DataDirectoryUnusable,
+        Self::AddressInUse,
+        Self::AddressUnusable,
+        Self::ConfigurationInvalid,
+        Self::NatsServerMissing,
+        Self::NatsServerFailed,
+        Self::NatsUnavailable,
+        Self::MetadataDamaged,
+        Self::MetadataTimeout,
+        Self::MetadataStopped,
+        Self::InvalidArgument,
+        Self::StreamExists,
+        Self::StreamNotFound,
+        Self::PartitionNotFound,
+        Self::NotFound,
+        Self::NotLeader,
+        Self::FailedPrecondition,
+        Self::NotEnoughReplicas,
+        Self::Readonly,
+        Self::IncorrectOffset,
+        Self::TooManyProducers,
+        Self::SequenceGap,
+        Self::ProducerFenced,
+        Self::IncarnationChanged,
+        Self::HistoryChanged,
+        Self::OffsetOutOfRange,
+        Self::EndOfStream,
+        Self::TooLarge,
+        Self::PermissionDenied,
+        Self::TlsFailed,
+        Self::Unauthenticated,
+        Self::Busy,
+        Self::DiskFull,
+        Self::PartitionMissing,
+        Self::StorageFailed,
+        Self::Damaged,
+        Self::Unavailable,
+        Self::OutcomeUnknown,
+        Self::DeadlineExceeded,
+        Self::Unimplemented,
+        Self::Closed,
+        Self::Forked,
+        Self::EncryptionUnavailable,
+        Self::EncryptionKeyMissing,
+        Self::Internal,
+    ];
+
+    /// The name in `specs/errors.toml`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DataDirectoryLocked => "data_directory_locked",
+            Self::DataDirectoryForeign => "data_directory_foreign",
+            Self::DataDirectoryNewer => "data_directory_newer",
+            Self::DataDirectoryUnusable => "data_directory_unusable",
+            Self::AddressInUse => "address_in_use",
+            Self::AddressUnusable => "address_unusable",
+            Self::ConfigurationInvalid => "configuration_invalid",
+            Self::NatsServerMissing => "nats_server_missing",
+            Self::NatsServerFailed => "nats_server_failed",
+            Self::NatsUnavailable => "nats_unavailable",
+            Self::MetadataDamaged => "metadata_damaged",
+            Self::MetadataTimeout => "metadata_timeout",
+            Self::MetadataStopped => "metadata_stopped",
+            Self::InvalidArgument => "invalid_argument",
+            Self::StreamExists => "stream_exists",
+            Self::StreamNotFound => "stream_not_found",
+            Self::PartitionNotFound => "partition_not_found",
+            Self::NotFound => "not_found",
+            Self::NotLeader => "not_leader",
+            Self::FailedPrecondition => "failed_precondition",
+            Self::NotEnoughReplicas => "not_enough_replicas",
+            Self::Readonly => "readonly",
+            Self::IncorrectOffset => "incorrect_offset",
+            Self::TooManyProducers => "too_many_producers",
+            Self::SequenceGap => "sequence_gap",
+            Self::ProducerFenced => "producer_fenced",
+            Self::IncarnationChanged => "incarnation_changed",
+            Self::HistoryChanged => "history_changed",
+            Self::OffsetOutOfRange => "offset_out_of_range",
+            Self::EndOfStream => "end_of_stream",
+            Self::TooLarge => "too_large",
+            Self::PermissionDenied => "permission_denied",
+            Self::TlsFailed => "tls_failed",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Busy => "busy",
+            Self::DiskFull => "disk_full",
+            Self::PartitionMissing => "partition_missing",
+            Self::StorageFailed => "storage_failed",
+            Self::Damaged => "damaged",
+            Self::Unavailable => "unavailable",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::DeadlineExceeded => "deadline_exceeded",
+            Self::Unimplemented => "unimplemented",
+            Self::Closed => "closed",
+            Self::Forked => "forked",
+            Self::EncryptionUnavailable => "encryption_unavailable",
+            Self::EncryptionKeyMissing => "encryption_key_missing",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The code of this name; `None` for a name that this version does not know.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.as_str() == name)
+    }
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
