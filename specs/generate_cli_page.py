@@ -18,36 +18,36 @@ TARGET = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md
 
 HEAD = """# The command line
 
-Every command of `bascule`, with its options. Generated from the commands by `specs/generate_cli_page.py`.
+This page lists every command of `bascule` with its options. `specs/generate_cli_page.py` generates it from the
+commands.
 
-## What all commands share
+## Common behaviour
 
-Results go to standard output, everything else to standard error. A failure is one line: what is wrong, with the value
-and the bound or the remedy, and the code of [errors](errors.md).
+Results go to standard output, everything else to standard error. A failure is one line with the cause, the value, the
+limit or the remedy, and the [error code](errors.md).
 
 | Exit code | Meaning |
 |---|---|
-| 0 | done |
-| 1 | failure; also a reader of the output that went away |
-| 2 | the call is wrong |
+| 0 | success |
+| 1 | failure; also when the reader of the output closed it |
+| 2 | wrong call |
 | 3 | not found |
 | 4 | denied |
 | 5 | no broker answered |
-| 6 | the state forbids it |
-| 7 | it was sent and not answered: it may have happened |
+| 6 | not allowed in this state |
+| 7 | unknown outcome: the request was sent and not answered |
 | 130 | interrupted, by Ctrl-C or SIGTERM |
 
-`--output` prints a result as `table`, `json`, `ndjson`, `yaml` or `csv`. Tables are for people and leave out nested
-detail; `ndjson` and `csv` are rows, those of the partitions for `stream show` and `group show`; `json` and `yaml` carry
-everything.
+`--output` prints a result as `table`, `json`, `ndjson`, `yaml` or `csv`. Tables leave out nested details. `ndjson`
+and `csv` are rows; for `stream show` and `group show` one for each partition. `json` and `yaml` have everything.
 
-Commands that talk to a broker find it by `--url`, else `--context`, else the environment variable `BASCULE_URL`, else
-`BASCULE_CONTEXT`, else the current context (`bascule context use`), else `liftbridge://127.0.0.1:9292`. Contexts are
-kept in `~/.config/bascule/contexts.yaml` (`BASCULE_CONTEXTS` names another file). In a context that was added with
-`--protected`, what destroys something wants its name typed, `--yes` or not.
+Commands find the broker by the first of these that is set: `--url`, `--context`, the environment variable
+`BASCULE_URL`, `BASCULE_CONTEXT`, the current context (`bascule context use`), `liftbridge://127.0.0.1:9292`. Contexts
+are stored in `~/.config/bascule/contexts.yaml` (`BASCULE_CONTEXTS` names another file). In a context that was added
+with `--protected`, a command that destroys something asks you to type its name, also with `--yes`.
 
-`--dry-run` shows what a command would do and changes nothing. What cannot be undone asks first, unless `--yes`; without
-a terminal to ask on, it is refused.
+`--dry-run` shows what a command would do and changes nothing. A command that cannot be undone asks first, unless
+`--yes` is given. Without a terminal to ask on, it is refused.
 """
 
 

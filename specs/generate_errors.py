@@ -95,8 +95,8 @@ def _page(table: dict[str, dict[str, object]]) -> str:
     lines = [
         "# Error codes",
         "",
-        "Every error has a code that never changes. What to do with it is told by its class and its retry rule:",
-        "`never`, `backoff` (the same call, later) or `refresh` (fetch metadata, then again).",
+        "Every error has a code that never changes. Its class and its retry rule say how to handle it: `never`,",
+        "`backoff` (repeat the same call later) or `refresh` (fetch metadata, then repeat).",
         "Generated from `specs/errors.toml`.",
         "",
         "| Code | Meaning | Python class | Retry | Who can act | gRPC | HTTP | Exit |",

@@ -12,10 +12,12 @@ PAGE = ROOT / "docs/reference/metrics.md"
 HEAD = """\
 # Metrics
 
-What `/metrics` of the HTTP listener (`http.listen`, by default 127.0.0.1:9393) answers, in the text format of
-OpenMetrics: `curl http://127.0.0.1:9393/metrics`. Counters begin with 0 at every start of the broker. Series with the
-label `partition` are there when `metrics.partitions` is set, those with the label `group` unless `metrics.groups` is
-false. Generated from `specs/metrics.toml`.
+This page lists all metrics. `/metrics` of the HTTP listener (`http.listen`, by default 127.0.0.1:9393) returns them
+in the OpenMetrics text format: `curl http://127.0.0.1:9393/metrics`. Counters begin at 0 at every start of the
+broker.
+Series with the label `partition` need `metrics.partitions: true`; `metrics.groups: false` leaves out those with the
+label `group`.
+Generated from `specs/metrics.toml`.
 
 | Metric | Kind | Labels | Meaning |
 |---|---|---|---|"""

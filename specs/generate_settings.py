@@ -16,14 +16,17 @@ SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 HEAD = """\
 # Settings
 
-Every setting of a broker: its key, type, default and range. `bascule config show --origin` shows those in force and
-where each comes from. Generated from `python/bascule/config/sections.py`.
+This page lists every setting of a broker with its key, type, default and range. `bascule config show --origin` shows
+the settings in use and the source of each. Generated from `python/bascule/config/sections.py`.
 
-Sources, strongest first: flags of `bascule serve`, variables, the YAML file of `--config`, defaults. In the file dots
-and nesting are the same. A variable is `BASCULE_` and the key in capitals, with two underscores for a dot:
-`BASCULE_NATS__PORT=4222`. Settings that are text take a variable as it is; others as YAML would read it. Sizes take
-units (`64MiB`), times too (`30s`, `7d`), and are milliseconds without one. Unknown keys are refused with the nearest
-known one, and a key that is given twice with its lines. In paths `~` is the home directory; an empty path is refused.
+- **Sources**, highest priority first: flags of `bascule serve`, environment variables, the YAML file of `--config`,
+  defaults.
+- **File:** a dot and a nested section mean the same.
+- **Variables:** `BASCULE_` and the key in capitals, with two underscores for a dot: `BASCULE_NATS__PORT=4222`. Text
+  settings take the value literally; other settings are parsed as YAML.
+- **Units:** sizes take units (`64MiB`), and so do times (`30s`, `7d`). A time without a unit is in milliseconds.
+- **Mistakes:** an unknown key is refused, and the error names the nearest known one. A key that occurs twice is
+  refused with its lines. In paths, `~` is the home directory; an empty path is refused.
 
 The `liftbridge` command reads the keys of the original instead: [Liftbridge](liftbridge.md)."""
 
@@ -42,7 +45,7 @@ def main() -> int:
 
 def page() -> str:
     """The text of the page."""
-    lines = [HEAD, "", "## At the top", "", *_table(Settings, "")]
+    lines = [HEAD, "", "## Top level", "", *_table(Settings, "")]
     for name, field in Settings.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -90,10 +90,12 @@ class _Section(BaseModel):
 
 
 class NatsTlsSettings(_Section):
-    """TLS towards NATS. A server that asks for it gets it anyway; files are PEM and read again at each connect."""
+    """TLS towards NATS. It is always used if the server requires it. Files are PEM, read again at each connection."""
 
-    required: bool = Field(default=False, description="refuse a server that offers none")
-    handshake_first: bool = Field(default=False, description="as the server's setting of that name")
+    required: bool = Field(default=False, description="refuse a server without TLS")
+    handshake_first: bool = Field(
+        default=False, description="handshake before the first message, as the server's setting of this name"
+    )
     ca_file: FilePath | None = Field(default=None, description="authorities of servers; unset = the system's")
     certificate_file: FilePath | None = Field(default=None, description="the broker's certificate, for mutual TLS")
     key_file: FilePath | None = Field(default=None, description="its private key, without a password")
@@ -111,9 +113,8 @@ class NatsSettings(_Section):
     standalone: bool = Field(default=False, description="start and supervise a nats-server as a child process")
     servers: tuple[NatsUrl, ...] = Field(
         default=("nats://127.0.0.1:4222",),
-        description="URLs of existing servers, with user:password@ or token@ before the host if it must be;"
-        " when standalone: how to reach the server of nats.config, if that differs"
-        " from where it listens",
+        description="URLs of existing servers, with user:password@ or token@ before the host if they need a login;"
+        " when standalone: how to reach the server of nats.config, if that differs from its listen address",
     )
     required: bool = Field(
         default=False,
@@ -121,33 +122,31 @@ class NatsSettings(_Section):
     )
     user: str | None = Field(default=None, description="user name")
     password: SecretStr | None = Field(
-        default=None, description="password, for Liftbridge configurations that hold it; better is password_file"
+        default=None, description="password, for Liftbridge configurations that contain it; password_file is safer"
     )
-    password_file: FilePath | None = Field(default=None, description="file that holds the password")
-    token_file: FilePath | None = Field(default=None, description="file that holds a token")
-    nkey_file: FilePath | None = Field(default=None, description="file that holds the seed of a user's nkey, SU…")
+    password_file: FilePath | None = Field(default=None, description="file with the password")
+    token_file: FilePath | None = Field(default=None, description="file with a token")
+    nkey_file: FilePath | None = Field(default=None, description="file with the seed of a user's nkey, SU…")
     credentials_file: FilePath | None = Field(
         default=None, description="credentials file of NATS: a user's JWT and the seed of its nkey"
     )
     tls: NatsTlsSettings = Field(default=NatsTlsSettings(), description="TLS towards NATS")
     ack_inbox_prefixes: tuple[str, ...] = Field(
         default=(),
-        description="acks go to subjects that begin with one of these: calls that name another are refused, acks of"
-        " messages from NATS withheld and counted; none = any subject",
+        description="prefixes of the subjects that acks may go to: calls with another subject are refused, acks of"
+        " messages from NATS are withheld and counted; none = any subject",
     )
     jetstream_ack_prefixes: tuple[str, ...] = Field(
         default=("_INBOX.",),
-        description="acks of streams with nats_acks: jetstream go to reply subjects that begin with one of these, the"
-        " others are withheld and counted; none = none",
+        description="prefixes of the reply subjects that acks of streams with nats_acks: jetstream may go to; others"
+        " are withheld and counted; none = no acks",
     )
-    host: str = Field(
-        default="127.0.0.1", description="bind address of the standalone server, where nats.config names none"
-    )
+    host: str = Field(default="127.0.0.1", description="bind address of the standalone server, if nats.config has none")
     port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="port of the standalone server, where nats.config names none; 0 = a free one, kept in the data"
+        description="port of the standalone server, if nats.config has none; 0 = a free one, stored in the data"
         " directory",
     )
     first_port: int = Field(
@@ -157,7 +156,7 @@ class NatsSettings(_Section):
         description="the port to try before others when nats.port is 0; 0 = none, unset = 4222 with nats.standalone",
     )
     config: FilePath | None = Field(
-        default=None, description="configuration file for the standalone server, instead of ours"
+        default=None, description="configuration file for the standalone server, instead of a generated one"
     )
     max_payload: ByteCount = Field(default=1 << 20, ge=1024, le=64 << 20, description="largest NATS message")
 
@@ -182,9 +181,9 @@ class NatsSettings(_Section):
 
 
 class StreamDefaults(_Section):
-    """What a stream gets when its creator does not say. 0 = unlimited or never, where a limit is meant."""
+    """Defaults for streams that are created without these settings. For a limit, 0 = unlimited or never."""
 
-    durability: Literal["disk", "memory"] = Field(default="disk", description="what an acknowledgement stands for")
+    durability: Literal["disk", "memory"] = Field(default="disk", description="what an acknowledgement means")
     codec: Literal["none", "lz4", "zstd"] = Field(default="none", description="compression of new batches")
     nats_copy: Literal["envelope", "value", "none"] = Field(
         default="envelope", description="how direct publishes are copied to NATS"
@@ -193,20 +192,20 @@ class StreamDefaults(_Section):
         default="off", description="how plain NATS messages with a reply subject are acknowledged"
     )
     retention_max_age_ms: Milliseconds = Field(default=7 * 86_400_000, description="remove segments older than this")
-    retention_max_bytes: ByteCount = Field(default=0, description="keep at most this many bytes a partition")
-    retention_max_messages: int = Field(default=0, ge=0, description="keep at most this many records a partition")
+    retention_max_bytes: ByteCount = Field(default=0, description="keep at most this many bytes per partition")
+    retention_max_messages: int = Field(default=0, ge=0, description="keep at most this many records per partition")
     cleaner_interval_ms: Milliseconds = Field(
         default=300_000, description="how often retention and compaction run; 0 = 5 minutes"
     )
     retention_min_age_ms: Milliseconds = Field(
-        default=900_000, description="whatever the limits, retention removes nothing that a broker had for less"
+        default=900_000, description="retention never removes records that the broker has held for less than this"
     )
     compact_enabled: bool = Field(default=False, description="keep only the last record of each key")
     compact_tombstone_age_ms: Milliseconds = Field(
-        default=86_400_000, description="how long a null value stays as the last of its key"
+        default=86_400_000, description="how long compaction keeps a null value that is the latest of its key"
     )
     compact_memory_bytes: ByteCount = Field(
-        default=64 << 20, ge=1 << 10, description="memory for keys while a partition is compacted; one is at a time"
+        default=64 << 20, ge=1 << 10, description="memory for keys while a partition is compacted, one at a time"
     )
     compact_max_bytes_per_second: ByteCount = Field(
         default=768 << 20, description="bytes read and written by compaction; 0 = unlimited"
@@ -223,21 +222,21 @@ class StreamDefaults(_Section):
     max_record_bytes: ByteCount = Field(default=1 << 20, ge=1, le=64 << 20, description="largest record as received")
     batch_max_messages: int = Field(default=1024, ge=1, le=1 << 20, description="records of one batch")
     min_isr: int = Field(
-        default=1, ge=0, le=255, description="replicas that must be in sync, or nothing is appended; 0 = 1"
+        default=1, ge=0, le=255, description="appends are refused while fewer replicas are in sync; 0 = 1"
     )
-    encryption: bool = Field(default=False, description="encrypt at rest, from the stream's creation on")
+    encryption: bool = Field(default=False, description="encrypt new streams at rest")
 
 
 class EncryptionSettings(_Section):
-    """Encryption of streams at rest: the master keys, which wrap each stream's data keys."""
+    """Encryption of streams at rest: the master keys that wrap each stream's data keys."""
 
     keys: dict[str, FilePath] = Field(
         default_factory=dict,
-        description="id of a master key to the file that holds it: 16 or 32 bytes in base64; keep old ones as long as"
-        " data are read that they wrapped",
+        description="file of each master key by id: 16 or 32 bytes in base64; keep old keys as long as streams have"
+        " data that they protect",
     )
     current: str | None = Field(
-        default=None, description="id of the key that wraps new data keys; unset = the only one of keys"
+        default=None, description="id of the key that wraps new data keys; unset = the only key"
     )
 
     @property
@@ -261,7 +260,7 @@ class GroupSettings(_Section):
     """Consumer groups."""
 
     consumer_timeout_ms: Milliseconds = Field(
-        default=15_000, ge=1, description="a member that is silent for so long is removed from its group"
+        default=15_000, ge=1, description="a member without a heartbeat for this long is removed from its group"
     )
     coordinator_timeout_ms: Milliseconds = Field(
         default=15_000, ge=1, description="how long a member tries to reach its coordinator before it reports it"
@@ -269,7 +268,7 @@ class GroupSettings(_Section):
 
 
 class CursorSettings(_Section):
-    """Cursors: where readers stand."""
+    """Cursors: stored positions of readers."""
 
     partitions: int = Field(
         default=0,
@@ -279,92 +278,101 @@ class CursorSettings(_Section):
     )
     auto_pause_time_ms: Milliseconds = Field(
         default=60_000,
-        description="idle time after which its partitions pause; 0 = never, as while metrics.groups is on and"
-        " http.listen is not off",
+        description="idle time after which its partitions pause; 0 = never. They never pause while metrics.groups is on"
+        " and http.listen is not off",
     )
 
 
 class ActivitySettings(_Section):
-    """The activity stream: what happens to streams and groups."""
+    """The activity stream: events of streams and groups."""
 
     enabled: bool = Field(default=False, description="write every event to the stream __activity")
     publish_timeout_ms: Milliseconds = Field(default=5_000, ge=1, description="how long a write may take")
 
 
 class LimitSettings(_Section):
-    """Bounds of the data plane, all finite; explained in specs/formats/seam.md."""
+    """Limits of the data plane, all finite; docs/reference/limits.md explains them."""
 
     queue_bytes: ByteCount = Field(default=32 << 20, ge=1 << 16, description="waiting appends of one partition")
-    queue_records: int = Field(default=65_536, ge=1024, description="the same in records")
+    queue_records: int = Field(default=65_536, ge=1024, description="waiting records of one partition")
     inflight_bytes: ByteCount = Field(
         default=128 << 20, ge=1 << 20, description="uncommitted appends of the whole broker"
     )
     subscription_bytes: ByteCount = Field(default=1 << 20, ge=1 << 16, description="unsent bytes of one subscription")
     delivery_bytes: ByteCount = Field(
-        default=256 << 20, ge=1 << 20, description="read ahead by all subscriptions; each gets an equal part at most"
+        default=256 << 20, ge=1 << 20, description="read-ahead of all subscriptions; each gets at most an equal share"
     )
     connections: int = Field(default=4096, ge=1, le=1 << 20, description="gRPC connections")
     connections_per_address: int = Field(default=1024, ge=1, le=1 << 20, description="gRPC connections of one address")
     handshakes: int = Field(
-        default=1024, ge=16, le=1 << 16, description="connections that have not greeted; one more ends the oldest"
+        default=1024,
+        ge=16,
+        le=1 << 16,
+        description="connections without a complete handshake; one more closes the oldest",
     )
     handshake_ms: Milliseconds = Field(
-        default=5_000, ge=100, le=60_000, description="how long a connection may take to greet"
+        default=5_000, ge=100, le=60_000, description="time for the handshake of a connection"
     )
-    streams_per_connection: int = Field(default=1024, ge=1, le=1 << 20, description="calls of one connection at once")
+    streams_per_connection: int = Field(
+        default=1024, ge=1, le=1 << 20, description="concurrent calls of one connection"
+    )
     connection_window_bytes: ByteCount = Field(
-        default=4 << 20, ge=1 << 16, le=64 << 20, description="bytes of requests that one connection may send unread"
+        default=4 << 20,
+        ge=1 << 16,
+        le=64 << 20,
+        description="bytes that one connection may send before the broker reads them",
     )
     calls: int = Field(default=16_384, ge=1, le=1 << 22, description="open calls of all connections")
     calls_per_identity: int = Field(
         default=8192,
         ge=1,
         le=1 << 22,
-        description="open calls of one client, by the name of its certificate, or its address when it has none",
+        description="open calls of one client, identified by its certificate or, without one, its address",
     )
     first_message_ms: Milliseconds = Field(
-        default=10_000, ge=100, le=3_600_000, description="how long the request of a unary call may take to arrive"
+        default=10_000, ge=100, le=3_600_000, description="time for the request of a unary call to arrive"
     )
     health_checks: int = Field(default=256, ge=1, le=1 << 20, description="open health checks; half for one client")
-    health_watches: int = Field(
-        default=4096, ge=1, le=1 << 20, description="open watches of health; half for one client"
-    )
+    health_watches: int = Field(default=4096, ge=1, le=1 << 20, description="open health watches; half for one client")
     request_bytes: ByteCount = Field(
         default=128 << 20,
         ge=1 << 20,
-        description="request messages that have not arrived whole, and what is kept of the headers of open calls",
+        description="bytes of incomplete request messages and of header fields kept for open calls",
     )
-    streams: int = Field(default=10_000, ge=1, le=1 << 20, description="streams that may exist")
-    partitions: int = Field(default=20_000, ge=1, le=1 << 22, description="partitions that may exist, of all streams")
-    groups: int = Field(default=10_000, ge=1, le=1 << 20, description="consumer groups that may exist")
-    cursors: int = Field(default=100_000, ge=1, le=1 << 24, description="positions that may be stored")
+    streams: int = Field(default=10_000, ge=1, le=1 << 20, description="number of streams")
+    partitions: int = Field(default=20_000, ge=1, le=1 << 22, description="number of partitions of all streams")
+    groups: int = Field(default=10_000, ge=1, le=1 << 20, description="number of consumer groups")
+    cursors: int = Field(default=100_000, ge=1, le=1 << 24, description="number of stored positions")
     admin_requests: int = Field(default=1024, ge=1, le=1 << 16, description="admin requests without an answer")
     admin_requests_per_identity: int = Field(
-        default=512, ge=1, le=1 << 16, description="the same of one client, as in calls_per_identity"
+        default=512,
+        ge=1,
+        le=1 << 16,
+        description="admin requests of one client without an answer, as in calls_per_identity",
     )
     admin_request_bytes: ByteCount = Field(default=64 << 20, ge=1 << 16, description="bodies of waiting admin requests")
     descriptor_reserve: int = Field(
-        default=256, ge=16, le=1 << 20, description="descriptors kept for files; connections get none of them"
+        default=256, ge=16, le=1 << 20, description="file descriptors reserved for files, which connections cannot use"
     )
     subscriptions: int = Field(default=4096, ge=1, le=1 << 20, description="open Subscribe and DoGet calls")
-    message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="one inbound gRPC message")
+    message_bytes: ByteCount = Field(default=4 << 20, ge=1 << 16, description="largest inbound gRPC message")
     nats_pending_bytes: ByteCount = Field(default=128 << 20, ge=1 << 20, description="NATS messages not yet queued")
     nats_message_id_bytes: ByteCount = Field(
         default=256 << 20, ge=1 << 20, description="ids remembered by streams with nats_acks: jetstream"
     )
     grace_ms: Milliseconds = Field(
         default=60_000,
-        description="how long files of deleted and purged partitions are kept, counted again from each start",
+        description="how long files of deleted and purged partitions are kept; counted again from each start",
     )
     journal_from_dirty_files: int = Field(
         default=4,
         ge=0,
         le=1 << 20,
-        description="partitions to sync at once from which on their batches go to one journal file; a few small ones go"
-        " on there while it holds earlier ones; 0 = never",
+        description="from this number of partitions to sync at once, their batches go to the write-ahead log; a few"
+        " small batches stay there while it has earlier ones of their partition; 0 = never",
     )
     open_segments: int = Field(
-        default=512, ge=1, le=1 << 20, description="segments kept open; one with unsynced writes stays open"
+        default=512, ge=1, le=1 << 20, description="open segment files; a segment with unsynced writes stays open"
     )
 
 
@@ -373,16 +381,18 @@ class BrokerSettings(_Section):
 
     cluster_id: str = Field(default="bascule-default", min_length=1, max_length=255, description="name of the cluster")
     broker_id: Tokens | None = Field(
-        default=None, description="id of this broker, without white space, * and >; unset = made once and kept"
+        default=None, description="id of this broker, without white space, * and >; unset = generated once and stored"
     )
     namespace: Tokens = Field(
         default="liftbridge-default", description="prefix of internal NATS subjects, without white space, * and >"
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="bind address")
     port: int = Field(default=9292, ge=0, le=65535, description="bind port; 0 = a free one")
-    advertised_host: str | None = Field(default=None, description="host shown to clients; unset = the bind address")
+    advertised_host: str | None = Field(
+        default=None, description="host advertised to clients; unset = the bind address"
+    )
     advertised_port: int | None = Field(
-        default=None, ge=0, le=65535, description="port shown; unset or 0 = the bound one"
+        default=None, ge=0, le=65535, description="port advertised to clients; unset or 0 = the bound port"
     )
     runtime_threads: int = Field(
         default=0, ge=0, le=256, description="threads of the data plane; 0 = half of the cores, at least one"
@@ -394,15 +404,15 @@ class TlsSettings(_Section):
     """TLS on the port of Liftbridge and Flight. Files are PEM; SIGHUP reads them again."""
 
     certificate_file: FilePath | None = Field(
-        default=None, description="the broker's certificate, then those that lead to its authority; unset = plain text"
+        default=None, description="the broker's certificate, then intermediate certificates; unset = plain text"
     )
     key_file: FilePath | None = Field(default=None, description="its private key, without a password")
-    min_version: Literal["1.2", "1.3"] = Field(default="1.3", description="oldest version of TLS that is spoken")
+    min_version: Literal["1.2", "1.3"] = Field(default="1.3", description="oldest accepted version of TLS")
     client_auth: Literal["none", "required"] = Field(
-        default="none", description="required = clients must show a certificate, and are known by its common name"
+        default="none", description="required = clients must present a certificate, whose common name identifies them"
     )
     client_ca_file: FilePath | None = Field(
-        default=None, description="authorities whose client certificates are taken; unset = the system's"
+        default=None, description="authorities whose client certificates are accepted; unset = the system's"
     )
 
     @field_validator("min_version", mode="before")
@@ -439,29 +449,30 @@ class AccessSettings(_Section):
 
 
 class ScrubSettings(_Section):
-    """Reading what nobody reads, so that damage is found while a backup still has it."""
+    """Scrubs: reading all sealed segments regularly, to detect damage while a backup still has the records."""
 
     period_ms: Milliseconds = Field(
         default=7 * 86_400_000, description="every sealed segment is read and checked once in this time; 0 = never"
     )
     rate_bytes: ByteCount = Field(
-        default=32 << 20, description="bytes a second, of the whole broker, that are read for it; 0 = none"
+        default=32 << 20, description="bytes per second, of the whole broker, that a scrub reads; 0 = no scrub"
     )
 
 
 class LogSettings(_Section):
     """Structured logs, to standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least level shown")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="lowest level shown")
     format: Literal["auto", "json", "text"] = Field(
-        default="auto", description="one JSON object a line, or plain lines; auto = plain lines on a terminal only"
+        default="auto",
+        description="one JSON object per line, or plain lines; auto = plain lines on a terminal, else JSON",
     )
 
 
 class Settings(_Section):
-    """Everything a broker can be told."""
+    """All settings of a broker."""
 
-    data_dir: FilePath = Field(default=Path("bascule-data"), description="where everything durable lies")
+    data_dir: FilePath = Field(default=Path("bascule-data"), description="directory of all durable data")
     broker: BrokerSettings = BrokerSettings()
     nats: NatsSettings = NatsSettings()
     streams: StreamDefaults = StreamDefaults()

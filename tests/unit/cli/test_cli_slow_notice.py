@@ -1,4 +1,4 @@
-"""A silent broker is told of, and nothing else is."""
+"""A slow connection or call prints a notice, and nothing else does."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from bascule.cli.slow_notice import SlowNotice
 
 
 class Clock:
-    """Timers that go off when they are told to."""
+    """Timers that fire when `passes` is called."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []

@@ -24,7 +24,7 @@ __all__ = ["check_files", "run_broker", "serve", "warn_of_secrets", "write_ready
 
 DataDirectory = Annotated[
     Path | None,
-    typer.Option("--data-dir", "-d", parser=as_path, metavar="PATH", help="Where everything durable lies."),
+    typer.Option("--data-dir", "-d", parser=as_path, metavar="PATH", help="Directory of all durable data."),
 ]
 Servers = Annotated[list[str] | None, typer.Option("--nats", help="URL of a NATS server; repeatable.")]
 ReadyFile = Annotated[

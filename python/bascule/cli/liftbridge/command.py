@@ -25,7 +25,7 @@ _TEXT: Final = (
     (("--server-id", "--id"), "clustering.server.id", "ID", "id of this broker"),
     (("--namespace", "--ns"), "clustering.namespace", "NS", "prefix of internal NATS subjects"),
     (("--embedded-nats-config", "--nc"), "nats.embedded.config", "FILE", "nats-server configuration; implies -e"),
-    (("--data-dir", "-d"), "data.dir", "DIR", "where everything durable lies"),
+    (("--data-dir", "-d"), "data.dir", "DIR", "directory of all durable data"),
     (("--port", "-p"), "port", "N", "port to bind, unless the key listen names one"),
     (("--tls-cert",), "tls.cert", "FILE", "certificate"),
     (("--tls-key",), "tls.key", "FILE", "private key"),
