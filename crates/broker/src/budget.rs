@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Patience is given anew once in so long.
+/// StallBudget is given anew once in so long.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// A bound on bytes that wait somewhere.
@@ -30,9 +30,9 @@ impl Budget {
     }
 
     /// Takes `bytes` until the result is dropped; `None` when that would pass the limit.
-    pub(crate) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+    pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let before = self.used.fetch_add(bytes, Ordering::SeqCst);
-        let taken = Taken {
+        let taken = Reservation {
             budget: self.clone(),
             bytes,
         };
@@ -56,12 +56,12 @@ impl Budget {
 
 /// Bytes of a [`Budget`], given back on drop.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: usize,
 }
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
         if self.budget.waiting.load(Ordering::SeqCst) > 0 {
@@ -75,13 +75,13 @@ impl Drop for Taken {
 /// Time that may be spent waiting, so much in any [`PERIOD`]: whoever waits leaves messages with NATS, which does not keep
 /// them for ever.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StallBudget {
     limit: Duration,
     /// When the period began, and what is left of it.
     left: Mutex<(Instant, Duration)>,
 }
 
-impl Patience {
+impl StallBudget {
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -110,18 +110,18 @@ mod tests {
     #[test]
     fn a_budget_gives_up_to_its_limit_and_takes_back() {
         let budget = Arc::new(Budget::new(10));
-        let all = budget.try_take(10);
+        let all = budget.try_reserve(10);
         assert!(all.is_some());
-        assert!(budget.try_take(1).is_none());
+        assert!(budget.try_reserve(1).is_none());
         drop(all);
-        assert!(budget.try_take(11).is_none());
-        assert!(budget.try_take(10).is_some());
+        assert!(budget.try_reserve(11).is_none());
+        assert!(budget.try_reserve(10).is_some());
     }
 
     #[test]
     fn waiting_ends_when_there_is_room_and_no_later_than_the_limit() {
         let budget = Arc::new(Budget::new(10));
-        let all = budget.try_take(10);
+        let all = budget.try_reserve(10);
         let start = Instant::now();
         budget.wait_for_room(1, Duration::from_millis(20));
         assert!(start.elapsed() >= Duration::from_millis(20));
@@ -137,16 +137,16 @@ mod tests {
 
     #[test]
     fn patience_is_used_up_until_the_next_period() {
-        let patience = Patience::new(Duration::from_millis(10));
+        let stall_budget = StallBudget::new(Duration::from_millis(10));
         let mut waits = Vec::new();
-        patience.spend(|limit| {
+        stall_budget.spend(|limit| {
             std::thread::sleep(limit);
             waits.push(limit);
         });
-        patience.spend(|limit| waits.push(limit));
+        stall_budget.spend(|limit| waits.push(limit));
         assert_eq!(waits, [Duration::from_millis(10)]);
-        patience.left.lock().0 -= PERIOD;
-        patience.spend(|limit| waits.push(limit));
+        stall_budget.left.lock().0 -= PERIOD;
+        stall_budget.spend(|limit| waits.push(limit));
         assert_eq!(waits.len(), 2);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A monotonic counter or a gauge.
 #[derive(Debug, Default)]
-pub struct Cell(AtomicU64);
-impl Cell {
+pub struct Counter(AtomicU64);
+impl Counter {
     /// Adds.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
@@ -27,7 +27,7 @@ macro_rules! statistics {
         #[derive(Debug, Default)]
         #[allow(missing_docs)]
         pub struct Statistics {
-            $(pub $name: Cell,)*
+            $(pub $name: Counter,)*
             /// From the arrival of an append to its commit.
             pub append_duration: Histogram,
             /// From the arrival of an append to the moment its partition's writer takes it.

@@ -146,8 +146,8 @@ async fn every_stream_stores_what_matches_its_subject() {
 
     // Leading again changes nothing; the others go on when one stops.
     broker.shared.nats.lead(&one.0).await;
-    broker.shared.nats.unlead(2 << 16);
-    broker.shared.nats.unlead(3 << 16);
+    broker.shared.nats.stop_feeding(2 << 16);
+    broker.shared.nats.stop_feeding(3 << 16);
     client.publish("a.b", "later".into()).await.unwrap();
     assert_eq!(values(&one.holds(2).await), ["a.b", "later"]);
     all.holds(4).await;

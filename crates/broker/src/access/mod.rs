@@ -13,7 +13,7 @@ pub use action::Action;
 pub use table::{AccessTable, TableError};
 
 use crate::events::Events;
-use crate::statistics::Cell;
+use crate::statistics::Counter;
 use crate::tls::Peer;
 use crate::view::DEFAULT_NAMESPACE;
 use arc_swap::ArcSwapOption;
@@ -49,7 +49,7 @@ pub enum Denied {
 #[derive(Debug, Default)]
 pub struct Access {
     table: ArcSwapOption<AccessTable>,
-    denied: Cell,
+    denied: Counter,
     audit: Option<Audit>,
 }
 

@@ -1,4 +1,4 @@
-//! From the listening socket to connections that have greeted.
+//! From the listening socket to connections that completed the preface handshake.
 //!
 //! A task accepts. Each connection then has `limits.handshake_ms` for the TLS handshake, when there is TLS, and the whole
 //! client preface of HTTP/2 (24 fixed bytes and a SETTINGS frame of at most 1 KiB); anything else closes it at once. At
@@ -28,7 +28,7 @@ use tokio::time::timeout;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Between two lines in the log about accepts that fail.
 const QUIET: Duration = Duration::from_mins(1);
-/// Connections that have greeted and that the server has not taken over yet.
+/// Connections that completed the preface handshake and that the server has not taken over yet.
 const WAITING: usize = 64;
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD: usize = 9;
@@ -47,7 +47,7 @@ pub(crate) fn accept(
     let acceptor = Acceptor {
         shared: shared.clone(),
         ready,
-        greeting: VecDeque::new(),
+        preface: VecDeque::new(),
         last_line: None,
     };
     let task = tokio::spawn(acceptor.run(listener));
@@ -58,7 +58,7 @@ struct Acceptor {
     shared: SharedRef,
     ready: mpsc::Sender<io::Result<Connection>>,
     /// Newest last; those that are done are among them.
-    greeting: VecDeque<AbortHandle>,
+    preface: VecDeque<AbortHandle>,
     last_line: Option<Instant>,
 }
 
@@ -102,11 +102,10 @@ impl Acceptor {
                 ),
             );
         };
-        let greeting = greet(self.shared.clone(), stream, from, self.ready.clone());
-        self.greeting
-            .push_back(tokio::spawn(greeting).abort_handle());
-        if self.greeting.len() > admission.limits.handshakes
-            && let Some(oldest) = self.greeting.pop_front()
+        let preface = preface_handshake(self.shared.clone(), stream, from, self.ready.clone());
+        self.preface.push_back(tokio::spawn(preface).abort_handle());
+        if self.preface.len() > admission.limits.handshakes
+            && let Some(oldest) = self.preface.pop_front()
             && !oldest.is_finished()
         {
             oldest.abort();
@@ -128,8 +127,8 @@ impl Acceptor {
     }
 }
 
-/// Waits for the greeting and hands the connection on.
-async fn greet(
+/// Waits for the preface and hands the connection on.
+async fn preface_handshake(
     shared: SharedRef,
     stream: TcpStream,
     from: Piece,
@@ -139,12 +138,12 @@ async fn greet(
     let patience = Duration::from_millis(admission.limits.handshake_ms);
     // Fails only for a connection that is gone.
     let _ = stream.set_nodelay(true);
-    let greeted = timeout(patience, async {
+    let handshake = timeout(patience, async {
         let (mut stream, peer) = opened(&shared, stream).await?;
-        let greeting = read_greeting(&mut stream).await?;
-        Some((stream, peer, greeting))
+        let preface = read_preface(&mut stream).await?;
+        Some((stream, peer, preface))
     });
-    let Ok(Some((mut stream, peer, greeting))) = greeted.await else {
+    let Ok(Some((mut stream, peer, preface))) = handshake.await else {
         shared.statistics.handshakes_failed.add(1);
         return;
     };
@@ -161,7 +160,7 @@ async fn greet(
     let connection = Connection {
         stream,
         caller: Caller::of(&peer),
-        greeting,
+        preface,
         given: 0,
         turn: 0,
         _place: place,
@@ -184,35 +183,35 @@ async fn opened(shared: &SharedRef, stream: TcpStream) -> Option<(Stream, Peer)>
     match shake(&acceptor, stream).await {
         Ok((stream, peer)) => Some((Stream::Tls(stream), peer)),
         Err(error) => {
-            shared.tls.tell_failed(&shared.events, address, &error);
+            shared.tls.report_failed(&shared.events, address, &error);
             None
         }
     }
 }
 
 /// The client's preface, whole; `None` when something else came, or the end.
-async fn read_greeting(stream: &mut Stream) -> Option<Vec<u8>> {
-    let mut greeting = vec![0; PREFACE.len() + FRAME_HEAD];
+async fn read_preface(stream: &mut Stream) -> Option<Vec<u8>> {
+    let mut preface = vec![0; PREFACE.len() + FRAME_HEAD];
     let mut have = 0;
-    while have < greeting.len() {
-        let read = stream.read(greeting.get_mut(have..)?).await.ok()?;
+    while have < preface.len() {
+        let read = stream.read(preface.get_mut(have..)?).await.ok()?;
         have += read;
         let is_preface = |(got, wanted): (&u8, &u8)| got == wanted;
-        if read == 0 || !greeting.iter().take(have).zip(PREFACE).all(is_preface) {
+        if read == 0 || !preface.iter().take(have).zip(PREFACE).all(is_preface) {
             return None;
         }
     }
-    let &[a, b, c, kind, ..] = greeting.get(PREFACE.len()..)? else {
+    let &[a, b, c, kind, ..] = preface.get(PREFACE.len()..)? else {
         return None;
     };
     let length = u32::from_be_bytes([0, a, b, c]) as usize;
     if kind != SETTINGS || length > SETTINGS_BYTES {
         return None;
     }
-    let head = greeting.len();
-    greeting.resize(head + length, 0);
-    stream.read_exact(greeting.get_mut(head..)?).await.ok()?;
-    Some(greeting)
+    let head = preface.len();
+    preface.resize(head + length, 0);
+    stream.read_exact(preface.get_mut(head..)?).await.ok()?;
+    Some(preface)
 }
 
 /// Why, in the words of HTTP/2: sent before the connection is closed.

@@ -1,4 +1,4 @@
-//! A connection that has greeted and holds its places until it is dropped.
+//! A connection that completed the handshake and holds its places until it is dropped.
 use super::caller::Caller;
 use super::shares::Piece;
 use std::io;
@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     pub(super) stream: Stream,
     pub(super) caller: Caller,
     /// What was read of it already, and how much of that was read again.
-    pub(super) greeting: Vec<u8>,
+    pub(super) preface: Vec<u8>,
     pub(super) given: usize,
     /// Read in this turn.
     pub(super) turn: usize,
@@ -48,7 +48,7 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let rest = this.greeting.get(this.given..).unwrap_or_default();
+        let rest = this.preface.get(this.given..).unwrap_or_default();
         if rest.is_empty() {
             if this.turn >= TURN_BYTES {
                 this.turn = 0;
@@ -66,8 +66,8 @@ impl AsyncRead for Connection {
         let length = rest.len().min(buf.remaining());
         buf.put_slice(rest.get(..length).unwrap_or_default());
         this.given += length;
-        if this.given == this.greeting.len() {
-            this.greeting = Vec::new();
+        if this.given == this.preface.len() {
+            this.preface = Vec::new();
             this.given = 0;
         }
         Poll::Ready(Ok(()))

@@ -75,7 +75,7 @@ impl Admission {
         }
     }
 
-    /// Connections that have greeted.
+    /// Connections that completed the preface handshake.
     pub fn connections_open(&self) -> usize {
         taken(&self.connections, self.limits.connections)
     }

@@ -107,7 +107,7 @@ impl Engine {
                 .log(30, "storage", text, serde_json::json!({}));
         }
         let coordinator = start_log(directory.path(), &shared.limits)?;
-        tell_journal(&coordinator, &shared);
+        report_wal_damage(&coordinator, &shared);
         runtime.spawn(close_idle_files(Arc::downgrade(&coordinator)));
         runtime.spawn(watch_clock());
         runtime.spawn(sweep(
@@ -321,7 +321,9 @@ impl Engine {
 
     async fn drain(&self, partitions: &[Partition], mut serving: Option<Serving>, end: Instant) {
         for partition in partitions {
-            self.shared.nats.unlead(partition.identity().incarnation);
+            self.shared
+                .nats
+                .stop_feeding(partition.identity().incarnation);
         }
         // Unary calls and publishers see that the broker stops and end. Tailing readers end with their partition.
         if let Some(serving) = &mut serving {
@@ -371,7 +373,7 @@ fn start_log(data: &Path, limits: &Limits) -> Result<Arc<Coordinator>, EngineErr
 }
 
 /// Says what of the journal did not check; what that costs a partition is said when it is opened.
-fn tell_journal(coordinator: &Coordinator, shared: &SharedRef) {
+fn report_wal_damage(coordinator: &Coordinator, shared: &SharedRef) {
     for damage in coordinator.journal_damages() {
         let (incarnation, start, end) = match damage.of {
             Some((log, start, end)) => (Some(log.incarnation), Some(start), Some(end)),

@@ -74,7 +74,7 @@ impl Engine {
         {
             partition.report_recovery(&recovery);
         }
-        partition.tell_quarantine();
+        partition.report_quarantine();
         let incarnation = partition.identity().incarnation;
         let mut state = self.state.lock();
         if let Some(times) = state.received.remove(&incarnation) {
@@ -183,7 +183,10 @@ impl Engine {
         for partition in partitions {
             match reason {
                 EndReason::Paused => self.shared.nats.pause(Place::from(partition), true),
-                _ => self.shared.nats.unlead(partition.identity().incarnation),
+                _ => self
+                    .shared
+                    .nats
+                    .stop_feeding(partition.identity().incarnation),
             }
         }
         futures_util::future::join_all(partitions.iter().map(|partition| partition.close(reason)))

@@ -1,6 +1,6 @@
 //! The control plane's own few records: appended and read back by it, never by anybody's traffic.
 use super::{Engine, EngineError};
-use crate::partition::{Append, IncomingRecord, Partition, Payload, opened};
+use crate::partition::{Append, IncomingRecord, Partition, Payload, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::Batches;
 use bascule_wire::ErrorCode;
@@ -33,7 +33,7 @@ impl Engine {
         let append = Append {
             payload: Payload::Records(records.collect()),
             producer: None,
-            copy_to_nats: true,
+            republish: true,
             done: Box::new(move |result| {
                 // Nobody listens when the time was over.
                 let _ = done.send(result);
@@ -85,7 +85,7 @@ fn last_values(reader: &LogReader, count: u64) -> Result<Vec<Vec<u8>>, ReadError
     let mut cursor = reader.cursor(from);
     while let Some(bytes) = cursor.next(end, READ_BYTES, ReadMode::Blocking)? {
         for bytes in Batches::new(bytes) {
-            let batch = opened(reader, bytes)?;
+            let batch = decode_batch(reader, bytes)?;
             let wanted = batch.seek(from)..batch.seek(end);
             values.extend(wanted.map(|i| batch.value(i).unwrap_or_default().to_vec()));
         }

@@ -57,7 +57,7 @@ fn append(engine: &Engine) -> Committed {
             ..IncomingRecord::default()
         }]),
         producer: None,
-        copy_to_nats: false,
+        republish: false,
         done: Box::new(move |result| done.send(result).unwrap()),
     };
     partition.try_append(append).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The decoder trusts lengths: it panics on a buffer outside the body or one that ends within an element, and allocates what
 //! a compressed buffer claims to become. All three are checked here. Column types and values are checked later, where rows are taken apart.
-use super::fit::Elements;
+use super::buffer_layout::Elements;
 use super::refusal::invalid;
 use super::service::MAX_MESSAGE_BYTES;
 use arrow_flight::FlightData;

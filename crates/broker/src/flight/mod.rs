@@ -7,7 +7,7 @@
 //! * `put` ← `intake`, `place`: batched, optionally idempotent append, each row to its partition. `info`, `offsets`: planning.
 //! * `sql`: what clients of Flight SQL get for an answer.
 mod body;
-mod fit;
+mod buffer_layout;
 mod frame;
 pub(crate) mod fuzz;
 mod get;

@@ -218,7 +218,7 @@ impl Target {
         let append = Append {
             payload: Payload::Sealed(batch),
             producer,
-            copy_to_nats: self.nats_copy,
+            republish: self.nats_copy,
             done: Box::new(done),
         };
         lane.partition.append(append).await;

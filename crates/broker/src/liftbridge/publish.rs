@@ -56,7 +56,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     let append = Append {
         payload: Payload::Records(vec![record]),
         producer,
-        copy_to_nats: destination.copy_to_nats,
+        republish: destination.republish,
         done: Box::new(move |result| {
             counted.partition.count_publish_errors(&result, 1);
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.
@@ -64,7 +64,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
         }),
     };
     if !inbox.is_empty() {
-        outcome = tell_inbox(shared, &destination, inbox.clone(), ack.clone(), outcome);
+        outcome = notify_inbox(shared, &destination, inbox.clone(), ack.clone(), outcome);
     }
     if ack.policy == AckPolicy::None as i32 || call.deadline.is_none() {
         destination.partition.append(append).await;
@@ -152,7 +152,7 @@ fn checked(outcome: Outcome, number: i32) -> Result<Committed, Refusal> {
 
 /// Passes the outcome on, and sends the ack to the NATS inbox that the request named: its owner may be listening there
 /// instead of waiting for the call.
-fn tell_inbox(
+fn notify_inbox(
     shared: &SharedRef,
     destination: &Arc<Destination>,
     inbox: Bytes,

@@ -10,7 +10,7 @@ use super::subscribe::Slot;
 use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::context::SharedRef;
-use crate::partition::{Partition, opened};
+use crate::partition::{Partition, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
@@ -181,7 +181,7 @@ fn read_window(reader: &LogReader, from: u64, below: u64) -> Result<Window, Read
     let mut cursor = reader.cursor(from);
     while let Some(read) = cursor.next(below, HELD_BYTES, ReadMode::Blocking)? {
         for batch in Batches::new(read) {
-            let batch = opened(reader, batch)?;
+            let batch = decode_batch(reader, batch)?;
             if batch.seek(from) >= batch.seek(below) {
                 continue;
             }

@@ -25,7 +25,7 @@ pub(super) struct Destination {
     pub(super) partition: Partition,
     pub(super) template: AckTemplate,
     /// Whether NATS gets a copy: not for streams without a subject, and not for wildcards, where no one subject is meant.
-    pub(super) copy_to_nats: bool,
+    pub(super) republish: bool,
 }
 
 /// One partition as publishes see it under one view. Looked up once, then asked for every message.
@@ -202,12 +202,11 @@ impl Destination {
         let identity = partition.identity();
         let template =
             AckTemplate::new(&identity.stream, &identity.base_subject, &identity.subject);
-        let copy_to_nats =
-            !identity.base_subject.is_empty() && !has_wildcard(&identity.base_subject);
+        let republish = !identity.base_subject.is_empty() && !has_wildcard(&identity.base_subject);
         Self {
             partition,
             template,
-            copy_to_nats,
+            republish,
         }
     }
 }

@@ -91,8 +91,8 @@ impl NatsLink {
     }
 
     /// Stops feeding a partition.
-    pub fn unlead(&self, incarnation: u64) {
-        self.0.router.unlead(incarnation);
+    pub fn stop_feeding(&self, incarnation: u64) {
+        self.0.router.stop_feeding(incarnation);
     }
 
     /// Counts what arrives for a partition that is paused, in place of feeding it. One that is fed stays so, unless

@@ -1,5 +1,5 @@
 //! What lives from one `connect` to the next: the two connections, the outgoing queues and their tasks.
-use crate::budget::{Budget, Patience};
+use crate::budget::{Budget, StallBudget};
 use crate::context::SharedRef;
 use crate::ingest::nats::acks::{self, AckJob};
 use crate::ingest::nats::publish_acks::{self, PublishAckJob};
@@ -11,7 +11,7 @@ use crate::nats::connections::connection::{Connection, Role, Watch};
 use crate::nats::connections::report::Reporter;
 use crate::nats::connections::state::NatsState;
 use crate::nats::presence;
-use crate::republish::job::CopyJob;
+use crate::republish::job::RepublishJob;
 use crate::republish::marks::seal::Seal;
 use crate::republish::republisher;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
@@ -47,13 +47,13 @@ pub(crate) struct Session {
     pub(crate) streams: Connection,
     /// Messages taken off the connections and not yet queued at a partition.
     pub(crate) pending: Arc<Budget>,
-    patience: Patience,
+    stall_budget: StallBudget,
     /// Copies that wait to go out.
     pub(crate) copying: Arc<Budget>,
     pub(crate) acks: mpsc::Sender<AckJob>,
     pub(crate) publish_acks: mpsc::Sender<PublishAckJob>,
-    pub(crate) copies: mpsc::UnboundedSender<CopyJob>,
-    /// Prefix of the subjects on which the server answers the copier's probes.
+    pub(crate) copies: mpsc::UnboundedSender<RepublishJob>,
+    /// Prefix of the subjects on which the server answers the republisher's probes.
     pub(crate) inbox: String,
     /// Proves which copies are our own.
     pub(crate) seal: Arc<Seal>,
@@ -79,7 +79,7 @@ impl Session {
             .pending_bytes
             .unwrap_or(shared.limits.nats_pending_bytes);
         let held_bytes = pending_bytes / HELD_SHARE;
-        let patience = Patience::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
+        let stall_budget = StallBudget::new(settings.pause_ms.map_or(PAUSE, Duration::from_millis));
         let (ack_sender, ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (publish_ack_sender, publish_ack_receiver) = mpsc::channel(ACK_QUEUE);
         let (copy_sender, copy_receiver) = mpsc::unbounded_channel();
@@ -92,7 +92,7 @@ impl Session {
             ingest: Connection::new(Role::Ingest, &watch, held_bytes)?,
             streams: Connection::new(Role::Streams, &watch, held_bytes)?,
             pending: Arc::new(Budget::new(pending_bytes)),
-            patience,
+            stall_budget,
             copying: Arc::new(Budget::new(pending_bytes)),
             acks: ack_sender,
             publish_acks: publish_ack_sender,
@@ -137,7 +137,7 @@ impl Session {
     /// Blocks, so only for the thread of a connection: nothing else is read meanwhile.
     pub(crate) fn hold_back(&self, bytes: usize) {
         if !self.pending.has_room(bytes) {
-            self.patience
+            self.stall_budget
                 .spend(|limit| self.pending.wait_for_room(bytes, limit));
         }
     }
@@ -198,7 +198,7 @@ impl Session {
     }
 }
 
-/// Passes on which of the copier's probes nobody received; the token is the last part of the subject.
+/// Passes on which of the republisher's probes nobody received; the token is the last part of the subject.
 struct Nobody(mpsc::Sender<Bytes>);
 
 impl Inbox for Nobody {

@@ -1,5 +1,7 @@
 //! From appended to answered.
-use super::{AppendError, Committed, Done, IncomingRecord, Partition, Rejected, queue::Room};
+use super::{
+    AppendError, Committed, Done, IncomingRecord, Partition, Rejected, append_budget::Permit,
+};
 use crate::nats::NatsCopy;
 use bascule_log::Error;
 use std::sync::Arc;
@@ -7,28 +9,28 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An append whose caller waits. Answers exactly once, always: also when it is dropped, by a caller that gave up, a queue
 /// that ended or a task that died.
-pub(super) struct Waiting {
+pub(super) struct AppendReply {
     done: Option<Done>,
-    room: Option<Room>,
+    permit: Option<Permit>,
     /// What a drop means.
     otherwise: AppendError,
     began: Instant,
 }
 
-impl Waiting {
-    /// Before it has room. Dropped, it was never taken.
+impl AppendReply {
+    /// Before it has a permit. Dropped, it was never taken.
     pub fn new(done: Done) -> Self {
         Self {
             done: Some(done),
-            room: None,
+            permit: None,
             otherwise: AppendError::Busy,
             began: Instant::now(),
         }
     }
 
-    /// With room, on its way to the task, which may have ended.
-    pub fn admitted(mut self, room: Room) -> Self {
-        self.room = Some(room);
+    /// With its permit, queued for the task, which may have ended.
+    pub fn admitted(mut self, permit: Permit) -> Self {
+        self.permit = Some(permit);
         self.otherwise = AppendError::Closed;
         self
     }
@@ -44,15 +46,15 @@ impl Waiting {
     }
 
     pub fn answer(mut self, outcome: Result<Committed, AppendError>) {
-        // Room first: whoever is told may come again at once.
-        drop(self.room.take());
+        // Permit first: the caller may append again at once.
+        drop(self.permit.take());
         if let Some(done) = self.done.take() {
             done(outcome);
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for AppendReply {
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
             done(Err(self.otherwise.clone()));
@@ -62,7 +64,7 @@ impl Drop for Waiting {
 
 /// An append that lies in the log and waits for the sync.
 pub(super) struct InFlight {
-    pub waiting: Waiting,
+    pub reply: AppendReply,
     pub base_offset: u64,
     pub timestamp: i64,
     pub count: u32,
@@ -95,7 +97,7 @@ impl InFlight {
     }
 
     fn commit(self, commit_timestamp: i64) {
-        self.waiting.answer(Ok(Committed {
+        self.reply.answer(Ok(Committed {
             base_offset: self.base_offset,
             timestamp: self.timestamp,
             commit_timestamp,
@@ -119,7 +121,7 @@ pub(super) fn settle(
             let (now, instant) = (now_ns(), Instant::now());
             let durations = &partition.0.shared.statistics.append_duration;
             for append in group {
-                durations.record(append.waiting.waited(instant));
+                durations.record(append.reply.waited(instant));
                 append.commit(now);
             }
         }
@@ -127,7 +129,7 @@ pub(super) fn settle(
             partition.fail(&error.to_string());
             for append in group {
                 append
-                    .waiting
+                    .reply
                     .answer(Err(AppendError::Storage(error.to_string())));
             }
         }

@@ -9,19 +9,19 @@ impl Partition {
         let weak = Arc::downgrade(&self.0);
         self.0.reader.on_damage(move |damage| {
             if let Some(inner) = weak.upgrade() {
-                Self(inner).tell_damage(damage);
+                Self(inner).report_damage(damage);
             }
         });
     }
 
     /// Says and counts ranges that were known when the partition was opened.
-    pub(crate) fn tell_quarantine(&self) {
+    pub(crate) fn report_quarantine(&self) {
         for damage in self.0.reader.quarantine() {
-            self.tell_damage(&damage);
+            self.report_damage(&damage);
         }
     }
 
-    fn tell_damage(&self, damage: &Damage) {
+    fn report_damage(&self, damage: &Damage) {
         let statistics = &self.0.shared.statistics;
         statistics.damaged_ranges.add(1);
         statistics.damaged_offsets.add(damage.end - damage.start);

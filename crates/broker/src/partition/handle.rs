@@ -1,7 +1,7 @@
 //! The handle of a partition, and what handle, task and committer share.
-use super::commit::Waiting;
+use super::append_budget::AppendBudget;
+use super::commit::AppendReply;
 use super::copying::Heard;
-use super::queue::Admission;
 use super::remember::read_ids;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, PartitionSpec, Payload};
@@ -30,7 +30,7 @@ pub(super) struct Inner {
     pub(super) shared: SharedRef,
     pub(super) reader: LogReader,
     pub(super) high_watermark: HighWatermark,
-    pub(super) admission: Admission,
+    pub(super) append_budget: AppendBudget,
     pub(super) messages: mpsc::UnboundedSender<Message>,
     pub(super) committed: Mutex<Option<watch::Sender<u64>>>,
     pub(super) watch: watch::Receiver<u64>,
@@ -151,7 +151,7 @@ impl Partition {
             shared: shared.clone(),
             reader,
             high_watermark: log.high_watermark_handle(),
-            admission: Admission::new(&shared.limits, shared.inflight.clone()),
+            append_budget: AppendBudget::new(&shared.limits, shared.inflight.clone()),
             messages,
             committed: Mutex::new(Some(committed)),
             watch,
@@ -198,16 +198,16 @@ impl Partition {
     /// # Errors
     /// Returned through `done` only.
     pub async fn append(&self, append: Append) {
-        let cost = self.0.admission.cost(&append);
-        let waiting = Waiting::new(append.done);
-        match self.0.admission.enter(cost).await {
-            Ok(room) => self.send(
+        let cost = self.0.append_budget.cost(&append);
+        let reply = AppendReply::new(append.done);
+        match self.0.append_budget.enter(cost).await {
+            Ok(permit) => self.send(
                 append.payload,
                 append.producer,
-                append.copy_to_nats,
-                waiting.admitted(room),
+                append.republish,
+                reply.admitted(permit),
             ),
-            Err(error) => waiting.answer(Err(error)),
+            Err(error) => reply.answer(Err(error)),
         }
     }
 
@@ -217,29 +217,24 @@ impl Partition {
     /// Gives the append back when the queue is full.
     #[allow(clippy::result_large_err)] // it is the caller's own append, given back as it came
     pub fn try_append(&self, append: Append) -> Result<(), Append> {
-        match self.0.admission.try_enter(&append) {
-            Some(room) => {
-                let waiting = Waiting::new(append.done).admitted(room);
-                self.send(
-                    append.payload,
-                    append.producer,
-                    append.copy_to_nats,
-                    waiting,
-                );
+        match self.0.append_budget.try_enter(&append) {
+            Some(permit) => {
+                let reply = AppendReply::new(append.done).admitted(permit);
+                self.send(append.payload, append.producer, append.republish, reply);
                 Ok(())
             }
             None => Err(append),
         }
     }
 
-    fn send(&self, payload: Payload, producer: Option<Producer>, copy: bool, waiting: Waiting) {
+    fn send(&self, payload: Payload, producer: Option<Producer>, copy: bool, reply: AppendReply) {
         let queued = task::Queued {
             payload,
             producer,
             copy,
-            waiting,
+            reply,
         };
-        // A closed channel drops the message, and a dropped `Waiting` answers.
+        // A closed channel drops the message, and a dropped `AppendReply` answers.
         let _ = self.0.messages.send(Message::Append(Box::new(queued)));
     }
 
@@ -370,7 +365,7 @@ impl Partition {
     /// Returns when the files are closed.
     pub async fn close(&self, reason: EndReason) {
         self.0.leading.store(false, Ordering::Release);
-        self.0.admission.close();
+        self.0.append_budget.close();
         let (closed, done) = oneshot::channel();
         if self.0.messages.send(Message::Close(reason, closed)).is_ok() {
             let _ = done.await;
@@ -385,7 +380,7 @@ impl Partition {
             Ordering::Acquire,
         );
         self.0.leading.store(false, Ordering::Release);
-        self.0.admission.close();
+        self.0.append_budget.close();
         self.0.committed.lock().take();
     }
 

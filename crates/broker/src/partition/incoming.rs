@@ -48,7 +48,7 @@ pub struct Append {
     /// `Sealed` it must equal what the batch was sealed with.
     pub producer: Option<Producer>,
     /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest).
-    pub copy_to_nats: bool,
+    pub republish: bool,
     /// Called exactly once. On the committer's thread or a runtime thread: must be quick and must not block.
     pub done: Done,
 }

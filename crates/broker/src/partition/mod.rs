@@ -1,23 +1,23 @@
 //! One partition: a handle for everyone, and a task that owns the log's tail.
 //!
-//! Appends enter through a bounded queue ([`Append`], admission in bytes), the task coalesces what waits into batches,
+//! Appends enter through a bounded queue ([`Append`], bounded in bytes), the task coalesces what waits into batches,
 //! writes them to the page cache and asks for a sync; while the sync runs it goes on with the next group. The committer's
 //! thread moves the high watermark and answers. Readers use the log directly and never meet the task.
 //!
 //! A failed sync or a panic in the task ends writing for good: appends are refused, an event says why, reads go on.
+mod append_budget;
 mod commit;
 mod copying;
 mod damage;
+mod decode_batch;
 mod handle;
 mod incoming;
 mod jetstream;
 mod maintenance;
 mod message_ids;
 mod produced;
-mod queue;
 mod remember;
 mod spec;
-mod stored;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -25,6 +25,7 @@ mod writer;
 
 pub(crate) use commit::now_ns;
 pub(crate) use damage::sentence as damage_sentence;
+pub(crate) use decode_batch::decode_batch;
 pub use handle::{EndReason, Partition, PartitionIdentity, PartitionStatus, Subscriber};
 pub use incoming::{
     Append, AppendError, Committed, Done, IncomingRecord, Payload, RejectReason, Rejected,
@@ -33,4 +34,3 @@ pub(crate) use maintenance::cautious_now_ns;
 pub(crate) use message_ids::IdBudget;
 pub use message_ids::fuzz::message_ids as fuzz_message_ids;
 pub use spec::PartitionSpec;
-pub(crate) use stored::opened;

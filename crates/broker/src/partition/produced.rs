@@ -1,5 +1,5 @@
 //! Records of an idempotent producer: one batch of their own, stored whole, once, or not at all.
-use super::commit::{InFlight, Waiting};
+use super::commit::{AppendReply, InFlight};
 use super::writer::Writer;
 use super::{AppendError, IncomingRecord, RejectReason, Rejected};
 use crate::nats::NatsCopy;
@@ -27,12 +27,12 @@ impl Writer {
         &mut self,
         records: Vec<IncomingRecord>,
         producer: Producer,
-        waiting: Waiting,
+        reply: AppendReply,
         copy: NatsCopy,
     ) {
         self.seal();
         if let Some(error) = &self.broken {
-            return waiting.answer(Err(error.clone()));
+            return reply.answer(Err(error.clone()));
         }
         let (appended, rejected, duplicate) = match self.store(&records, producer) {
             Ok(Stored::As(appended, duplicate)) => (appended, Vec::new(), duplicate),
@@ -45,12 +45,12 @@ impl Writer {
                 };
                 (nowhere, rejected, false)
             }
-            Err(error) => return waiting.answer(Err(error)),
+            Err(error) => return reply.answer(Err(error)),
         };
         let count = (records.len() - rejected.len()) as u32;
         let records = self.partition.0.heard.to_copy(copy, records, &rejected);
         self.group.push(InFlight {
-            waiting,
+            reply,
             base_offset: appended.base_offset,
             timestamp: appended.base_timestamp,
             count,

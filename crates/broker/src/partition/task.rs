@@ -2,7 +2,7 @@
 //!
 //! Its life: works until it is told to end, or until a panic; then it is poisoned (refuses writes, reads go on); at the
 //! end it commits what is in the log, answers what is left in the queue, and closes or deletes the files.
-use super::commit::Waiting;
+use super::commit::AppendReply;
 use super::jetstream::Ids;
 use super::remember::IdFile;
 use super::writer::Writer;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, sleep};
 
-/// Messages taken from the queue at once; what they hold is bounded by admission.
+/// Messages taken from the queue at once; what they hold is bounded by the append budget.
 const GROUP: usize = 1024;
 /// Up to so many messages it is worth looking for more while a sync runs.
 const FEW: usize = 64;
@@ -52,7 +52,7 @@ pub(super) struct Queued {
     pub payload: Payload,
     pub producer: Option<Producer>,
     pub copy: bool,
-    pub waiting: Waiting,
+    pub reply: AppendReply,
 }
 impl std::fmt::Debug for Queued {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Queued {
 }
 
 /// Why the task ends, and who waits for it.
-type Told = (EndReason, Option<oneshot::Sender<()>>);
+type Shutdown = (EndReason, Option<oneshot::Sender<()>>);
 
 pub(super) struct Task {
     pub(super) partition: Partition,
@@ -121,11 +121,11 @@ async fn passed(timer: &mut Option<Pin<Box<Sleep>>>) {
 impl Task {
     async fn live(mut self: Box<Self>) {
         self.trim().await;
-        let told = match AssertUnwindSafe(self.work()).catch_unwind().await {
-            Ok(told) => told,
+        let shutdown = match AssertUnwindSafe(self.work()).catch_unwind().await {
+            Ok(shutdown) => shutdown,
             Err(_) => self.poisoned().await,
         };
-        let (reason, closed) = told;
+        let (reason, closed) = shutdown;
         self.end(reason).await;
         if let Some(closed) = closed {
             // Whoever asked may have gone.
@@ -135,7 +135,7 @@ impl Task {
 
     /// Until told to end. The branches are polled in random order, so that a queue that is never empty holds up neither
     /// retention nor the checkpoint.
-    async fn work(&mut self) -> Told {
+    async fn work(&mut self) -> Shutdown {
         loop {
             tokio::select! {
                 count = self.inbox.recv_many(&mut self.messages, GROUP) => {
@@ -143,8 +143,8 @@ impl Task {
                         return (EndReason::Closed, None);
                     }
                     self.look_again(count).await;
-                    if let Some(told) = self.handle().await {
-                        return told;
+                    if let Some(shutdown) = self.handle().await {
+                        return shutdown;
                     }
                     self.expect_checkpoint();
                 }
@@ -183,16 +183,16 @@ impl Task {
     }
 
     /// Handles what was taken; messages behind the end are dropped, and answer for themselves.
-    async fn handle(&mut self) -> Option<Told> {
+    async fn handle(&mut self) -> Option<Shutdown> {
         let mut messages = std::mem::take(&mut self.messages);
-        let mut told = None;
+        let mut shutdown = None;
         self.writer.begin_group();
         let now = Instant::now().into_std();
         for message in messages.drain(..) {
             match message {
                 Message::Append(queued) => {
                     let statistics = &self.partition.0.shared.statistics;
-                    statistics.queue_wait.record(queued.waiting.waited(now));
+                    statistics.queue_wait.record(queued.reply.waited(now));
                     self.writer.take(*queued);
                 }
                 Message::Lead(epoch) => {
@@ -206,14 +206,14 @@ impl Task {
                 }
                 Message::Flush(flush) => self.writer.flush(flush),
                 Message::Close(reason, closed) => {
-                    told = Some((reason, Some(closed)));
+                    shutdown = Some((reason, Some(closed)));
                     break;
                 }
             }
         }
         self.writer.finish_group();
         self.messages = messages;
-        told
+        shutdown
     }
 
     async fn configure(&mut self, spec: PartitionSpec) {
@@ -273,7 +273,7 @@ impl Task {
     }
 
     /// After a panic: refuses writes until told to end.
-    async fn poisoned(&mut self) -> Told {
+    async fn poisoned(&mut self) -> Shutdown {
         self.partition
             .fail("its task failed; restart the broker to recover it");
         self.writer.abandon();

@@ -1,5 +1,5 @@
 //! From groups of appends to few batches in the log: checks of single records, coalescing, duplicates, failures.
-use super::commit::{InFlight, Waiting, now_ns, settle};
+use super::commit::{AppendReply, InFlight, now_ns, settle};
 use super::jetstream::Ids;
 use super::task::{Flush, Queued};
 use super::{
@@ -104,27 +104,27 @@ impl Writer {
 
     /// Takes one append into the group, or refuses it at once.
     pub fn take(&mut self, queued: Queued) {
-        let mut waiting = queued.waiting;
+        let mut reply = queued.reply;
         if let Some(reason) = self.partition.0.failure.get() {
-            return waiting.answer(Err(AppendError::Storage(reason.clone())));
+            return reply.answer(Err(AppendError::Storage(reason.clone())));
         }
         if self.epoch.is_none() {
-            return waiting.answer(Err(AppendError::NotLeader));
+            return reply.answer(Err(AppendError::NotLeader));
         }
         if self.spec.in_sync < self.spec.min_isr {
-            return waiting.answer(Err(AppendError::TooFewReplicas {
+            return reply.answer(Err(AppendError::TooFewReplicas {
                 in_sync: self.spec.in_sync,
                 required: self.spec.min_isr,
             }));
         }
         if self.spec.readonly {
-            return waiting.answer(Err(AppendError::Readonly));
+            return reply.answer(Err(AppendError::Readonly));
         }
         self.go_on_behind_trim();
         if let Some(error) = &self.broken {
-            return waiting.answer(Err(error.clone()));
+            return reply.answer(Err(error.clone()));
         }
-        waiting.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
+        reply.otherwise(AppendError::Storage("the outcome is unknown".to_owned()));
         self.partition.0.received(self.timestamp);
         let copy = if queued.copy {
             self.spec.nats_copy
@@ -133,10 +133,10 @@ impl Writer {
         };
         match queued.payload {
             Payload::Records(records) => match queued.producer {
-                None => self.take_records(records, waiting, copy),
-                Some(producer) => self.take_produced(records, producer, waiting, copy),
+                None => self.take_records(records, reply, copy),
+                Some(producer) => self.take_produced(records, producer, reply, copy),
             },
-            Payload::Sealed(batch) => self.take_sealed(batch, waiting, copy),
+            Payload::Sealed(batch) => self.take_sealed(batch, reply, copy),
         }
     }
 
@@ -150,7 +150,7 @@ impl Writer {
         }
     }
 
-    fn take_records(&mut self, records: Vec<IncomingRecord>, waiting: Waiting, copy: NatsCopy) {
+    fn take_records(&mut self, records: Vec<IncomingRecord>, reply: AppendReply, copy: NatsCopy) {
         let base_offset = self.next_offset();
         let mut refers_to = 0;
         let mut rejected = Vec::new();
@@ -171,7 +171,7 @@ impl Writer {
         let count = (records.len() - rejected.len()) as u32;
         let records = self.partition.0.heard.to_copy(copy, records, &rejected);
         self.group.push(InFlight {
-            waiting,
+            reply,
             base_offset,
             timestamp: self.timestamp,
             count,
@@ -240,10 +240,10 @@ impl Writer {
         Ok(())
     }
 
-    fn take_sealed(&mut self, batch: SealedBatch, waiting: Waiting, copy: NatsCopy) {
+    fn take_sealed(&mut self, batch: SealedBatch, reply: AppendReply, copy: NatsCopy) {
         self.seal();
         if let Some(error) = &self.broken {
-            return waiting.answer(Err(error.clone()));
+            return reply.answer(Err(error.clone()));
         }
         let count = batch.count();
         let known = batch
@@ -251,19 +251,19 @@ impl Writer {
             .and_then(|producer| self.log.find_duplicate(producer, count, self.timestamp));
         let (appended, duplicate) = match known {
             Some(Err(error)) => {
-                return waiting.answer(Err(AppendError::Sequence(error)));
+                return reply.answer(Err(AppendError::Sequence(error)));
             }
             Some(Ok(appended)) => (appended, true),
             None => match self.append(batch) {
                 Ok(appended) => (appended, false),
-                Err(error) => return waiting.answer(Err(error)),
+                Err(error) => return reply.answer(Err(error)),
             },
         };
         self.timestamp = self
             .timestamp
             .max(self.partition.0.reader.last_timestamp().unwrap_or(0));
         self.group.push(InFlight {
-            waiting,
+            reply,
             base_offset: appended.base_offset,
             timestamp: appended.base_timestamp,
             count,
@@ -371,7 +371,7 @@ impl Writer {
                 } else {
                     error.clone()
                 };
-                append.waiting.answer(Err(error));
+                append.reply.answer(Err(error));
             }
         }
         if group.is_empty() {

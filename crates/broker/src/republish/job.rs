@@ -1,5 +1,5 @@
 //! Copies of one append while they wait: the records as they came in, or only where they are stored.
-use crate::budget::Taken;
+use crate::budget::Reservation;
 use crate::nats::client::settings::NatsCopy;
 use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
@@ -20,7 +20,7 @@ const FEW: usize = 64;
 const FEW_BYTES: usize = 16 << 10;
 
 /// Copies of one append.
-pub(crate) struct CopyJob {
+pub(crate) struct RepublishJob {
     pub(crate) partition: Partition,
     pub(crate) mode: NatsCopy,
     pub(crate) base_offset: u64,
@@ -29,7 +29,7 @@ pub(crate) struct CopyJob {
     source: Source,
     /// Whether records may name subjects of their own that count.
     pub(crate) is_addressed: bool,
-    _taken: Taken,
+    _reservation: Reservation,
 }
 
 enum Source {
@@ -58,14 +58,14 @@ pub(crate) fn offer(
         })
         .sum();
     queue(session, partition, mode, records.len(), bytes, |taken| {
-        CopyJob {
+        RepublishJob {
             partition: partition.clone(),
             mode,
             base_offset,
             queued: Instant::now(),
             source: Source::Given(records.to_vec()),
             is_addressed,
-            _taken: taken,
+            _reservation: taken,
         }
     });
 }
@@ -80,14 +80,14 @@ pub(crate) fn offer_stored(
 ) {
     let count = count as usize;
     queue(session, partition, mode, count, RECORD_OVERHEAD, |taken| {
-        CopyJob {
+        RepublishJob {
             partition: partition.clone(),
             mode,
             base_offset,
             queued: Instant::now(),
             source: Source::Stored(count),
             is_addressed: has_wildcard(&partition.identity().subject),
-            _taken: taken,
+            _reservation: taken,
         }
     });
 }
@@ -98,19 +98,19 @@ fn queue(
     mode: NatsCopy,
     count: usize,
     bytes: usize,
-    job: impl FnOnce(Taken) -> CopyJob,
+    job: impl FnOnce(Reservation) -> RepublishJob,
 ) {
     if mode == NatsCopy::None || count == 0 || partition.identity().subject.is_empty() {
         return;
     }
-    let job = session.copying.try_take(bytes).map(job);
+    let job = session.copying.try_reserve(bytes).map(job);
     if job.is_none_or(|job| session.copies.send(job).is_err()) {
         let statistics = &session.shared.statistics;
         statistics.nats_copies_dropped.add(count as u64);
     }
 }
 
-impl CopyJob {
+impl RepublishJob {
     /// How many records it is about.
     pub(crate) fn count(&self) -> usize {
         match &self.source {

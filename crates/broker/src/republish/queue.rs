@@ -7,7 +7,7 @@ use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
 use crate::republish::format::{CopyWriter, as_received};
 use crate::republish::interest::{Answer, Interest, Step};
-use crate::republish::job::CopyJob;
+use crate::republish::job::RepublishJob;
 use crate::republish::republisher::probe_name;
 use bascule_wire::subject::{SubjectFilter, is_publish_subject};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ const ENCODE_BYTES: usize = 128 << 10;
 const CHUNK_RECORDS: usize = 1024;
 
 /// See the module.
-pub(crate) struct Channel {
+pub(crate) struct RepublishQueue {
     pub(crate) partition: Partition,
     /// The partition's own subject; `None` = it has wildcards.
     subject: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
     covered: VecDeque<Copies>,
     /// Committed after that probe.
     pub(crate) waiting: VecDeque<Copies>,
-    /// When the copier will look again.
+    /// When the republisher will look again.
     pub(crate) planned: Option<Instant>,
     /// Local listeners on the partition's own subject, once they were looked up.
     pub(crate) listeners: Option<Vec<Arc<Feed>>>,
@@ -48,7 +48,7 @@ struct EncodedCopy {
 
 /// What is left to publish of a job: records from `start` on.
 pub(crate) struct Copies {
-    pub(crate) job: CopyJob,
+    pub(crate) job: RepublishJob,
     pub(crate) start: usize,
 }
 
@@ -58,7 +58,7 @@ impl Copies {
     }
 }
 
-impl Channel {
+impl RepublishQueue {
     pub(crate) fn new(partition: &Partition, session: &Session) -> Self {
         let identity = partition.identity();
         let is_concrete = is_publish_subject(&identity.subject);
@@ -134,7 +134,7 @@ impl Channel {
         &mut self,
         session: &Arc<Session>,
         router: &Router,
-        job: &CopyJob,
+        job: &RepublishJob,
     ) {
         let incarnation = self.partition.identity().incarnation;
         if let (Some(subject), None) = (&self.subject, &self.listeners) {
@@ -210,7 +210,7 @@ impl Channel {
         &mut self,
         session: &Session,
         client: &Client,
-        job: &CopyJob,
+        job: &RepublishJob,
         range: Range<usize>,
         token: Option<u64>,
     ) {
@@ -312,7 +312,7 @@ fn push_to(
     session: &Arc<Session>,
     listeners: &[Arc<Feed>],
     subject: &str,
-    job: &CopyJob,
+    job: &RepublishJob,
     records: &[IncomingRecord],
 ) {
     let listeners: Vec<_> = listeners

@@ -6,9 +6,9 @@
 use crate::ingest::nats::router::Router;
 use crate::nats::session::Session;
 use crate::republish::interest::Step;
-use crate::republish::job::CopyJob;
+use crate::republish::job::RepublishJob;
 use crate::republish::marks::seal::random_name;
-use crate::republish::queue::{Channel, Copies};
+use crate::republish::queue::{Copies, RepublishQueue};
 use bytes::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -29,11 +29,11 @@ const IDLE: Duration = Duration::from_hours(1);
 pub(crate) async fn run(
     session: Arc<Session>,
     router: Arc<Router>,
-    mut jobs: mpsc::UnboundedReceiver<CopyJob>,
+    mut jobs: mpsc::UnboundedReceiver<RepublishJob>,
     mut nobody: mpsc::Receiver<Bytes>,
 ) {
     let mut closing = session.closing();
-    let mut copier = Copier {
+    let mut republisher = Republisher {
         session,
         router,
         version: 0,
@@ -43,24 +43,24 @@ pub(crate) async fn run(
     let mut wave = Vec::with_capacity(WAVE);
     let mut rest: Option<Instant> = None;
     loop {
-        let next = copier
+        let next = republisher
             .timers
             .peek()
             .map_or_else(|| Instant::now() + IDLE, |Reverse((at, _))| *at);
         tokio::select! {
             biased;
-            Some(answer) = nobody.recv() => copier.on_nobody(&answer).await,
+            Some(answer) = nobody.recv() => republisher.on_nobody(&answer).await,
             taken = jobs.recv_many(&mut wave, WAVE), if rest.is_none() => {
                 if taken == 0 {
-                    return copier.finish().await;
+                    return republisher.finish().await;
                 }
-                let is_unheard = copier.take(&mut wave).await;
+                let is_unheard = republisher.take(&mut wave).await;
                 rest = (is_unheard && !jobs.is_closed()).then(|| Instant::now() + REST);
             }
             () = tokio::time::sleep_until(rest.unwrap_or(next).into()), if rest.is_some() => {
                 rest = None;
             }
-            () = tokio::time::sleep_until(next.into()) => copier.on_time().await,
+            () = tokio::time::sleep_until(next.into()) => republisher.on_time().await,
             _ = closing.changed() => {
                 jobs.close();
                 rest = None;
@@ -69,20 +69,20 @@ pub(crate) async fn run(
     }
 }
 
-struct Copier {
+struct Republisher {
     session: Arc<Session>,
     router: Arc<Router>,
     /// Of the router, when the channels' local listeners were looked up.
     version: u64,
     /// By incarnation.
-    channels: HashMap<u64, Channel>,
-    /// When to look at a channel again: what `Channel::planned` says, and entries that are out of date.
+    channels: HashMap<u64, RepublishQueue>,
+    /// When to look at a channel again: what `RepublishQueue::planned` says, and entries that are out of date.
     timers: BinaryHeap<Reverse<(Instant, u64)>>,
 }
 
-impl Copier {
+impl Republisher {
     /// Takes a wave in; true when all of it waits because nobody is known to listen.
-    async fn take(&mut self, wave: &mut Vec<CopyJob>) -> bool {
+    async fn take(&mut self, wave: &mut Vec<RepublishJob>) -> bool {
         self.notice_changes();
         let mut touched = Vec::new();
         for job in wave.drain(..) {
@@ -90,7 +90,7 @@ impl Copier {
             let channel = self
                 .channels
                 .entry(incarnation)
-                .or_insert_with(|| Channel::new(&job.partition, &self.session));
+                .or_insert_with(|| RepublishQueue::new(&job.partition, &self.session));
             channel.feed_local(&self.session, &self.router, &job).await;
             channel.waiting.push_back(Copies { job, start: 0 });
             if touched.last() != Some(&incarnation) {
@@ -103,7 +103,7 @@ impl Copier {
             is_unheard &= self
                 .channels
                 .get(&incarnation)
-                .is_some_and(Channel::is_unheard);
+                .is_some_and(RepublishQueue::is_unheard);
         }
         is_unheard
     }

@@ -25,7 +25,7 @@ impl Tls {
     }
 
     /// Tells of a handshake that failed, unless another was told of a moment ago.
-    pub(crate) fn tell_failed(&self, events: &Events, peer: Option<SocketAddr>, why: &io::Error) {
+    pub(crate) fn report_failed(&self, events: &Events, peer: Option<SocketAddr>, why: &io::Error) {
         let Some(more) = self.failures.take() else {
             return;
         };

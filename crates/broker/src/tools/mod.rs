@@ -3,7 +3,7 @@
 use bascule_wire::ErrorCode;
 mod entries;
 mod place;
-mod texts;
+mod report;
 
 use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
@@ -62,7 +62,7 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
     if let Some((_, journal)) = &journal {
         let alone = target.logs.first().filter(|_| !target.is_data_directory);
         let of = alone.map(|log| log.identity);
-        findings.extend(texts::journal_findings(journal, of, &lost));
+        findings.extend(report::journal_findings(journal, of, &lost));
     }
     let sum = |name: &str| {
         logs.iter()
@@ -81,7 +81,7 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
         "records": sum("records"),
         "bytes": sum("bytes"),
         "seconds": began.elapsed().as_secs_f64(),
-        "journal": journal.map(|(directory, journal)| texts::journal(&directory, &journal)),
+        "journal": journal.map(|(directory, journal)| report::journal(&directory, &journal)),
         "findings": findings,
         "logs": logs,
     }))
@@ -105,15 +105,15 @@ fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineErr
     let mut findings = Vec::from_iter(target.check_manifest());
     for path in metadata::damaged_snapshots(&target.root) {
         let what = "the snapshot does not check; the one before it is used, if there is one";
-        findings.push(texts::file(&path, what));
+        findings.push(report::file(&path, what));
     }
     let behind = metadata::behind_partitions(&target.root, end);
-    findings.extend(behind.map(|what| texts::file(&target.root.join("metadata"), &what)));
+    findings.extend(behind.map(|what| report::file(&target.root.join("metadata"), &what)));
     let missing = missing_partitions(&target.root).map_err(|error| unreadable(target, &error))?;
     findings.extend(
         missing
             .iter()
-            .map(|directory| texts::missing_partition(directory, &target.root)),
+            .map(|directory| report::missing_partition(directory, &target.root)),
     );
     Ok(findings)
 }
@@ -138,7 +138,7 @@ pub fn inspect(path: &Path, from: u64, most: usize) -> Result<Value, EngineError
         let hanging = journal
             .as_ref()
             .and_then(|(_, journal)| journal.of(log.identity, &log.directory, view.end()));
-        logs.push(texts::log_view(log, &view, hanging.as_ref()));
+        logs.push(report::log_view(log, &view, hanging.as_ref()));
     }
     Ok(json!({"path": target.root, "logs": logs}))
 }
@@ -238,7 +238,7 @@ fn failed(error: &Error) -> EngineError {
 
 fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &Path) -> Value {
     let mut findings = findings_json(&verified.findings, root, false);
-    findings.extend(hanging.lost.iter().map(texts::lost_in_journal));
+    findings.extend(hanging.lost.iter().map(report::lost_in_journal));
     json!({
         "directory": log.directory,
         "incarnation": log.identity.incarnation,
@@ -259,7 +259,7 @@ fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &
 fn findings_json(findings: &[Finding], root: &Path, has_tried: bool) -> Vec<Value> {
     findings
         .iter()
-        .map(|found| texts::finding(found, root, has_tried))
+        .map(|found| report::finding(found, root, has_tried))
         .collect()
 }
 
@@ -268,7 +268,7 @@ fn absent_json(log: &LogPlace, target: &Target) -> Value {
     let created = was_created(&target.root_of_data(), log.identity.incarnation);
     let lost = created.unwrap_or(true) && !log.is_metadata();
     let findings = Vec::from_iter(
-        lost.then(|| texts::missing_partition(&log.directory, &target.root_of_data())),
+        lost.then(|| report::missing_partition(&log.directory, &target.root_of_data())),
     );
     json!({
         "directory": log.directory,
@@ -291,7 +291,7 @@ fn repaired_json(log: &LogPlace, actions: &[Action], left: &Verified, findings: 
     })
 }
 
-pub(crate) use texts::journal_damage;
+pub(crate) use report::journal_damage;
 
 /// A damaged range as JSON; the same form everywhere.
 pub(crate) fn damage_json(damage: &Damage) -> Value {

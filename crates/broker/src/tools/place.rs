@@ -1,5 +1,5 @@
 //! Which logs a path means, and that no broker uses them.
-use super::texts;
+use super::report;
 use crate::engine::{EngineError, check_manifest, lock_existing};
 use bascule_log::Identity;
 use bascule_wire::ErrorCode;
@@ -130,7 +130,7 @@ impl Target {
     /// What is wrong with `bascule.json`.
     pub fn check_manifest(&self) -> Option<Value> {
         let problem = check_manifest(&self.root)?;
-        Some(texts::file(&self.root.join("bascule.json"), &problem))
+        Some(report::file(&self.root.join("bascule.json"), &problem))
     }
 }
 

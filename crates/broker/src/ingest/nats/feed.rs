@@ -3,7 +3,7 @@
 //!
 //! Each source (a subscription, the copier) pushes from one task, and its order is kept: while anything waits in the
 //! backlog, everything goes through it.
-use crate::budget::Taken;
+use crate::budget::Reservation;
 use crate::ingest::nats::acks::{AckJob, PendingAck};
 use crate::ingest::nats::detach;
 use crate::ingest::nats::losses::{Loss, Losses};
@@ -66,18 +66,18 @@ pub(crate) struct Feed {
     started: Instant,
     /// Appends in the backlog, with the one that is just being handed over.
     waiting: Arc<AtomicUsize>,
-    backlog: mpsc::UnboundedSender<Waiting>,
+    backlog: mpsc::UnboundedSender<BacklogEntry>,
     losses: Arc<Losses>,
 }
 
 /// Small, as the messages of a partition's task are.
-struct Waiting {
+struct BacklogEntry {
     append: Box<Append>,
     /// Given back when the partition has taken the append.
-    _taken: Taken,
+    _reservation: Reservation,
 }
 
-const _: () = assert!(size_of::<Waiting>() <= 32);
+const _: () = assert!(size_of::<BacklogEntry>() <= 32);
 
 impl Feed {
     /// Starts feeding on the current runtime.
@@ -145,7 +145,7 @@ impl Feed {
         let mut append = Append {
             payload: Payload::Records(records),
             producer: None,
-            copy_to_nats: false,
+            republish: false,
             done: self.answer(session.clone(), acks, publish_acks, count),
         };
         if self.waiting.load(Ordering::Acquire) == 0 {
@@ -154,13 +154,13 @@ impl Feed {
                 Err(refused) => append = refused,
             }
         }
-        let Some(taken) = session.pending.try_take(waiting_bytes) else {
+        let Some(reservation) = session.pending.try_reserve(waiting_bytes) else {
             return refuse_busy(append);
         };
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        let waiting = Waiting {
+        let waiting = BacklogEntry {
             append: Box::new(append),
-            _taken: taken,
+            _reservation: reservation,
         };
         // The receiver lives as long as this sender.
         if let Err(error) = self.backlog.send(waiting) {
@@ -249,9 +249,13 @@ fn lost(session: &Session, partition: &Partition, losses: &Losses, loss: Loss, m
 async fn hand_over(
     partition: Partition,
     waiting: Arc<AtomicUsize>,
-    mut backlog: mpsc::UnboundedReceiver<Waiting>,
+    mut backlog: mpsc::UnboundedReceiver<BacklogEntry>,
 ) {
-    while let Some(Waiting { append, _taken }) = backlog.recv().await {
+    while let Some(BacklogEntry {
+        append,
+        _reservation,
+    }) = backlog.recv().await
+    {
         partition.append(*append).await;
         waiting.fetch_sub(1, Ordering::AcqRel);
     }

@@ -204,8 +204,8 @@ impl Router {
         None
     }
 
-    /// See [`crate::nats::NatsLink::unlead`].
-    pub(crate) fn unlead(&self, incarnation: u64) {
+    /// See [`crate::nats::NatsLink::stop_feeding`].
+    pub(crate) fn stop_feeding(&self, incarnation: u64) {
         self.routes.lock().leave(incarnation);
         self.version.fetch_add(1, Ordering::Release);
     }

@@ -1,5 +1,5 @@
 //! What the log of a partition of `__cursors` says: the last committed position by key.
-use crate::partition::{Partition, opened};
+use crate::partition::{Partition, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
 use bascule_wire::liftbridge::cursors::{Cursor, crc32, read};
@@ -158,7 +158,7 @@ impl Index {
         let mut cursor = reader.cursor(self.next);
         while let Some(bytes) = cursor.next(committed, READ_BYTES, mode)? {
             for bytes in Batches::new(bytes) {
-                let batch = opened(reader, bytes)?;
+                let batch = decode_batch(reader, bytes)?;
                 self.take(&batch, committed);
             }
         }

@@ -291,7 +291,7 @@ async fn append(
     let append = Append {
         payload: Payload::Records(vec![record]),
         producer: None,
-        copy_to_nats: false,
+        republish: false,
         done: Box::new(move |result| {
             // Nobody listens when the call gave up: it is stored all the same.
             let _ = done.send(result);

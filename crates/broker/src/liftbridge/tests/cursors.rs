@@ -34,7 +34,7 @@ async fn plant(partition: &Partition, key: &str, value: Vec<u8>) {
     let append = Append {
         payload: Payload::Records(vec![record]),
         producer: None,
-        copy_to_nats: false,
+        republish: false,
         done: Box::new(move |outcome| {
             let _ = done.send(outcome);
         }),

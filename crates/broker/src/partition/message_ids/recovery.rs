@@ -1,7 +1,7 @@
 //! The window at a start: from the file, as far as it agrees with the log, and from the log.
 use super::window::WINDOW_NS;
 use super::{IdBudget, MessageIds, Snapshot};
-use crate::partition::opened;
+use crate::partition::decode_batch;
 use crate::republish::marks::origin::hash_message_id;
 use bascule_log::{Identity, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
@@ -116,7 +116,7 @@ fn take(
     now_ns: i64,
     ids: &mut MessageIds,
 ) -> Result<u64, ReadError> {
-    let batch = match opened(reader, bytes) {
+    let batch = match decode_batch(reader, bytes) {
         Ok(batch) => batch,
         Err(ReadError::Damaged(damage)) => return Ok(damage.end.max(next)),
         Err(ReadError::Locked { end, .. }) => return Ok(end.max(next)),

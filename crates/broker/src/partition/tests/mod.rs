@@ -107,7 +107,7 @@ fn append(payload: Payload) -> (Append, oneshot::Receiver<Outcome>) {
     let append = Append {
         payload,
         producer: None,
-        copy_to_nats: false,
+        republish: false,
         done: Box::new(move |result| {
             let _ = done.send(result);
         }),

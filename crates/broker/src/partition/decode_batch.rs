@@ -9,11 +9,11 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// [`ReadError::Locked`], [`ReadError::Damaged`]; [`ReadError::Io`] for bytes that are no batch, which a cursor never gives.
-pub(crate) fn opened(
+pub(crate) fn decode_batch(
     reader: &LogReader,
     bytes: Result<Bytes, DamageError>,
 ) -> Result<Batch, ReadError> {
-    let bytes = bytes.map_err(|error| no_batch(&error))?;
+    let bytes = bytes.map_err(|error| not_a_batch(&error))?;
     reader
         .open(&bytes)
         .map_err(|error| match Header::read(&bytes) {
@@ -23,11 +23,11 @@ pub(crate) fn opened(
                 source: error,
             },
             Ok(header) => reader.damaged(&header),
-            Err(_) => no_batch(&error),
+            Err(_) => not_a_batch(&error),
         })
 }
 
-fn no_batch(error: &DamageError) -> ReadError {
+fn not_a_batch(error: &DamageError) -> ReadError {
     ReadError::Io {
         path: PathBuf::new(),
         source: io::Error::new(io::ErrorKind::InvalidData, error.to_string()),

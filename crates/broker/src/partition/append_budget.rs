@@ -1,6 +1,6 @@
-//! Admission: room for waiting and uncommitted appends, of one partition and of the whole broker.
+//! Memory bounds for waiting and uncommitted appends, of one partition and of the whole broker.
 //!
-//! Room is counted in bytes; every record costs at least its share of the record bound, so one number bounds both.
+//! Bytes are counted; every record costs at least its share of the record bound, so one number bounds both.
 use super::{Append, AppendError, Payload};
 use crate::limits::Limits;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// What a record occupies in memory beside its bytes, about.
 const RECORD_OVERHEAD: usize = 256;
 
-/// Room that an append holds until it is answered.
+/// Budget that an append holds until it is answered.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Permit {
     _partition: OwnedSemaphorePermit,
     _broker: OwnedSemaphorePermit,
 }
 
 /// The two budgets.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct AppendBudget {
     partition: Arc<Semaphore>,
     broker: Arc<Semaphore>,
     record_share: usize,
     most: u32,
 }
 
-impl Admission {
+impl AppendBudget {
     /// `broker`: the budget that all partitions share.
     pub fn new(limits: &Limits, broker: Arc<Semaphore>) -> Self {
         let most = limits
@@ -40,8 +40,8 @@ impl Admission {
         }
     }
 
-    /// Waits for room of [`Admission::cost`]. Fair: callers get it in the order they asked.
-    pub async fn enter(&self, cost: u32) -> Result<Room, AppendError> {
+    /// Waits for room of [`AppendBudget::cost`]. Fair: callers get it in the order they asked.
+    pub async fn enter(&self, cost: u32) -> Result<Permit, AppendError> {
         let partition = self
             .partition
             .clone()
@@ -54,18 +54,18 @@ impl Admission {
             .acquire_many_owned(cost)
             .await
             .map_err(|_| AppendError::Closed)?;
-        Ok(Room {
+        Ok(Permit {
             _partition: partition,
             _broker: broker,
         })
     }
 
     /// Takes room if there is.
-    pub fn try_enter(&self, append: &Append) -> Option<Room> {
+    pub fn try_enter(&self, append: &Append) -> Option<Permit> {
         let cost = self.cost(append);
         let partition = self.partition.clone().try_acquire_many_owned(cost).ok()?;
         let broker = self.broker.clone().try_acquire_many_owned(cost).ok()?;
-        Some(Room {
+        Some(Permit {
             _partition: partition,
             _broker: broker,
         })
