@@ -15,13 +15,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 RESULTS = REPOSITORY / "docs" / "reliability"
 PAGE = REPOSITORY / "docs" / "reliability.md"
 HEAD = """\
-# What was broken on purpose, and what came of it
+# Results of fault injection
 
-After reading this you know which faults the log engine and a single broker were put through, how often, and what was
-counted. Each row is one rig under `tests/torture`; `make torture ROWS="S3 S11"` runs it again and writes its row. A row
-that is not here was not run.
+This page lists the faults that were injected into the log engine and a single broker, how often, and with which result.
+Each row is one rig under `tests/torture`. `make torture ROWS="S3 S11"` runs rigs again and writes their rows. A rig
+without a row was not run.
 
-| Row | What was done | Counted | Bar | Met | Took | Run on |
+| Row | Fault | Result | Bar | Met | Took | Run on |
 |---|---|---|---|---|---|---|
 """
 
