@@ -1,9 +1,67 @@
 //! What can go wrong with a log on disk. Every error names the path or the offsets it is about.
 use crate::integrity::Damage;
-use crate::io::disk::is_full;
 use bascule_record::DamageError;
 use bascule_record::crypt::SealError;
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
+
+/// What was tried on a file or a directory when the operating system refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IoOp {
+    /// Opening what exists.
+    Open,
+    /// Creating a file or a directory.
+    Create,
+    /// Reading bytes.
+    Read,
+    /// Listing a directory.
+    List,
+    /// Asking for the length or for the existence of a file.
+    Stat,
+    /// Writing bytes.
+    Write,
+    /// Copying a file.
+    Copy,
+    /// Making data or names durable.
+    Sync,
+    /// Changing the length of a file.
+    Truncate,
+    /// Renaming.
+    Rename,
+    /// Removing a name.
+    Remove,
+    /// Starting a thread of the engine.
+    StartThread,
+}
+
+impl IoOp {
+    /// Whether nothing on disk can have changed, even when it failed.
+    fn only_reads(self) -> bool {
+        matches!(self, Self::Open | Self::Read | Self::List | Self::Stat)
+    }
+}
+
+impl fmt::Display for IoOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "open",
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::List => "list",
+            Self::Stat => "stat",
+            Self::Write => "write",
+            Self::Copy => "copy",
+            Self::Sync => "sync",
+            Self::Truncate => "truncate",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::StartThread => "start a thread for",
+        })
+    }
+}
 
 /// A failed open, append, commit or maintenance step.
 #[derive(Debug, thiserror::Error)]
@@ -13,28 +71,28 @@ pub enum Error {
     #[error("{operation} {path}: {source}", path = path.display())]
     Io {
         /// What was tried.
-        operation: &'static str,
+        operation: IoOp,
         /// On what.
         path: PathBuf,
         /// Why it failed.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// No space or quota left; nothing was appended, reads go on, a later try succeeds once there is space again.
-    #[error("no space left to write {}: free some, work then goes on by itself", path.display())]
+    #[error("no space left to write {}: free some, writes then resume automatically", path.display())]
     Full {
         /// What could not be written.
         path: PathBuf,
     },
     /// An earlier sync or write failed: this log (or its whole directory) refuses writes until it was reopened and re-verified.
     #[error(
-        "writes are refused since {operation} {} failed ({reason}): mend the disk and restart the broker, which checks the log",
+        "writes are refused since {operation} {} failed ({reason}): repair or replace the disk, then restart the broker, which checks the log",
         path.display()
     )]
     Failed {
         /// What it failed on.
         path: PathBuf,
         /// What failed.
-        operation: &'static str,
+        operation: IoOp,
         /// The first failure.
         reason: String,
     },
@@ -126,15 +184,30 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it passes by itself once the machine has space or descriptors again, and nothing was lost by it.
-    pub fn is_passing(&self) -> bool {
-        crate::io::disk::is_passing(self)
+    /// Whether the error goes away once the machine has space or descriptors again, and nothing was lost by it. A failed
+    /// sync is never transient, whatever its reason: the page cache may have dropped what it should have written.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Io {
+                operation, source, ..
+            } => *operation != IoOp::Sync && is_out_of_descriptors(source),
+            _ => false,
+        }
     }
 
-    /// The operating system's error at a step; [`Error::Full`] when all it means is that space is missing, which a failed
-    /// sync never is.
-    pub(crate) fn io(operation: &'static str, path: &Path, source: std::io::Error) -> Self {
-        if operation != "sync" && is_full(&source) {
+    /// Whether something that should be on disk may not be: then nothing from the directory may be acknowledged any more.
+    pub(crate) fn is_fatal(&self) -> bool {
+        match self {
+            Self::Io { operation, .. } => !self.is_transient() && !operation.only_reads(),
+            _ => false,
+        }
+    }
+
+    /// The operating system's error at an operation; [`Error::Full`] for a lack of space, except at a sync, which may have
+    /// lost data by it.
+    pub(crate) fn io(operation: IoOp, path: &Path, source: io::Error) -> Self {
+        if operation != IoOp::Sync && is_full(&source) {
             return Self::Full {
                 path: path.to_path_buf(),
             };
@@ -145,6 +218,22 @@ impl Error {
             source,
         }
     }
+}
+
+/// Whether the error means that no space or quota is left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// Whether the error means that no file can be opened at the moment.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
 }
 
 /// A failed read.
@@ -184,7 +273,7 @@ pub enum ReadError {
         /// The segment.
         path: PathBuf,
         /// Why it failed.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The log was closed or deleted.
     #[error("the log is closed")]
@@ -192,10 +281,42 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io {
             path: path.to_path_buf(),
             source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(operation: IoOp, source: impl Into<io::Error>) -> Error {
+        Error::io(operation, Path::new("x"), source.into())
+    }
+
+    #[test]
+    fn a_full_disk_is_transient_but_never_for_a_sync() {
+        assert!(error(IoOp::Write, io::ErrorKind::StorageFull).is_transient());
+        assert!(error(IoOp::Open, Errno::MFILE).is_transient());
+        assert!(!error(IoOp::Write, Errno::IO).is_transient());
+        for source in [Errno::NOSPC, Errno::MFILE] {
+            let failed_sync = error(IoOp::Sync, source);
+            assert!(!failed_sync.is_transient());
+            assert!(failed_sync.is_fatal());
+        }
+    }
+
+    #[test]
+    fn an_error_is_fatal_unless_it_only_read() {
+        for operation in [IoOp::Open, IoOp::Read, IoOp::List, IoOp::Stat] {
+            assert!(!error(operation, Errno::IO).is_fatal(), "{operation}");
+        }
+        for operation in [IoOp::Write, IoOp::Rename, IoOp::Remove, IoOp::Create] {
+            assert!(error(operation, Errno::IO).is_fatal(), "{operation}");
+            assert!(!error(operation, Errno::NFILE).is_fatal(), "{operation}");
         }
     }
 }

@@ -3,7 +3,7 @@ use crate::commit::group_committer::SyncRequest;
 use crate::io::disk::SyncFile;
 use crate::io::preallocate::SegmentFile;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
-use crate::{Coordinator, Durability, Error, Identity, Log, LogOptions, ReadMode};
+use crate::{Coordinator, Durability, Error, Identity, IoOp, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -64,7 +64,7 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
         matches!(
             *refused,
             Error::Failed {
-                operation: "sync",
+                operation: IoOp::Sync,
                 ..
             }
         ),
@@ -193,7 +193,7 @@ fn a_write_that_fails_fails_the_directory() {
     assert!(matches!(
         log.append(batch(), 1, 0),
         Err(Error::Io {
-            operation: "write",
+            operation: IoOp::Write,
             ..
         })
     ));

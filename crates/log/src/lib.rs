@@ -32,7 +32,7 @@ mod wal;
 
 pub use commit::group_committer::{Coordinator, SyncStatistics};
 pub use commit::histogram::{BOUNDS, Durations, Histogram, bounds};
-pub use error::{Error, ReadError};
+pub use error::{Error, IoOp, ReadError};
 pub use io::clock::ClockGuard;
 pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
 pub use log::{Appended, Committed, Log, SequenceError};

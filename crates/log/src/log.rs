@@ -16,7 +16,7 @@ use crate::state::index_snapshot::Noted;
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
 use crate::wal::Range;
-use crate::{Coordinator, Durability, Error, HighWatermark, LogOptions, LogReader};
+use crate::{Coordinator, Durability, Error, HighWatermark, IoOp, LogOptions, LogReader};
 use bascule_record::crypt::Sealer;
 use bascule_record::planted;
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
@@ -137,7 +137,7 @@ impl Log {
         let file = self
             .file
             .hold(header.next_offset())
-            .map_err(|source| Error::io("open", self.active.path(), source))?;
+            .map_err(|source| Error::io(IoOp::Open, self.active.path(), source))?;
         let begins_epoch = self.epochs.is_new(header.leader_epoch);
         if begins_epoch {
             self.epochs
@@ -199,7 +199,7 @@ impl Log {
     /// Takes back what a failed write left behind the end. Anything but a lack of space fails the directory for good.
     fn failed_write(&self, file: &SyncFile, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
-        let error = Error::io("write", path, source);
+        let error = Error::io(IoOp::Write, path, source);
         match self.file.cut(file, end) {
             Ok(()) => {
                 self.coordinator.rounds().fail_unless_passing(&error);
@@ -208,7 +208,7 @@ impl Log {
             Err(cut) => {
                 self.coordinator
                     .rounds()
-                    .fail(&Error::io("truncate", path, cut));
+                    .fail(&Error::io(IoOp::Truncate, path, cut));
                 error
             }
         }
@@ -295,7 +295,7 @@ impl Log {
     /// [`Error::Io`] when it has to be opened again and cannot be now: then nothing in it is unsynced.
     pub(crate) fn target(&self) -> Result<Arc<SyncFile>, Error> {
         let opened = self.file.target();
-        opened.map_err(|source| Error::io("open", self.active.path(), source))
+        opened.map_err(|source| Error::io(IoOp::Open, self.active.path(), source))
     }
 
     /// A duplicate of what this producer sent before (within its last 5 batches)? Then where it went:

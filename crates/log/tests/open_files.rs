@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Coordinator, Error, FileOver, JournalOptions, Log, OpenMode, OsStorage, ReadError, ReadMode,
-    Storage, StorageFile, StorageOver,
+    Coordinator, Error, FileOver, IoOp, JournalOptions, Log, OpenMode, OsStorage, ReadError,
+    ReadMode, Storage, StorageFile, StorageOver,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -260,11 +260,11 @@ fn without_a_descriptor_an_append_is_refused_and_a_later_one_is_not() {
         assert!(matches!(
             refused,
             Error::Io {
-                operation: "open",
+                operation: IoOp::Open,
                 ..
             }
         ));
-        assert!(refused.is_passing());
+        assert!(refused.is_transient());
         let end = log.reader().log_end();
         log.commit(Box::new(move |outcome| assert_eq!(outcome.unwrap(), end)));
         log.checkpoint().unwrap();

@@ -228,7 +228,7 @@ impl Life {
             Ok(appended) => {
                 Err(format!("appended at {appended:?}, not at {}", entry.offset).into())
             }
-            Err(error) if is_refusal(&error) => {
+            Err(error) if error.is_transient() => {
                 self.ledger.note(Kind::Refused, entry);
                 Ok(Err(error))
             }
@@ -295,7 +295,7 @@ impl Life {
             _ => Ok(()),
         };
         match outcome {
-            Err(error) if is_refusal(&error) => Ok(()),
+            Err(error) if error.is_transient() => Ok(()),
             other => Ok(other?),
         }
     }
@@ -366,21 +366,6 @@ impl Life {
         }
         self.ledger.note(Kind::Ended, Entry::default());
         Ok(())
-    }
-}
-
-/// Whether all that was missing is space or descriptors: nothing was done, and a later try may succeed.
-fn is_refusal(error: &Error) -> bool {
-    use rustix::io::Errno;
-    match error {
-        Error::Full { .. } => true,
-        Error::Io {
-            operation, source, ..
-        } => {
-            let errno = Errno::from_io_error(source);
-            *operation != "sync" && matches!(errno, Some(Errno::MFILE | Errno::NFILE))
-        }
-        _ => false,
     }
 }
 

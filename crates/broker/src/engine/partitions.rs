@@ -58,7 +58,7 @@ impl Engine {
         let path = directory::partitions(&self.data).join(spec.incarnation.to_string());
         // Files that were here and are not is a loss, which a log that begins at offset 0 again would hide.
         let failed = |source| bascule_log::Error::Io {
-            operation: "look at",
+            operation: bascule_log::IoOp::Stat,
             path: path.clone(),
             source,
         };

@@ -208,7 +208,7 @@ impl MetadataLog {
         if let Err(error) = outcome {
             let code = match error {
                 bascule_log::Error::Full { .. } => ErrorCode::DiskFull,
-                ref error if error.is_passing() => ErrorCode::Busy,
+                ref error if error.is_transient() => ErrorCode::Busy,
                 _ => ErrorCode::StorageFailed,
             };
             self.fail(&lost, code, &error.to_string());

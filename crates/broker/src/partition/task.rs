@@ -267,7 +267,7 @@ impl Task {
     fn check(&self, done: Result<(), Error>) {
         match done {
             Ok(()) => {}
-            Err(error) if error.is_passing() => {}
+            Err(error) if error.is_transient() => {}
             Err(error) => self.partition.fail(&error.to_string()),
         }
     }

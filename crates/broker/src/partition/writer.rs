@@ -322,7 +322,7 @@ impl Writer {
                 }
                 AppendError::Full
             }
-            error if error.is_passing() => AppendError::NoDescriptor,
+            error if error.is_transient() => AppendError::NoDescriptor,
             Error::Encryption { .. } => AppendError::Encryption(error.to_string()),
             // The log stays usable, only not for this epoch.
             Error::StaleEpoch { .. } => AppendError::NotLeader,

@@ -10,13 +10,13 @@
 //!
 //! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
-use crate::Error;
 use crate::commit::histogram::Durations;
 pub(crate) use crate::commit::sync_queue::{Rounds, SyncRequest};
 use crate::io::files::Files;
 use crate::io::jobs::{Door, Jobs, Worker, join};
 use crate::io::storage::{OsStorage, Storage};
 use crate::wal::{Journal, JournalDamage, JournalOptions};
+use crate::{Error, IoOp};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Coordinator {
             .flatten()
         {
             rounds.fail(&Error::io(
-                "start a thread for",
+                IoOp::StartThread,
                 Path::new("the log"),
                 clone_io(error),
             ));

@@ -1,15 +1,15 @@
 //! The rounds of a coordinator: take what waits, make it durable, answer.
 //!
 //! What few wait for is synced file by file, mostly; of many partitions the [`Journal`] is synced instead, where there is one.
-use crate::Error;
 use crate::commit::group_committer::SyncStatistics;
 use crate::commit::histogram::Histogram;
 use crate::failpoint;
-use crate::io::disk::{SyncFile, is_lost, is_passing};
+use crate::io::disk::SyncFile;
 use crate::io::failure::Failure;
 use crate::io::files::Files;
 use crate::io::storage::Storage;
 use crate::wal::{Journal, Range};
+use crate::{Error, IoOp};
 use bascule_record::planted;
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,9 +148,9 @@ impl Rounds {
         if queue.closing {
             drop(queue);
             let failure = Failure {
-                operation: "shutdown",
+                operation: IoOp::Sync,
                 path: PathBuf::from("the log"),
-                reason: "the coordinator has ended".into(),
+                reason: "the group committer has stopped".into(),
             };
             (request.answer)(Err(&failure));
             return;
@@ -177,8 +177,8 @@ impl Rounds {
                 path,
                 source,
             } => (*operation, path.clone(), source.to_string()),
-            Error::Full { path } => ("write", path.clone(), "no space left".into()),
-            other => ("write", PathBuf::from("the log"), other.to_string()),
+            Error::Full { path } => (IoOp::Write, path.clone(), "no space left".into()),
+            other => (IoOp::Write, PathBuf::from("the log"), other.to_string()),
         };
         self.files.health().fail(Failure {
             operation,
@@ -189,14 +189,14 @@ impl Rounds {
 
     /// As [`Rounds::fail`], unless the error is a lack of space or descriptors.
     pub fn fail_unless_passing(&self, error: &Error) {
-        if !is_passing(error) {
+        if !error.is_transient() {
             self.fail(error);
         }
     }
 
     /// Fails the directory when the error means that something may not be on disk.
     pub fn fail_if_lost(&self, error: &Error) {
-        if is_lost(error) {
+        if error.is_fatal() {
             self.fail(error);
         }
     }
@@ -271,7 +271,7 @@ impl Rounds {
     /// files.
     fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
         failpoint::check("publish.before_sync")
-            .map_err(|source| Error::io("sync", Path::new("the log"), source))?;
+            .map_err(|source| Error::io(IoOp::Sync, Path::new("the log"), source))?;
         let mut files: Vec<&SyncFile> = requests
             .iter()
             .flat_map(|request| [request.file.as_deref(), request.also.as_deref()])
@@ -353,7 +353,7 @@ fn sync_parallel(files: &[&SyncFile]) -> Result<(), Error> {
         for other in others {
             let outcome = other.join().unwrap_or_else(|_| {
                 let source = std::io::Error::other("the syncing thread panicked");
-                Err(Error::io("sync", Path::new("the log"), source))
+                Err(Error::io(IoOp::Sync, Path::new("the log"), source))
             });
             result = result.and(outcome);
         }

@@ -10,7 +10,7 @@ use crate::segment::index;
 use crate::segment::scan::{Place, Scanner};
 use crate::state::checkpoint::{self, Checkpoint};
 use crate::state::producers::Producers;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};
 
@@ -154,7 +154,7 @@ fn look_at(
         visit(place, header);
         Ok(())
     })
-    .map_err(|error| Error::io("read", &source.path, error))?;
+    .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
     Ok(SegmentView {
         path: source.path.clone(),
         base_offset: source.base_offset,

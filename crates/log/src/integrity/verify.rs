@@ -16,7 +16,7 @@ use crate::segment::segment_name;
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::state::index_snapshot::Landmark;
 use crate::state::producers::Producers;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use std::path::{Path, PathBuf};
 
 /// What kind of thing was found.
@@ -192,7 +192,7 @@ impl Check<'_> {
         let last = sources.pop();
         for source in sources.drain(..) {
             let end = last_non_zero(&source, PREAMBLE_BYTES)
-                .map_err(|error| Error::io("read", &source.path, error))?;
+                .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
             if end > PREAMBLE_BYTES {
                 kept.push(source);
             } else {
@@ -257,7 +257,7 @@ impl Check<'_> {
             }
             Ok(())
         })
-        .map_err(|error| Error::io("read", &source.path, error))?;
+        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
         self.out.batches += batches;
         self.out.records += records;
         self.out.bytes += scanner.bytes_read;

@@ -1,6 +1,6 @@
 //! Files and directories: what is synced, replaced and marked deleted, and how. Every access is the storage's.
-use crate::Error;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
+use crate::{Error, IoOp};
 use bascule_record::planted;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,54 +43,15 @@ impl SyncFile {
         if planted::is(3) {
             synced = synced.or_else(|_| self.file.sync_data());
         }
-        synced.map_err(|source| Error::io("sync", &self.path, source))
+        synced.map_err(|source| Error::io(IoOp::Sync, &self.path, source))
     }
 
     /// Syncs a directory: all of it, since a name added to it is not data to every filesystem.
     pub fn sync_names(&self) -> Result<(), Error> {
         self.file
             .sync_all()
-            .map_err(|source| Error::io("sync", &self.path, source))
+            .map_err(|source| Error::io(IoOp::Sync, &self.path, source))
     }
-}
-
-/// Whether something that should be on disk may not be: then nothing may be acked from the directory any more.
-/// What could not be read, opened or listed has changed nothing.
-pub(crate) fn is_lost(error: &Error) -> bool {
-    match error {
-        Error::Io { operation, .. } => {
-            !is_passing(error) && !matches!(*operation, "read" | "open" | "list" | "look at")
-        }
-        _ => false,
-    }
-}
-
-/// Whether the error passes by itself once the machine has space or descriptors again, and nothing was lost by it.
-/// A failed sync never passes, whatever its reason: what it should have written may be gone from the page cache.
-pub(crate) fn is_passing(error: &Error) -> bool {
-    match error {
-        Error::Full { .. } => true,
-        Error::Io {
-            operation, source, ..
-        } => *operation != "sync" && is_out_of_descriptors(source),
-        _ => false,
-    }
-}
-
-/// Whether the error means that no space or quota is left.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
-}
-
-/// Whether the error means that no file can be opened at the moment.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(
-        rustix::io::Errno::from_io_error(error),
-        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)
-    )
 }
 
 /// Opens a file.
@@ -100,8 +61,8 @@ pub(crate) fn open(
     mode: OpenMode,
 ) -> Result<Arc<dyn StorageFile>, Error> {
     let operation = match mode {
-        OpenMode::Create | OpenMode::Replace => "create",
-        OpenMode::Read | OpenMode::ReadWrite | OpenMode::Directory => "open",
+        OpenMode::Create | OpenMode::Replace => IoOp::Create,
+        OpenMode::Read | OpenMode::ReadWrite | OpenMode::Directory => IoOp::Open,
     };
     storage
         .open(path, mode)
@@ -144,7 +105,7 @@ pub(crate) fn create_directories(storage: &dyn Storage, path: &Path) -> Result<(
     }
     match storage.create_directory(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Error::io("create", path, error))
+            Err(Error::io(IoOp::Create, path, error))
         }
         _ => Ok(()),
     }
@@ -164,7 +125,7 @@ fn sync_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
 fn sync_found_name(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     match sync_name(storage, path) {
         Err(Error::Io {
-            operation: "open",
+            operation: IoOp::Open,
             source,
             ..
         }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -206,7 +167,7 @@ pub(crate) fn read_up_to(
 pub(crate) fn write(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<(), Error> {
     open(storage, path, OpenMode::Replace)?
         .write_all_at(bytes, 0)
-        .map_err(|source| Error::io("write", path, source))
+        .map_err(|source| Error::io(IoOp::Write, path, source))
 }
 
 /// Replaces a small file as a whole: temporary, sync, rename, sync of the directory. Blocks.
@@ -215,7 +176,7 @@ pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Resul
     let file = SyncFile::open(storage, &temporary, OpenMode::Replace)?;
     file.file
         .write_all_at(bytes, 0)
-        .map_err(|source| Error::io("write", &temporary, source))?;
+        .map_err(|source| Error::io(IoOp::Write, &temporary, source))?;
     file.sync()?;
     rename(storage, &temporary, path)?;
     path.parent()
@@ -226,7 +187,7 @@ pub(crate) fn replace(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Resul
 pub(crate) fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<(), Error> {
     storage
         .rename(from, to)
-        .map_err(|source| Error::io("rename", from, source))
+        .map_err(|source| Error::io(IoOp::Rename, from, source))
 }
 
 /// The name under which a file or directory waits to be unlinked: `<name>.deleted-<time in ns>`.
@@ -246,7 +207,7 @@ pub(crate) fn deleted_at(path: &Path) -> Option<i64> {
 pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     match storage.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, error))
+            Err(Error::io(IoOp::Remove, path, error))
         }
         _ => Ok(()),
     }
@@ -264,14 +225,14 @@ pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Erro
                 remove_tree(storage, &inside)?;
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &inside, error));
+                return Err(Error::io(IoOp::Remove, &inside, error));
             }
             _ => {}
         }
     }
     match storage.remove_directory(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, error))
+            Err(Error::io(IoOp::Remove, path, error))
         }
         _ => Ok(()),
     }
@@ -281,7 +242,7 @@ pub(crate) fn remove_tree(storage: &dyn Storage, path: &Path) -> Result<(), Erro
 pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut paths = storage
         .list(directory)
-        .map_err(|source| Error::io("list", directory, source))?;
+        .map_err(|source| Error::io(IoOp::List, directory, source))?;
     paths.sort();
     Ok(paths)
 }
@@ -289,21 +250,6 @@ pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_full_disk_passes_but_never_for_a_sync() {
-        let full = || io::Error::from(io::ErrorKind::StorageFull);
-        let too_many = || rustix::io::Errno::MFILE.into();
-        let path = Path::new("x");
-        assert!(is_passing(&Error::io("write", path, full())));
-        assert!(is_passing(&Error::io("open", path, too_many())));
-        assert!(!is_passing(&Error::io("sync", path, full())));
-        assert!(!is_passing(&Error::io(
-            "write",
-            path,
-            rustix::io::Errno::IO.into()
-        )));
-    }
 
     #[test]
     fn marked_names_carry_their_time() {

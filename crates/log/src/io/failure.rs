@@ -4,8 +4,8 @@
 //! that was begun before is still under way then. So whoever learns of a failed sync knows that nothing is acked any more.
 //!
 //! The lock is held while an answer is given: a callback must take no lock that somebody holds who calls the log.
-use crate::Error;
 use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
+use crate::{Error, IoOp};
 use bascule_record::planted;
 use parking_lot::ReentrantMutex;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     /// What failed.
-    pub operation: &'static str,
+    pub operation: IoOp,
     /// On what.
     pub path: PathBuf,
     /// Why, in the words of the operating system.
@@ -132,7 +132,7 @@ impl WatchedFile {
                 return;
             }
             self.health.fail(Failure {
-                operation: "sync",
+                operation: IoOp::Sync,
                 path: self.path.clone(),
                 reason: error.to_string(),
             });

@@ -6,14 +6,15 @@
 //!
 //! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
 //! while it syncs); the writer takes it only for a write that passes the zeroed end.
-use crate::Error;
 use crate::commit::group_committer::Rounds;
+use crate::error::is_full;
 use crate::failpoint;
-use crate::io::disk::{self, SyncFile};
+use crate::io::disk::SyncFile;
 use crate::io::jobs::Door;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::segment::Segment;
 use crate::state::shared::Shared;
+use crate::{Error, IoOp};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -53,7 +54,7 @@ pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u
     };
     let covered = cover(LARGEST_BLOCK).or_else(|error| {
         // No room for a new block: the last one of the file is there already.
-        let full = disk::is_full(&error);
+        let full = is_full(&error);
         if full { cover(USUAL_BLOCK) } else { Err(error) }
     })?;
     file.sync_data()?;
@@ -146,7 +147,7 @@ impl SegmentFile {
             match file.file.write_all_at(zeros, from) {
                 Ok(()) => end = from + zeros.len() as u64,
                 // There may be room for the bytes.
-                Err(error) if disk::is_full(&error) => {}
+                Err(error) if is_full(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -251,7 +252,7 @@ impl SegmentFile {
             let piece = zeros.get(..piece.min(rest)).unwrap_or(zeros);
             own.file
                 .write_all_at(piece, position)
-                .map_err(|source| Error::io("write", &own.path, source))?;
+                .map_err(|source| Error::io(IoOp::Write, &own.path, source))?;
             position += piece.len() as u64;
         }
         self.zeroed_to.store(from + chunk as u64, Ordering::Release);

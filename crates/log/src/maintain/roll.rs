@@ -14,7 +14,7 @@ use crate::segment::{NO_TIME, Segment, segment_name};
 use crate::state::checkpoint::Checkpoint;
 use crate::state::index_snapshot::Candidate;
 use crate::state::shared::Shared;
-use crate::{Durability, Error, Identity, Log, LogOptions};
+use crate::{Durability, Error, Identity, IoOp, Log, LogOptions};
 use bascule_record::planted;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) fn create_segment(
     if let Err(source) = file.write_all_at(&bytes, 0) {
         // Nothing depends on the half-made file; an error here leaves it to be truncated by the next attempt.
         let _ = files.storage().remove_file(&path);
-        return Err(Error::io("write", &path, source));
+        return Err(Error::io(IoOp::Write, &path, source));
     }
     let segment = Segment::new(files, path, preamble.base_offset, options.segment_bytes);
     segment.set_preamble(&preamble);
@@ -114,7 +114,7 @@ impl Log {
             disk::open_directory(files.storage(), &self.directory).and_then(|directory| {
                 let sealed = self.target()?;
                 failpoint::check("segment.roll.before_create")
-                    .map_err(|source| Error::io("create", &self.directory, source))?;
+                    .map_err(|source| Error::io(IoOp::Create, &self.directory, source))?;
                 let (segment, file) =
                     create_segment(files, &self.directory, preamble, &self.options, zeros)?;
                 Ok(Next {
@@ -126,7 +126,7 @@ impl Log {
             });
         match created {
             Ok(next) => Ok(Some(next)),
-            Err(error) if disk::is_passing(&error) => Ok(None),
+            Err(error) if error.is_transient() => Ok(None),
             Err(error) => {
                 self.coordinator.rounds().fail(&error);
                 Err(error)
@@ -145,7 +145,7 @@ impl Log {
         failpoint::pass("segment.roll.created");
         let end = self.active.end();
         self.file.finish(&sealed_file, end).map_err(|source| {
-            let error = Error::io("truncate", self.active.path(), source);
+            let error = Error::io(IoOp::Truncate, self.active.path(), source);
             self.coordinator.rounds().fail(&error);
             error
         })?;
@@ -307,7 +307,7 @@ impl Log {
         let (end, file) = (self.active.end(), self.target()?);
         self.file
             .finish(&file, end)
-            .map_err(|source| Error::io("truncate", self.active.path(), source))?;
+            .map_err(|source| Error::io(IoOp::Truncate, self.active.path(), source))?;
         file.sync()?;
         if let Some(epochs) = self.epochs.take_unsynced() {
             epochs.sync()?;

@@ -6,7 +6,7 @@ use crate::segment::base_offset_of;
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, Place, Scanner};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::planted;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) fn open_source(
     let file = disk::open(storage, &path, mode)?;
     let len = file
         .len()
-        .map_err(|source| Error::io("look at", &path, source))?;
+        .map_err(|source| Error::io(IoOp::Stat, &path, source))?;
     let mut source = Source {
         preamble: None,
         path,
@@ -53,7 +53,7 @@ pub(crate) fn open_source(
 pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
     let mut bytes = [0; PREAMBLE_BYTES as usize];
     let read = disk::read_up_to(&*source.file, &mut bytes, 0)
-        .map_err(|error| Error::io("read", &source.path, error))?;
+        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
     let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
     source.preamble = preamble.filter(|preamble| {
         preamble.base_offset == source.base_offset || preamble.version != FORMAT_VERSION
@@ -77,7 +77,7 @@ pub(crate) fn trust_the_disk_alone(sources: &mut [Source], last: Checkpoint) -> 
             source
                 .file
                 .forget_cached(0)
-                .map_err(|error| Error::io("sync", &source.path, error))?;
+                .map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
             if source.foreign.is_none() {
                 read_preamble(source)?;
             }
@@ -255,7 +255,7 @@ pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Err
     let place = Place::first(source.base_offset);
     let found = Scanner::new(&*source.file, source.len, identity)
         .look(&place, true)
-        .map_err(|error| Error::io("read", &source.path, error))?;
+        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
     Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
 }
 

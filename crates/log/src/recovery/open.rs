@@ -26,7 +26,7 @@ use crate::state::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::{Landmark, Noted};
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Coordinator, Error, Identity, Log, LogOptions};
+use crate::{Coordinator, Error, Identity, IoOp, Log, LogOptions};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -271,7 +271,7 @@ impl Log {
 fn sync(file: &SegmentFile) -> Result<(), Error> {
     let target = file.target();
     target
-        .map_err(|source| Error::io("open", file.path(), source))?
+        .map_err(|source| Error::io(IoOp::Open, file.path(), source))?
         .sync()
 }
 

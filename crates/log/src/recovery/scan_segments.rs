@@ -24,7 +24,7 @@ use crate::state::checkpoint::Checkpoint;
 use crate::state::index_snapshot::{Landmark, Noted};
 use crate::state::producers::Producers;
 use crate::wal::Replay;
-use crate::{Error, Identity, LogOptions};
+use crate::{Error, Identity, IoOp, LogOptions};
 use bascule_record::Header;
 use bascule_record::planted;
 use std::path::{Path, PathBuf};
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
             end: Ending::before(next),
             durable: self.durable,
         };
-        let failed = |error| Error::io("read", segment.path(), error);
+        let failed = |error| Error::io(IoOp::Read, segment.path(), error);
         // A segment that begins beyond the durable point was dropped from the cache before.
         let mut forgotten = segment.base_offset >= self.durable;
         let mut resumed_before = false;
@@ -314,7 +314,7 @@ impl<'a> Walk<'a> {
             if whole && !forgotten {
                 scanner
                     .forget(self.place.position)
-                    .map_err(|error| Error::io("sync", segment.path(), error))?;
+                    .map_err(|error| Error::io(IoOp::Sync, segment.path(), error))?;
                 forgotten = true;
             }
             let mut found = scanner.look(&self.place, whole).map_err(failed)?;
@@ -397,7 +397,7 @@ impl<'a> Walk<'a> {
         let count = kept.len();
         if let Some(last) = kept.last().filter(|_| self.truncated) {
             let synced = last.file.sync_all();
-            synced.map_err(|error| Error::io("sync", &last.path, error))?;
+            synced.map_err(|error| Error::io(IoOp::Sync, &last.path, error))?;
         }
         // A process may have died between making a file and syncing its name. The names of the directory and of the first
         // segment were synced before anything was durable.
@@ -449,7 +449,7 @@ impl<'a> Walk<'a> {
                 let is_empty = segment.batch_bytes() == 0;
                 if is_bare && !is_empty {
                     len = cover_last_block(&*source.file, len)
-                        .map_err(|error| Error::io("sync", &source.path, error))?;
+                        .map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
                 }
                 let file = SegmentFile::new(segment, source.file, len);
                 if is_bare && is_empty {

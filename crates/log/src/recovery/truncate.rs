@@ -8,7 +8,7 @@ use crate::recovery::discover::{Source, last_non_zero};
 use crate::segment::Segment;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, Place, Scanner};
-use crate::{Error, failpoint};
+use crate::{Error, IoOp, failpoint};
 use bascule_record::planted;
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ impl Walk<'_> {
         let end = self.place.position;
         if torn {
             let last = last_non_zero(source, end)
-                .map_err(|error| Error::io("read", &source.path, error))?;
+                .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
             self.report.cut_bytes += last - end;
         }
         if source.len > end && !planted::is(5) {
             source
                 .file
                 .set_len(end)
-                .map_err(|error| Error::io("truncate", &source.path, error))?;
+                .map_err(|error| Error::io(IoOp::Truncate, &source.path, error))?;
             source.len = end;
             self.truncated = true;
             failpoint::pass("recovery.cut_not_synced");
@@ -53,7 +53,7 @@ impl Walk<'_> {
         let first = segments.first().map_or(0, |segment| segment.base_offset);
         self.producers = self.producers.only_below(first);
         for segment in segments {
-            let failed = |error| Error::io("read", segment.path(), error);
+            let failed = |error| Error::io(IoOp::Read, segment.path(), error);
             let file = segment.file().map_err(failed)?;
             let mut scanner = Scanner::new(&*file.file, segment.end(), self.identity);
             let mut place = Place::first(segment.base_offset);
@@ -79,7 +79,7 @@ impl Walk<'_> {
         let (storage, path) = (self.files.storage(), self.directory.join("producers"));
         let bytes = self.producers.to_bytes(self.identity, self.place.offset);
         match disk::replace(storage, &path, &bytes) {
-            Err(error) if disk::is_passing(&error) => {
+            Err(error) if error.is_transient() => {
                 disk::remove_file(storage, &path)?;
                 disk::sync_directory(storage, self.directory)
             }
@@ -102,7 +102,7 @@ impl Walk<'_> {
             create_segment(self.files, self.directory, preamble, self.options, 0)?;
         let target = file.target();
         target
-            .map_err(|source| Error::io("open", file.path(), source))?
+            .map_err(|source| Error::io(IoOp::Open, file.path(), source))?
             .sync()?;
         disk::sync_directory(self.files.storage(), self.directory)?;
         // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be

@@ -14,7 +14,7 @@
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::{OpenMode, Storage};
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl EpochTable {
         let position = (self.entries.len() * ENTRY_BYTES) as u64;
         file.file
             .write_all_at(&to_bytes((epoch, start), self.identity), position)
-            .map_err(|error| Error::io("write", &self.path, error))?;
+            .map_err(|error| Error::io(IoOp::Write, &self.path, error))?;
         self.entries.push((epoch, start));
         Ok(())
     }

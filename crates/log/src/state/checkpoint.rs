@@ -21,7 +21,7 @@ use crate::io::disk::SyncFile;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
 use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,15 +72,15 @@ impl CheckpointFile {
         let path = directory.join(CHECKPOINT);
         let target = SyncFile::open(storage, &path, OpenMode::Create)?;
         let file = &*target.file;
-        slots::reserve(file, SLOT_BYTES).map_err(|source| Error::io("write", &path, source))?;
+        slots::reserve(file, SLOT_BYTES).map_err(|source| Error::io(IoOp::Write, &path, source))?;
         let failed = |operation| {
             let path = &path;
             move |source| Error::io(operation, path, source)
         };
         // An earlier life may have been killed before its sync, or have ended after a failed one: then the page cache shows
         // what the disk does not have.
-        file.forget_cached(0).map_err(failed("sync"))?;
-        let slots = read(file, identity).map_err(failed("read"))?;
+        file.forget_cached(0).map_err(failed(IoOp::Sync))?;
+        let slots = read(file, identity).map_err(failed(IoOp::Read))?;
         Ok(Self {
             identity,
             sequence: slots.sequence,
@@ -144,7 +144,7 @@ impl CheckpointFile {
             .insert(file)
             .file
             .write_all_at(bytes, slot * SLOT_DISTANCE)
-            .map_err(|source| Error::io("write", &self.path, source))
+            .map_err(|source| Error::io(IoOp::Write, &self.path, source))
     }
 
     /// Writes the slot that was not synced last, to the page cache. Nothing is written when nothing changed.
@@ -190,11 +190,11 @@ pub(crate) fn owner(storage: &dyn Storage, directory: &Path) -> Result<Option<Id
     let path = directory.join(CHECKPOINT);
     let file = match storage.open(&path, OpenMode::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(|source| Error::io("open", &path, source))?,
+        other => other.map_err(|source| Error::io(IoOp::Open, &path, source))?,
     };
     for position in [0, SLOT_DISTANCE] {
         let bytes = slots::read_slot::<SLOT_BYTES>(&*file, position)
-            .map_err(|source| Error::io("read", &path, source))?;
+            .map_err(|source| Error::io(IoOp::Read, &path, source))?;
         let identity = unseal(&bytes).filter(|body| body.get(..4) == Some(&MAGIC));
         let identity = identity.and_then(|body| {
             Some(Identity {

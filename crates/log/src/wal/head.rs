@@ -19,11 +19,11 @@
 //! | 504 | u32 | reserved: writers write 0, readers ignore |
 //! | 508 | u32 | CRC-32C of bytes 0–507 |
 use super::format::{REACHED_BYTES, Reached};
-use crate::Error;
 use crate::io::disk::{self, SyncFile};
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::slots::{self, FIRST_SLOT, SLOT_DISTANCE, Slots};
 use crate::io::storage::{OpenMode, Storage};
+use crate::{Error, IoOp};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,10 +123,10 @@ impl Head {
         };
         if mode == OpenMode::ReadWrite {
             let synced = file.file.forget_cached(0);
-            synced.map_err(|source| Error::io("sync", &head.path, source))?;
+            synced.map_err(|source| Error::io(IoOp::Sync, &head.path, source))?;
         }
         let slots = Slots::read::<SLOT_BYTES>(&*file.file, parse_slot);
-        let slots = slots.map_err(|source| Error::io("read", &head.path, source))?;
+        let slots = slots.map_err(|source| Error::io(IoOp::Read, &head.path, source))?;
         head.sequence = slots.sequence;
         head.slot = slots.newest;
         head.facts = slots.last;
@@ -183,7 +183,7 @@ impl Head {
         if !self.is_damaged && !is_new && self.facts.as_ref() == Some(&facts) {
             return Ok(());
         }
-        let failed = |source| Error::io("write", &self.path, source);
+        let failed = |source| Error::io(IoOp::Write, &self.path, source);
         let file = match &self.file {
             Some(file) => Arc::clone(file),
             None => SyncFile::open(storage, &self.path, OpenMode::Create)?,
@@ -194,7 +194,7 @@ impl Head {
             let slot = self.slot.map_or(FIRST_SLOT, |synced| 1 - synced);
             let bytes = to_bytes(self.sequence + 1, &facts);
             let written = file.file.write_all_at(&bytes, slot * SLOT_DISTANCE);
-            written.map_err(|source| Error::io("write", &self.path, source))?;
+            written.map_err(|source| Error::io(IoOp::Write, &self.path, source))?;
             file.sync()?;
             self.sequence += 1;
             self.slot = Some(slot);

@@ -41,12 +41,12 @@ mod witness;
 
 use crate::commit::group_committer::Rounds;
 use crate::failpoint;
-use crate::io::disk::{self, SyncFile, is_passing};
+use crate::io::disk::{self, SyncFile};
 use crate::io::files::Files;
 use crate::io::jobs::Door;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::scan::Place;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::Header;
 use bytes::Bytes;
 use format::{Preamble, Reached};
@@ -229,7 +229,7 @@ impl Journal {
         };
         let path = &current.file.path;
         if let Err(source) = current.write(buffer, self.options.file_bytes) {
-            let error = Error::io("write", path, source);
+            let error = Error::io(IoOp::Write, path, source);
             return ring.end_unacked(error);
         }
         if current.position == 0 {
@@ -434,7 +434,7 @@ fn begin(
         match head.set(storage, needed.clone()) {
             Ok(()) => ring.release_old(options, storage, &pending, &needed),
             // All of them are needed until it can be said that they are not.
-            Err(error) if is_passing(&error) => {}
+            Err(error) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
     }

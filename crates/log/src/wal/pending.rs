@@ -1,7 +1,7 @@
 //! What logs have yet to take over from the journal, and which of its files that keeps.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::storage::StorageFile;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::{Batches, Header};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ impl Part {
     /// Its batches; empty when they are lost.
     pub fn content(&self) -> Result<Bytes, Error> {
         let content = read(&*self.file.file, self.position, self.len);
-        content.map_err(|source| Error::io("read", &self.file.path, source))
+        content.map_err(|source| Error::io(IoOp::Read, &self.file.path, source))
     }
 
     /// Its batches, each with its header.

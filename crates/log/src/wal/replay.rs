@@ -12,7 +12,7 @@ use crate::io::disk::{self, SyncFile, read_up_to};
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::segment::scan::Place;
 use crate::state::checkpoint;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::Header;
 use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
@@ -280,7 +280,7 @@ impl FileRead {
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error> {
-    let failed = |error| Error::io("read", &source.file.path, error);
+    let failed = |error| Error::io(IoOp::Read, &source.file.path, error);
     let marks = source.marks.as_ref();
     let claim = claim.and(marks);
     let mut read = FileRead::default();
@@ -420,7 +420,7 @@ pub(crate) fn open(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result
 }
 
 fn of_file(file: &Arc<SyncFile>) -> Result<Source, Error> {
-    let failed = |source| Error::io("read", &file.path, source);
+    let failed = |source| Error::io(IoOp::Read, &file.path, source);
     let len = file.file.len().map_err(failed)?;
     let mut bytes = [0; PREAMBLE_BYTES + FRAME_BYTES];
     read_up_to(&*file.file, &mut bytes, 0).map_err(failed)?;

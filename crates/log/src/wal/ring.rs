@@ -6,11 +6,11 @@ use super::head::{Facts, KEPT};
 use super::mark::{self, Mark, tail_bytes};
 use super::pending::Pending;
 use super::replay::Source;
-use crate::Error;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::preallocate::PIECE;
 use crate::io::storage::{OpenMode, Storage};
+use crate::{Error, IoOp};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -189,7 +189,7 @@ impl Ring {
     /// elsewhere.
     pub fn end_unacked<T>(&mut self, error: Error) -> Result<Option<T>, Error> {
         self.end_current();
-        if disk::is_passing(&error) {
+        if error.is_transient() {
             Ok(None)
         } else {
             Err(error)
@@ -349,7 +349,7 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
             let chunk = chunk.unwrap_or(&zeros);
             file.file
                 .write_all_at(chunk, position)
-                .map_err(|source| Error::io("write", path, source))?;
+                .map_err(|source| Error::io(IoOp::Write, path, source))?;
             position += chunk.len() as u64;
         }
         file.sync()?;

@@ -16,7 +16,7 @@ pub(crate) fn kind(error: &Error) -> &'static str {
     match error {
         Error::Full { .. } => "full",
         Error::Failed { .. } => "failed",
-        error if error.is_passing() => "exhausted",
+        error if error.is_transient() => "exhausted",
         Error::Io { .. } => "io",
         Error::Exists { .. } => "exists",
         Error::Absent { .. } => "absent",

@@ -18,7 +18,7 @@ use crate::segment::{base_offset_of, segment_name};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::LANDMARK;
 use crate::wal::forget;
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -225,7 +225,7 @@ impl Repair<'_> {
         let file = disk::open(self.storage, &source.path, OpenMode::ReadWrite)?;
         file.set_len(position)
             .and_then(|()| file.sync_all())
-            .map_err(|error| Error::io("truncate", &source.path, error))?;
+            .map_err(|error| Error::io(IoOp::Truncate, &source.path, error))?;
         self.set_index_aside(&source.path)?;
         self.lower_checkpoint(offset)
     }
@@ -240,7 +240,7 @@ impl Repair<'_> {
         if !paths.is_empty() && !self.options.dry_run {
             for source in kept {
                 let synced = source.file.sync_all();
-                synced.map_err(|error| Error::io("sync", &source.path, error))?;
+                synced.map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
             }
         }
         for path in paths {
@@ -260,7 +260,7 @@ impl Repair<'_> {
         while place.offset < offset {
             let found = scanner
                 .look(&place, false)
-                .map_err(|error| Error::io("read", &source.path, error))?;
+                .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
             match found {
                 Found::Batch(header) | Found::Payload(header, _)
                     if header.next_offset() <= offset =>
@@ -376,7 +376,7 @@ impl Repair<'_> {
             }
             target.sync_all()
         };
-        copy().map_err(|error| Error::io("copy", from, error))?;
+        copy().map_err(|error| Error::io(IoOp::Copy, from, error))?;
         disk::rename(self.storage, &temporary, to)?;
         to.parent()
             .map_or(Ok(()), |parent| disk::sync_directory(self.storage, parent))

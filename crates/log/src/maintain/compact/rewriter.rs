@@ -9,7 +9,7 @@ use crate::io::files::Files;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::preamble::PREAMBLE_BYTES;
 use crate::segment::{NO_TIME, Segment};
-use crate::{Error, Identity};
+use crate::{Error, Identity, IoOp};
 use bascule_record::crypt::{KeyRing, Sealer};
 use bascule_record::{Batch, Header, merge_empty};
 use bytes::Bytes;
@@ -51,7 +51,7 @@ pub(super) fn rewrite(
     pace: &mut Pace,
     mut keep: impl FnMut(&Batch, usize) -> bool,
 ) -> Result<Rewritten, Stopped> {
-    let unreadable = |source| Stopped::Unreadable(Error::io("read", old.path(), source));
+    let unreadable = |source| Stopped::Unreadable(Error::io(IoOp::Read, old.path(), source));
     let mut source = Source::new(old, task.identity).map_err(unreadable)?;
     let mut rewriter = Rewriter::new(task, old);
     loop {
@@ -254,7 +254,7 @@ impl Out {
             let wanted = chunk.len().min((end - at) as usize);
             let window = chunk.get_mut(..wanted).unwrap_or_default();
             let read = read_up_to(&*from.file, window, at)
-                .map_err(|source| Stopped::Unreadable(Error::io("read", &from.path, source)))?;
+                .map_err(|source| Stopped::Unreadable(Error::io(IoOp::Read, &from.path, source)))?;
             if read < wanted {
                 return Err(Stopped::Damaged);
             }
@@ -283,7 +283,7 @@ impl Out {
         self.file
             .file
             .write_all_at(&self.buffer, self.position)
-            .map_err(|source| Error::io("write", &self.file.path, source))?;
+            .map_err(|source| Error::io(IoOp::Write, &self.file.path, source))?;
         self.position += self.buffer.len() as u64;
         self.file.sync()?;
         pace.took(self.buffer.len())?;

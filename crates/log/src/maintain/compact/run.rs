@@ -6,12 +6,12 @@ use super::latest::LatestOffsets;
 use super::rewriter::{Rewritten, Task, rewrite};
 use super::source::{Next, Source};
 use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
-use crate::Error;
 use crate::commit::group_committer::Rounds;
 use crate::io::disk;
 use crate::io::files::Files;
 use crate::segment::Segment;
 use crate::state::shared::Shared;
+use crate::{Error, IoOp};
 use bascule_record::Batch;
 use std::sync::Arc;
 
@@ -183,7 +183,8 @@ impl<'a> Run<'a> {
         limit: u64,
     ) -> Result<Option<u64>, Stopped> {
         let keys = self.shared.keys();
-        let unreadable = |source| Stopped::Unreadable(Error::io("read", segment.path(), source));
+        let unreadable =
+            |source| Stopped::Unreadable(Error::io(IoOp::Read, segment.path(), source));
         let mut source = Source::new(segment, self.shared.identity).map_err(unreadable)?;
         loop {
             let (header, bytes) = match source.next().map_err(unreadable)? {
