@@ -1,4 +1,4 @@
-"""A reader of a how-to page: runs its blocks from top to bottom, in one directory, with one broker that began fresh."""
+"""Runs the blocks of a how-to page from top to bottom, in one directory, with a new broker."""
 
 import json
 import os
@@ -18,17 +18,17 @@ __all__ = ["HOW_TO", "Reader", "Step", "unused"]
 
 HOW_TO: Final = ROOT / "docs" / "how-to"
 SERVE: Final = "bascule serve --standalone --data-dir bascule-data"
-"""What a page means by a running broker, unless it starts one itself."""
+"""The command that starts the broker, unless the page starts one itself."""
 RUN: Final = ("sh", "python")
 SAVE: Final = re.compile(r"Save this as `([\w/.-]+)`:")
-"""Text before a block that is not run, but kept as a file."""
+"""Text before a block that is saved as a file instead of run."""
 STOP: Final = "Stop the broker"
-"""Text before a block that says so is obeyed; a page starts the broker again with `bascule serve`."""
+"""Text before a block that stops the broker; the page starts it again with `bascule serve`."""
 LIMIT_S: Final = 150.0
 
 
 class Step(NamedTuple):
-    """A block that was run, and what it printed."""
+    """A block that was run, and its output."""
 
     snippet: Snippet
     printed: str
@@ -40,9 +40,9 @@ class Reader:
     Args:
         directory: an empty directory, where every block runs.
         page: name of the page in docs/how-to.
-        replaced: what of the page's text does not exist here, and what stands for it; `{address}`, `{nats}` and
-            `{http}` are those of the broker that runs.
-        settings: of the broker, dotted keys; ports are free ones in any case.
+        replaced: text of the page that does not exist in the test, and its replacement; `{address}`, `{nats}` and
+            `{http}` are those of the running broker.
+        settings: the broker's, with dotted keys; ports are always free ones.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Reader:
         self.stop()
 
     def follow(self) -> list[Step]:
-        """Run every block; each must succeed. Prose is obeyed where it says to stop the broker or to save a file."""
+        """Run every block; each must succeed. Text before a block can stop the broker or save a file."""
         steps: list[Step] = []
         before = 0
         text = self.path.read_text().splitlines()
@@ -109,13 +109,13 @@ class Reader:
         return ended.stdout
 
     def here(self, text: str) -> str:
-        """A block's text with what stands here for addresses and paths."""
+        """A block's text with the replacements for addresses and paths."""
         for written, stands in self.replaced.items():
             text = text.replace(written, stands.format_map(self.ready))
         return text
 
     def environment(self) -> dict[str, str]:
-        """No settings of the one who runs the tests; the broker of the page where a command names none."""
+        """Without settings from outside; commands without an address use the page's broker."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("BASCULE_", "LIFTBRIDGE_"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ours = {"PATH": path, "COLUMNS": "300", "BASCULE_CONTEXTS": str(self.directory / "contexts.yaml")}
@@ -148,7 +148,7 @@ class Reader:
         self.ready = {"address": said["address"], "nats": said["nats_url"], "http": said["http_address"]}
 
     def stop(self) -> None:
-        """Stop the broker in order, when one runs; it must end with 0."""
+        """Stop the broker, if one runs; it must end with 0."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -162,13 +162,13 @@ class Reader:
 
 
 def is_start(snippet: Snippet) -> bool:
-    """Whether a block starts the broker, which stays in the foreground: it has a block of its own."""
+    """Whether a block starts the broker. That command stays in the foreground, so it has a block of its own."""
     starts = bool(re.search(r"^bascule serve\b", snippet.text, re.MULTILINE))
     assert not starts or len(snippet.text.strip().splitlines()) == 1, f"{snippet.page}:{snippet.line}"
     return starts
 
 
 def unused(page: str, replaced: Mapping[str, str]) -> list[str]:
-    """Replacements of what the page does not have any more."""
+    """Replacements whose text is not in the page any more."""
     text = "\n".join(snippet.text for snippet in snippets(HOW_TO / page))
     return [written for written in replaced if written not in text]

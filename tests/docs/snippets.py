@@ -1,4 +1,4 @@
-"""Finding the code in our pages, and running their command lines."""
+"""Find the code blocks in the pages, and run their command lines."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def commands(snippet: Snippet) -> list[str]:
 
 
 def shell(line: str, cwd: Path, variables: Mapping[str, str]) -> str:
-    """What a command line of a page prints, with the programs of this environment; it must succeed."""
+    """Run a command line of a page with the programs of this environment, and return its output; it must succeed."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         ["bash", "-c", line],

@@ -1,4 +1,4 @@
-"""The programs in `examples/`: each runs as it stands, against a broker, and prints and stores what it says."""
+"""The programs in `examples/`: each runs unchanged against a broker, and its output and records are as expected."""
 
 import importlib.util
 import os
@@ -39,7 +39,7 @@ def run(name: str, *arguments: str, cwd: Path) -> list[str]:
 
 @pytest.fixture
 def published(tmp_path: Path) -> Iterator[TestBroker]:
-    """A broker as `make run` starts it, on which `publish.py` ran; a new one for each test, for the names are fixed."""
+    """A broker as `make run` starts it, after `publish.py`; a new one for each test, since the names are fixed."""
     with broker(settings={"cursors.partitions": 1}) as running:
         stored, more = run("publish", running.address, cwd=tmp_path)
         assert re.fullmatch(r"stored in partition 0 at offset 0", stored)

@@ -1,4 +1,4 @@
-"""The guarantees page names, behind each sentence, a test or a rig that is there."""
+"""The guarantees page names, for each sentence, an existing test or rig."""
 
 import re
 
@@ -14,19 +14,19 @@ ELLIPSES = ("…", "...")
 
 
 def cut_short(text: str) -> list[str]:
-    """The names of tests that are not written out, so that nobody would see that there is no such test."""
+    """Names of tests that are abbreviated, so that their existence cannot be checked."""
     named = [name for name in QUOTED.findall(text) if "::" in name or any(sign in name for sign in ELLIPSES)]
     return [name for name in named if not PROOFS.fullmatch(name)]
 
 
 def rigs() -> set[str]:
-    """The rows that have a rig."""
+    """Rows with a rig."""
     sources = REPOSITORY.glob("tests/torture/rig_*.py")
     return {row for path in sources for row in re.findall(r'^ROW = "(.+)"$', path.read_text(), re.MULTILINE)}
 
 
 @pytest.mark.parametrize("proof", sorted(set(PROOFS.findall(PAGE.read_text()))), ids="::".join)
-def test_a_named_test_is_there(proof: tuple[str, str]) -> None:
+def test_a_named_test_exists(proof: tuple[str, str]) -> None:
     path, name = proof
     assert (REPOSITORY / path).exists()
     assert not name or re.search(rf"\b(?:fn|def) {name}\b", (REPOSITORY / path).read_text())

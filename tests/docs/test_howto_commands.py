@@ -1,4 +1,4 @@
-"""The how-to pages that need more than a fresh broker: damage, keys. From the first line to the last."""
+"""The how-to pages that need more than a new broker (damage, keys), from the first line to the last."""
 
 import shlex
 import shutil
@@ -36,7 +36,7 @@ def run(line: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of its own, and no settings of ours."""
+    """An empty directory, and no settings from outside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.setenv("COLUMNS", "300")
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_check_and_repair_the_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verify, plan, mend, cut = lines("repair.md")
+    verify, plan, repair, cut = lines("repair.md")
     (program,) = snippets(HOW_TO / "repair.md", "python")
     with broker(directory=here) as running:
         with bascule.connect(running.url) as client:
@@ -57,14 +57,14 @@ def test_check_and_repair_the_data(here: Path, capsys: pytest.CaptureFixture[str
         content = bytearray(segment.read_bytes())
         content[64 + 200] ^= 1
         segment.write_bytes(content)
-        # 1. a program goes on behind the damage
+        # 1. a program continues after the damage
         with bascule.connect(running.url) as client:
             known: dict[str, Any] = {"bascule": bascule, "client": client, "read": list, "position": "earliest"}
             exec(program.text, known)
             assert known["position"] == 240
             assert sum(map(len, client.subscribe("orders", start=240, stop="latest"))) == 400
     (here / "data").rename(here / "bascule-data")
-    # 2. it is found, and mended from a backup
+    # 2. verify finds it, and repair restores it from a backup
     assert main(shlex.split(verify)[1:]) == 1
     assert "118" in capsys.readouterr().out
     shutil.copytree(here / "bascule-data", here / "backup" / "bascule-data")
@@ -73,13 +73,13 @@ def test_check_and_repair_the_data(here: Path, capsys: pytest.CaptureFixture[str
     assert main(shlex.split(plan)[1:]) == 0, "nothing would be left"
     assert main(shlex.split(verify)[1:]) == 1, "a dry run changes nothing"
     capsys.readouterr()
-    run(mend, here, capsys)
+    run(repair, here, capsys)
     run(verify, here, capsys)
     # 3. the log may end before it instead
     run(cut.replace("65536", log.name), here, capsys)
     (here / "bascule-data").rename(here / "data")
     with broker(directory=here) as running, bascule.connect(running.url) as client:
-        assert client.publish("orders", b"anew").offset == 118
+        assert client.publish("orders", b"again").offset == 118
 
 
 def test_encrypt_streams_at_rest(here: Path) -> None:

@@ -1,4 +1,4 @@
-"""The how-to "Move from Liftbridge", done as it is written: its commands, with the file of somebody who moves."""
+"""Follow the how-to "Move from Liftbridge": its commands, with a configuration file of Liftbridge."""
 
 import json
 import shlex
@@ -91,7 +91,7 @@ def test_the_page_is_followed_to_its_end(tmp_path: Path) -> None:
         assert values(api.read("s")) == [b"0", b"1", b"2"]
         assert api.call("FetchCursor", stream="s", cursorId="c").offset == 1
         assert api.stream("__activity").name == "__activity"
-        # 4. what is better than the original, as the page says
+        # 4. better than the original, as the page says
         api.create("spread", subject="spread.>", partitions=2, partitionBySubject={"value": True})
         api.publish("spread", ackPolicy=NONE)
         assert sorted(api.stream("spread").partitions) == [0, 1]

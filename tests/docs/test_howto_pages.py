@@ -1,4 +1,4 @@
-"""Every page of docs/how-to is followed from top to bottom, as a reader would; what it shows is what happens."""
+"""Follow every page of docs/how-to from top to bottom, as a reader would, and check its results."""
 
 import json
 import re
@@ -19,11 +19,11 @@ GRPC: Final = {"127.0.0.1:9292": "{address}"}
 NATS: Final = {"nats://127.0.0.1:4222": "{nats}"}
 HTTP: Final = {"127.0.0.1:9393": "{http}"}
 JQ: Final = {} if shutil.which("jq") else {" | jq '.partitions[].high_watermark'": ""}
-"""Without jq the page is followed all the same, and its JSON is read here."""
+"""Without jq the page is followed nevertheless, and the test reads its JSON."""
 
 
 class Followed(NamedTuple):
-    """A page that was followed to its end, while its last broker still runs."""
+    """A page that was followed to its end; its last broker still runs."""
 
     page: Path
     steps: list[Step]
@@ -37,7 +37,7 @@ OF_THEIR_OWN: Final = {
     "secure.md": "tests/docs/test_secure.py::test_the_page_is_followed_from_tls_to_a_new_policy",
     "spark.md": "tests/docs/test_readme.py::test_the_stream_is_a_spark_table_and_so_on_the_page_about_spark",
 }
-"""Pages that need more than a fresh broker (damage, certificates, another start): the test that follows each."""
+"""Pages that need more than a new broker (damage, certificates, another start), and the test of each."""
 
 
 def command_line(read: Followed) -> None:
@@ -118,7 +118,7 @@ def go(read: Followed) -> None:
 
 
 class Page(NamedTuple):
-    """How a page is followed: what of it does not exist here, the programs that it needs, what must have happened."""
+    """How to follow a page: the check at the end, the replacements, the programs that it needs."""
 
     seen: Callable[[Followed], None]
     replaced: Mapping[str, str] = {}
@@ -137,13 +137,13 @@ PAGES: Final = {
 
 
 def printed(steps: list[Step], text: str) -> str:
-    """What the only block with this text printed."""
+    """The output of the only block with this text."""
     (found,) = [step.printed for step in steps if text in step.snippet.text]
     return found
 
 
 def modules(directory: Path) -> None:
-    """Skip where the modules that the page names cannot be had."""
+    """Skip if the Go modules of the page cannot be downloaded."""
     (line,) = re.findall(r"^go get (.*)$", (HOW_TO / "go.md").read_text(), re.MULTILINE)
     (directory / "go.mod").write_text("module example.com/probe\n")
     command = ["go", "mod", "download", *line.split()]

@@ -1,4 +1,4 @@
-"""The settings on the page for JetStream publishers are settings; `test_howto_pages.py` follows its commands."""
+"""The settings on the page for JetStream publishers are valid; `test_howto_pages.py` runs its commands."""
 
 import yaml
 from bascule import config

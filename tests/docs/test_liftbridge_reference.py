@@ -1,4 +1,4 @@
-"""The reference of Liftbridge's protocol: complete, and every test it names exists."""
+"""The reference of Liftbridge's protocol is complete, and every test that it names exists."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Is what we wrote true? Links lead somewhere, commands are commands, Python is Python."""
+"""Links of all pages have a target, commands and options exist, and Python blocks compile."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ SHELL = [
     for line in commands(snippet)
 ]
 MADE = {"bench/results"}
-"""What our commands write; here `make bench`."""
+"""Directories that commands create; here `make bench`."""
 
 
 def test_there_are_pages() -> None:
@@ -28,14 +28,14 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path, _, anchor = target.partition("#")
         if path.startswith(("http://", "https://")) or path in MADE:
             continue
         other = (page.parent / path).resolve() if path else page
-        assert other.exists(), f"{target} leads nowhere"
+        assert other.exists(), f"{target} does not exist"
         if anchor and other.suffix == ".md":
             headings = re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -51,7 +51,7 @@ def test_every_page_for_users_is_linked_from_the_readme() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_python_is_python(page: Path) -> None:
+def test_python_blocks_compile(page: Path) -> None:
     for snippet in snippets(page, "python"):
         ast.parse(snippet.text, f"{snippet.page}:{snippet.line}")
 

@@ -22,7 +22,7 @@ WRITTEN_ADDRESS = "127.0.0.1:9292"
 
 @pytest.fixture
 def started() -> Iterator[TestBroker]:
-    """What `bascule serve --standalone` gives; a new one for each try, since the page's names are fixed."""
+    """A broker as `bascule serve --standalone` starts it; a new one for each attempt, since the names are fixed."""
     with broker() as running:
         yield running
 

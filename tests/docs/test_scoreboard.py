@@ -1,4 +1,4 @@
-"""The scoreboard says what the results say, and nothing else."""
+"""The scoreboard shows exactly the stored results."""
 
 import json
 
@@ -7,11 +7,11 @@ import pytest
 from tests.torture import scoreboard
 
 
-def test_the_page_is_what_the_results_say() -> None:
+def test_the_page_shows_the_stored_results() -> None:
     assert scoreboard.PAGE.read_text() == scoreboard.page(), "run `make scoreboard`"
 
 
-def test_every_result_is_of_a_rig_that_is_there() -> None:
+def test_every_result_has_a_rig() -> None:
     sources = "".join(path.read_text() for path in scoreboard.REPOSITORY.glob("tests/torture/rig_*.py"))
     for path in scoreboard.RESULTS.glob("*.json"):
         assert f'ROW = "{path.stem}"' in sources, f"{path.name} is of no rig"

@@ -1,4 +1,4 @@
-"""The page on security: its settings load and hold, its policy says what the page says, its table is complete."""
+"""The page on security: its settings work, its policy allows what the page says, its table is complete."""
 
 import re
 import shlex
@@ -80,7 +80,7 @@ def test_the_urls_are_urls() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that the page names, in a directory of their own."""
+    """The files that the page names, in a directory of the test."""
     authority = Authority(tmp_path)
     for name in ("broker", "billing"):
         authority.issue(name)
@@ -90,7 +90,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _settings(files: Path, *numbers: int) -> dict[str, Any]:
-    """Those of some of the page's blocks."""
+    """The settings of some of the page's blocks."""
     documents = [yaml.safe_load(_moved(YAML[number], files)) for number in numbers]
     return {
         f"{section}.{name}": value for it in documents for section, names in it.items() for name, value in names.items()
@@ -98,7 +98,7 @@ def _settings(files: Path, *numbers: int) -> dict[str, Any]:
 
 
 def _reach(files: Path, running: TestBroker, which: int) -> list[str]:
-    """Run the command and the program of a section; the options that name the broker."""
+    """Run the command and the program of a section, and return the options that name the broker."""
     command = [line for snippet in snippets(PAGE, "sh") for line in commands(snippet)][which]
     words = shlex.split(_moved(command, files).replace("broker.example:9292", running.address))
     assert main(words[1:]) == 0
@@ -125,7 +125,7 @@ def test_the_page_is_followed_from_tls_to_a_new_policy(files: Path) -> None:
 
 
 def _moved(text: str, directory: Path) -> str:
-    """With the files of this test in place of those of the page."""
+    """The text with the files of this test in place of those of the page."""
     return (
         text.replace("/etc/bascule/tls/clients-ca", f"{directory}/ca")
         .replace("/etc/bascule/tls", str(directory))
