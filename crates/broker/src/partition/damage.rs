@@ -37,7 +37,7 @@ impl Partition {
                 "They lay in the journal alone: restore the data directory from a backup that has them, or go on without them"
             }
             _ => {
-                "Restore the file from a backup, or look at it with `bascule log verify` while the broker is stopped"
+                "Restore the file from a backup, or check it with `bascule log verify` while the broker is stopped"
             }
         };
         let text = format!("{damage}; they are refused, all others are served. {remedy}");
@@ -45,12 +45,12 @@ impl Partition {
     }
 }
 
-/// What a reader is told: the offsets, the file, and how to go on. `what` names stream and partition.
+/// The error of a reader: the offsets, the file, and where to continue. `what` names stream and partition.
 pub(crate) fn sentence(what: &str, damage: &Damage) -> String {
     let file = damage.path.file_name().unwrap_or_default();
     format!(
-        "offsets [{}, {}) of {what} are damaged on disk ({}, position {} of {}): start at offset {} to go on behind them; \
-         on the broker's machine `bascule log verify` tells what can be done",
+        "offsets [{}, {}) of {what} are damaged on disk ({}, position {} of {}): start at offset {} to continue after them; \
+         on the broker's machine `bascule log verify` shows how to repair them",
         damage.start,
         damage.end,
         damage.fault,
