@@ -1,7 +1,7 @@
 //! A disk that fails, simulated by device files that cannot be synced or written.
 use crate::commit::group_committer::SyncRequest;
 use crate::io::disk::SyncFile;
-use crate::io::preallocate::SegmentFile;
+use crate::io::preallocate::Preallocation;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
 use crate::{Coordinator, Durability, Error, Identity, IoOp, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
@@ -189,7 +189,8 @@ fn a_write_that_fails_fails_the_directory() {
     // Open for reading only: every write is refused.
     let path = log.active.path().to_path_buf();
     let file = OsStorage.open(&path, OpenMode::Read).unwrap();
-    log.file = SegmentFile::new(&log.active, file, u64::MAX);
+    log.active.begin_writing(file);
+    log.preallocation = Preallocation::new(u64::MAX);
     assert!(matches!(
         log.append(batch(), 1, 0),
         Err(Error::Io {
@@ -241,7 +242,8 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     let gate = Arc::new(parking_lot::Mutex::new(()));
     let (held, waiting) = (gate.lock(), Arc::clone(&gate));
     log.preparer.submit(Box::new(move || drop(waiting.lock())));
-    log.file = SegmentFile::new(&log.active, Arc::clone(&unsyncable().file), 0);
+    log.active.begin_writing(Arc::clone(&unsyncable().file));
+    log.preallocation = Preallocation::new(0);
     log.append(batch(), 1, 0).unwrap();
     log.checkpoint().unwrap();
     drop(held);
@@ -255,12 +257,12 @@ fn a_sync_that_fails_during_the_close_is_not_tried_again() {
     let coordinator = Coordinator::start();
     let mut log = create(&home.path().join("1"), &coordinator);
     log.append(batch(), 1, 0).unwrap();
-    let (rounds, file) = (Arc::clone(coordinator.rounds()), unsyncable());
+    let (files, file) = (Arc::clone(coordinator.files()), unsyncable());
     let checkpoint = Arc::clone(&log.checkpoint);
     // As the zeros ahead are synced: handed in, and not yet done when the log is closed.
     log.preparer.submit(Box::new(move || {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        rounds.fail(&file.sync().unwrap_err());
+        files.fail(&file.sync().unwrap_err());
     }));
     assert!(matches!(log.close(), Err(Error::Failed { .. })));
     assert_eq!(checkpoint.lock().last().unwrap().durable, 0);

@@ -7,7 +7,6 @@
 //!
 //! Rules: `specs/formats/segment.md`; recovery order: reliability §3.1.
 mod commit;
-mod encryption;
 mod error;
 #[cfg(not(feature = "failpoints"))]
 mod failpoint;
@@ -32,16 +31,19 @@ mod wal;
 
 pub use commit::group_committer::{Coordinator, SyncStatistics};
 pub use commit::histogram::{BOUNDS, Durations, Histogram, bounds};
-pub use error::{Error, IoOp, ReadError};
+pub use error::{Error, IoOp};
 pub use io::clock::ClockGuard;
 pub use io::storage::{FileOver, OpenMode, OsStorage, Storage, StorageFile, StorageOver};
-pub use log::{Appended, Committed, Log, SequenceError};
+pub use log::{Committed, Log};
 pub use maintain::compact::{Compacted, Compaction, CompactionReport, Subject};
-pub use maintain::retention::{DeletedLogs, Removed};
+pub use maintain::retention::DeletedLogs;
 pub use options::{Durability, Identity, LogOptions, Retention};
 pub use read::cursor::Cursor;
+pub use read::error::ReadError;
 pub use read::lookup::Predecessor;
 pub use read::reader::{LogReader, ReadMode};
 pub use recovery::scan_segments::Recovery;
+pub use state::producers::{Appended, SequenceError};
+pub use state::removed::Removed;
 pub use state::watermark::HighWatermark;
 pub use wal::{JournalDamage, JournalOptions, JournalPlace};

@@ -6,18 +6,21 @@ use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
 use crate::io::jobs::Door;
-use crate::io::preallocate::SegmentFile;
-use crate::maintain::compact::Compacting;
-use crate::maintain::retention::Removed;
+use crate::io::preallocate::Preallocation;
 use crate::segment::epochs::EpochTable;
 use crate::segment::{NO_TIME, Segment};
 use crate::state::checkpoint::CheckpointFile;
+use crate::state::compaction::Compacting;
 use crate::state::index_snapshot::Noted;
 use crate::state::producers::Producers;
+use crate::state::removed::Removed;
 use crate::state::shared::Shared;
 use crate::wal::Range;
-use crate::{Coordinator, Durability, Error, HighWatermark, IoOp, LogOptions, LogReader};
-use bascule_record::crypt::Sealer;
+use crate::{
+    Appended, Coordinator, Durability, Error, HighWatermark, IoOp, LogOptions, LogReader,
+    SequenceError,
+};
+use bascule_record::crypt::{KeyRing, Sealer};
 use bascule_record::planted;
 use bascule_record::{Header, Producer, SealedBatch, Stamp};
 use bytes::Bytes;
@@ -30,17 +33,6 @@ const HELD_BYTES: u64 = 1 << 20;
 /// Zeros written at once, on the boundaries. Measured for batches of 5 KiB, by 16, 64 and 256 KiB: 3.3, 2.6 and 3.1 µs each,
 /// and 4.9 µs without.
 const STRIDE: u64 = 64 << 10;
-
-/// Where an append landed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// Offset of the first record.
-    pub base_offset: u64,
-    /// First offset after the batch.
-    pub next_offset: u64,
-    /// Timestamp of the first record as stored, ns.
-    pub base_timestamp: i64,
-}
 
 /// Called on the coordinator's thread when everything appended before [`Log::commit`] is durable, with the durable end
 /// (exclusive offset); or with the reason why it never will be. Must be quick and must not block: nothing fails while it
@@ -67,7 +59,7 @@ pub struct Log {
     /// Encrypts what is appended; made by the first append that needs it.
     pub(crate) sealer: Option<Sealer>,
     pub(crate) active: Arc<Segment>,
-    pub(crate) file: Arc<SegmentFile>,
+    pub(crate) preallocation: Arc<Preallocation>,
     /// Link of the last batch.
     pub(crate) chain: u32,
     /// Where it lies in the active segment, when that has one and it is known.
@@ -135,8 +127,8 @@ impl Log {
     pub(crate) fn write(&mut self, bytes: &Bytes, header: &Header) -> Result<(), Error> {
         // First of all: without a descriptor nothing has changed.
         let file = self
-            .file
-            .hold(header.next_offset())
+            .active
+            .file_to_write(header.next_offset())
             .map_err(|source| Error::io(IoOp::Open, self.active.path(), source))?;
         let begins_epoch = self.epochs.is_new(header.leader_epoch);
         if begins_epoch {
@@ -146,12 +138,12 @@ impl Log {
                     header.leader_epoch,
                     header.base_offset,
                 )
-                .inspect_err(|error| self.coordinator.rounds().fail_unless_passing(error))?;
+                .inspect_err(|error| self.coordinator.files().fail_unless_transient(error))?;
             failpoint::pass("checkpoint.epoch_written");
         }
         let position = self.active.end();
         let stride = self.stride(position, bytes.len());
-        if let Err(source) = self.file.write(&file, bytes, position, stride) {
+        if let Err(source) = self.preallocation.write(&file, bytes, position, stride) {
             let error = self.failed_write(&file, source, position);
             if begins_epoch {
                 self.epochs.withdraw(header.leader_epoch);
@@ -170,17 +162,30 @@ impl Log {
         self.shared
             .set_log_end(header.next_offset(), header.max_timestamp);
         if self.options.durability == Durability::Disk {
-            let (end, limit) = (self.active.end(), self.options.segment_bytes);
-            self.file.keep_ahead(
-                end,
-                self.options.preallocate_bytes,
-                limit,
-                &self.shared,
-                &self.preparer,
-                self.coordinator.rounds(),
-            );
+            self.preallocate();
         }
         Ok(())
+    }
+
+    /// Has more zeros written behind the end of the active segment when few are left; none while the journal bears the acks,
+    /// because then no ack waits for a sync of the segment.
+    fn preallocate(&self) {
+        let (end, options) = (self.active.end(), &self.options);
+        if self.shared.is_journaled() {
+            return;
+        }
+        let due = self
+            .preallocation
+            .due(end, options.preallocate_bytes, options.segment_bytes);
+        let Some(target) = due else { return };
+        let (zeros, shared) = (Arc::clone(&self.preallocation), Arc::clone(&self.shared));
+        let files = Arc::clone(self.coordinator.files());
+        let path = self.active.path().to_path_buf();
+        self.preparer.submit(Box::new(move || {
+            zeros
+                .zero_to(files.storage(), &path, target, || !shared.is_journaled())
+                .unwrap_or_else(|error| files.fail_unless_transient(&error));
+        }));
     }
 
     /// Up to which multiple zeros are written with a batch of so many bytes at `position`; 0: none. Only with small ones, of a
@@ -200,18 +205,48 @@ impl Log {
     fn failed_write(&self, file: &SyncFile, source: std::io::Error, end: u64) -> Error {
         let path = self.active.path();
         let error = Error::io(IoOp::Write, path, source);
-        match self.file.cut(file, end) {
+        match self.preallocation.cut(file, end) {
             Ok(()) => {
-                self.coordinator.rounds().fail_unless_passing(&error);
+                self.coordinator.files().fail_unless_transient(&error);
                 error
             }
             Err(cut) => {
                 self.coordinator
-                    .rounds()
+                    .files()
                     .fail(&Error::io(IoOp::Truncate, path, cut));
                 error
             }
         }
+    }
+
+    /// The batch at its place, encrypted when the log has keys.
+    pub(crate) fn stamped(&mut self, batch: SealedBatch, stamp: &Stamp) -> Result<Bytes, Error> {
+        self.check_sealing()?;
+        match &mut self.sealer {
+            Some(sealer) => batch
+                .stamp_encrypted(stamp, sealer)
+                .map_err(|source| Error::Encryption { source }),
+            None => Ok(batch.stamp(stamp)),
+        }
+    }
+
+    /// Whether appends can be encrypted, where they have to be.
+    ///
+    /// # Errors
+    /// [`Error::Encryption`]: the current key is not there. Appends are refused until [`Log::set_options`] brings it.
+    pub fn check_sealing(&mut self) -> Result<(), Error> {
+        if self.sealer.is_none() {
+            let made = self.options.keys.sealer();
+            self.sealer = made.map_err(|source| Error::Encryption { source })?;
+        }
+        Ok(())
+    }
+
+    /// Takes over keys: batches that come from now on are sealed by the current one.
+    pub(crate) fn set_keys(&mut self, keys: &KeyRing) {
+        // The next append makes a new sealer, with random bytes of its own.
+        self.sealer = None;
+        self.shared.set_keys(keys);
     }
 
     /// Asks for durability of everything appended so far; never blocks. In class `memory` the callback runs at once on this thread.
@@ -235,7 +270,7 @@ impl Log {
             return done(Ok(end));
         }
         let dirty = self.shared.durable_end() < end;
-        self.file.asked(self.active.end());
+        self.preallocation.asked(self.active.end());
         let shared = Arc::clone(&self.shared);
         // What is unsynced keeps its file open: so this never fails for a lack of descriptors.
         let file = match dirty.then(|| self.target()).transpose() {
@@ -294,7 +329,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`] when it has to be opened again and cannot be now: then nothing in it is unsynced.
     pub(crate) fn target(&self) -> Result<Arc<SyncFile>, Error> {
-        let opened = self.file.target();
+        let opened = self.active.file();
         opened.map_err(|source| Error::io(IoOp::Open, self.active.path(), source))
     }
 
@@ -350,39 +385,11 @@ impl Drop for Log {
     /// Waits for the one piece of such work that may be going on.
     fn drop(&mut self) {
         self.compacting.cancel();
-        self.file.stop();
+        self.preallocation.stop();
         self.shared.close();
         self.shared.quarantine.end();
         // Whoever is at work holds one of these; who comes later finds the log closed.
         drop(self.checkpoint.lock());
         self.shared.release_files();
     }
-}
-
-/// A producer's batch that is neither new nor a known duplicate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SequenceError {
-    /// The sequence does not follow the last one.
-    #[error("sequence {got} does not follow: {expected} is next")]
-    Gap {
-        /// What would be right.
-        expected: u32,
-        /// What came.
-        got: u32,
-    },
-    /// A newer generation of this producer exists.
-    #[error("producer epoch {got} is fenced by {current}")]
-    Fenced {
-        /// The newest epoch seen.
-        current: u32,
-        /// What came.
-        got: u32,
-    },
-    /// As many producers are known as may be, and none of them has been silent for 15 minutes: try again later.
-    #[error("{limit} producers appended within 15 minutes; another one is refused for now")]
-    TooMany {
-        /// How many may be known.
-        limit: usize,
-    },
 }

@@ -117,7 +117,7 @@ impl Coordinator {
             .into_iter()
             .flatten()
         {
-            rounds.fail(&Error::io(
+            rounds.files.fail(&Error::io(
                 IoOp::StartThread,
                 Path::new("the log"),
                 clone_io(error),

@@ -7,7 +7,6 @@ use crate::failpoint;
 use crate::io::disk::SyncFile;
 use crate::io::failure::Failure;
 use crate::io::files::Files;
-use crate::io::storage::Storage;
 use crate::wal::{Journal, Range};
 use crate::{Error, IoOp};
 use bascule_record::planted;
@@ -74,7 +73,7 @@ impl std::fmt::Debug for Rounds {
 impl Rounds {
     /// Rounds over these files, with threads of their own or none.
     pub fn new(files: Arc<Files>, threads: bool, journal: Option<Arc<Journal>>) -> Arc<Self> {
-        let rounds = Arc::new(Self {
+        Arc::new(Self {
             files,
             threads,
             journal,
@@ -88,11 +87,7 @@ impl Rounds {
             nanos: AtomicU64::new(0),
             longest_nanos: AtomicU64::new(0),
             durations: Histogram::default(),
-        });
-        if let Some(journal) = &rounds.journal {
-            journal.attach(&rounds);
-        }
-        rounds
+        })
     }
 
     /// What was done so far.
@@ -137,11 +132,6 @@ impl Rounds {
         any
     }
 
-    /// Where files are.
-    pub fn storage(&self) -> &dyn Storage {
-        self.files.storage()
-    }
-
     /// Queues a request; never blocks.
     pub fn submit(&self, request: SyncRequest) {
         let mut queue = self.queue.lock();
@@ -167,38 +157,6 @@ impl Rounds {
     /// The first failure.
     pub fn failure(&self) -> Option<&Failure> {
         self.files.health().failure()
-    }
-
-    /// Fails the directory for good; only the first reason is kept. When it returns, nothing is acked any more.
-    pub fn fail(&self, error: &Error) {
-        let (operation, path, reason) = match error {
-            Error::Io {
-                operation,
-                path,
-                source,
-            } => (*operation, path.clone(), source.to_string()),
-            Error::Full { path } => (IoOp::Write, path.clone(), "no space left".into()),
-            other => (IoOp::Write, PathBuf::from("the log"), other.to_string()),
-        };
-        self.files.health().fail(Failure {
-            operation,
-            path,
-            reason,
-        });
-    }
-
-    /// As [`Rounds::fail`], unless the error is a lack of space or descriptors.
-    pub fn fail_unless_passing(&self, error: &Error) {
-        if !error.is_transient() {
-            self.fail(error);
-        }
-    }
-
-    /// Fails the directory when the error means that something may not be on disk.
-    pub fn fail_if_lost(&self, error: &Error) {
-        if error.is_fatal() {
-            self.fail(error);
-        }
     }
 
     /// Runs rounds until closed.
@@ -241,7 +199,7 @@ impl Rounds {
                     self.synced_files.fetch_add(files as u64, Ordering::Relaxed);
                 }
                 Err(_) if planted::is(2) => {}
-                Err(error) => self.fail(&error),
+                Err(error) => self.files.fail(&error),
             }
             let elapsed = started.elapsed();
             self.durations.record(elapsed);

@@ -1,15 +1,16 @@
 //! What lies in the directory of a log, for people: segments, batches, epochs, producers, checkpoint, quarantine.
-use super::resume::{Ending, Known};
+use super::Damage;
 use super::walk::{Course, walk};
-use super::{Damage, quarantine};
 use crate::io::disk;
 use crate::io::storage::Storage;
-use crate::recovery::discover::{Source, find_sources_to_read};
 use crate::segment::epochs::EpochTable;
 use crate::segment::index;
+use crate::segment::resync::{Ending, Known};
 use crate::segment::scan::{Place, Scanner};
+use crate::segment::segment_file::{Source, find_sources_to_read};
 use crate::state::checkpoint::{self, Checkpoint};
 use crate::state::producers::Producers;
+use crate::state::quarantine;
 use crate::{Error, Identity, IoOp};
 use bascule_record::Header;
 use std::path::{Path, PathBuf};

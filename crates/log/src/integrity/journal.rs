@@ -2,9 +2,10 @@
 //! hangs on it.
 use super::Damage;
 use crate::io::storage::{OpenMode, Storage};
+use crate::recovery::replay::Replay;
 use crate::wal::pending::{Part, Pending};
 use crate::wal::replay;
-use crate::wal::{JournalDamage, JournalOptions, Replay};
+use crate::wal::{JournalDamage, JournalOptions};
 use crate::{Error, Identity};
 use std::path::Path;
 

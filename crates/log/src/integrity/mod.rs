@@ -9,17 +9,14 @@
 //! Damage is never served, never cut, never a reason to refuse what lies beside it.
 mod inspect;
 mod journal;
-pub(crate) mod quarantine;
 mod repair;
-mod report;
-pub(crate) mod resume;
 mod scrub;
 mod verify;
 mod walk;
 
+pub use crate::segment::damage::{Damage, Fault};
 pub use inspect::{BatchView, LogView, SegmentView, inspect};
 pub use journal::{Hanging, JournalVerified, verify_journal};
 pub use repair::{Action, RepairOptions, repair};
-pub use report::{Damage, Fault};
 pub use scrub::Scrubbed;
 pub use verify::{Finding, FindingKind, Verified, verify};

@@ -3,13 +3,13 @@
 //! One thread at a time, at the pace of the caller. What is in the page cache is checked there and stays; what is not is
 //! read and dropped again, so that a scrub pushes nothing out that somebody uses. A page that is cached hides what the
 //! disk has become until it was dropped by the system: the next scrub sees it.
-use super::quarantine::Quarantine;
 use super::walk::{Course, walk};
 use super::{Damage, Fault};
 use crate::io::storage::StorageFile;
 use crate::segment::Segment;
 use crate::segment::preamble::PREAMBLE_BYTES;
 use crate::segment::scan::{Place, Scanner};
+use crate::state::quarantine::Quarantine;
 use crate::state::shared::Shared;
 use crate::{LogReader, ReadError};
 use std::io;

@@ -2,17 +2,17 @@
 //!
 //! What it finds is what recovery would find, and more: recovery believes index files and reads headers below the durable
 //! point, this reads every payload.
-use super::resume::{Ending, Known};
 use super::walk::{Course, Walked, walk};
 use super::{Damage, Fault};
 use crate::io::disk;
+use crate::io::file_names::segment_name;
 use crate::io::storage::Storage;
-use crate::recovery::discover::{Source, find_sources_to_read, last_non_zero};
 use crate::segment::epochs::EpochTable;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
+use crate::segment::resync::{Ending, Known};
 use crate::segment::scan::{Place, Scanner};
-use crate::segment::segment_name;
+use crate::segment::segment_file::{Source, find_sources_to_read, last_non_zero};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::state::index_snapshot::Landmark;
 use crate::state::producers::Producers;

@@ -1,6 +1,6 @@
 //! Every batch of one segment, whole, with what is damaged: for verifying, for looking inside, for a scrub.
-use super::resume::Known;
 use super::{Damage, Fault};
+use crate::segment::resync::Known;
 use crate::segment::scan::{Found, Place, Scanner};
 use bascule_record::{DamageError, Header};
 use std::io;

@@ -190,19 +190,6 @@ pub(crate) fn rename(storage: &dyn Storage, from: &Path, to: &Path) -> Result<()
         .map_err(|source| Error::io(IoOp::Rename, from, source))
 }
 
-/// The name under which a file or directory waits to be unlinked: `<name>.deleted-<time in ns>`.
-pub(crate) fn deleted_name(path: &Path, now_ns: i64) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".deleted-{}", now_ns.max(0)));
-    PathBuf::from(name)
-}
-
-/// When the name was marked deleted, ns since 1970; `None` when it is not.
-pub(crate) fn deleted_at(path: &Path) -> Option<i64> {
-    let (_, time) = path.file_name()?.to_str()?.rsplit_once(".deleted-")?;
-    time.parse().ok()
-}
-
 /// Removes a file; one that is not there is fine.
 pub(crate) fn remove_file(storage: &dyn Storage, path: &Path) -> Result<(), Error> {
     match storage.remove_file(path) {
@@ -245,17 +232,4 @@ pub(crate) fn list(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBu
         .map_err(|source| Error::io(IoOp::List, directory, source))?;
     paths.sort();
     Ok(paths)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn marked_names_carry_their_time() {
-        let marked = deleted_name(Path::new("/a/00000000000000000001.seg"), 77);
-        assert_eq!(deleted_at(&marked), Some(77));
-        assert_eq!(deleted_at(Path::new("/a/00000000000000000001.seg")), None);
-        assert_eq!(deleted_at(Path::new("/a/x.deleted-later")), None);
-    }
 }

@@ -34,6 +34,25 @@ impl Failure {
     }
 }
 
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let (operation, path, reason) = match error {
+            Error::Io {
+                operation,
+                path,
+                source,
+            } => (*operation, path.clone(), source.to_string()),
+            Error::Full { path } => (IoOp::Write, path.clone(), "no space left".into()),
+            other => (IoOp::Write, PathBuf::from("the log"), other.to_string()),
+        };
+        Self {
+            operation,
+            path,
+            reason,
+        }
+    }
+}
+
 /// Is told of the failure, with a sentence.
 pub(crate) type Listener = Box<dyn Fn(&str) + Send + Sync>;
 

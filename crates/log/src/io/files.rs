@@ -3,16 +3,30 @@
 //! A segment is opened when it is needed. So that many segments do not use up the descriptors, at most a set number stays
 //! open; one more closes the one that was opened longest ago and not used since it was last looked at. One with unsynced
 //! writes stays open whatever the number is. Who is reading a closed one keeps it until done.
-use crate::io::failure::{Health, WatchedStorage};
+use crate::Error;
+use crate::io::failure::{Failure, Health, WatchedStorage};
 use crate::io::storage::Storage;
-use crate::segment::Segment;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Segments held open when nothing else is said.
 pub(crate) const OPEN_SEGMENTS: usize = 512;
+
+/// Something with a file that is opened when it is used, and may be closed while nobody uses it.
+pub(crate) trait HeldFile: Debug + Send + Sync {
+    /// Whether the file was used since the last call.
+    fn take_used(&self) -> bool;
+
+    /// Closes the file unless something in it is unsynced. Returns whether it is closed.
+    fn close_unless_unsynced(&self) -> bool;
+
+    /// Whether the file is held open.
+    #[cfg(test)]
+    fn is_open(&self) -> bool;
+}
 
 /// Shared by all logs of a coordinator.
 #[derive(Debug)]
@@ -21,7 +35,7 @@ pub(crate) struct Files {
     health: Arc<Health>,
     limit: AtomicUsize,
     /// In the order in which they were opened or passed over.
-    open: Mutex<VecDeque<Weak<Segment>>>,
+    open: Mutex<VecDeque<Weak<dyn HeldFile>>>,
 }
 
 impl Files {
@@ -46,6 +60,30 @@ impl Files {
         &self.health
     }
 
+    /// The first failure, if any.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.health.failure()
+    }
+
+    /// Fails the directory for good; only the first reason is kept. When it returns, nothing is acknowledged any more.
+    pub fn fail(&self, error: &Error) {
+        self.health.fail(Failure::from(error));
+    }
+
+    /// As [`Files::fail`], unless the error is a lack of space or descriptors.
+    pub fn fail_unless_transient(&self, error: &Error) {
+        if !error.is_transient() {
+            self.fail(error);
+        }
+    }
+
+    /// As [`Files::fail`], when the error means that something may not be on disk.
+    pub fn fail_if_fatal(&self, error: &Error) {
+        if error.is_fatal() {
+            self.fail(error);
+        }
+    }
+
     /// Sets how many segments stay open, at least 1.
     pub fn set_limit(&self, segments: usize) {
         self.limit.store(segments.max(1), Ordering::Relaxed);
@@ -53,8 +91,8 @@ impl Files {
     }
 
     /// A segment holds its file open from now on.
-    pub fn opened(&self, segment: &Arc<Segment>) {
-        let opened = Arc::downgrade(segment);
+    pub fn opened<F: HeldFile + 'static>(&self, segment: &Arc<F>) {
+        let opened: Weak<dyn HeldFile> = Arc::<F>::downgrade(segment);
         let mut open = self.open.lock();
         open.retain(|other| !Weak::ptr_eq(other, &opened));
         open.push_back(opened);
@@ -79,7 +117,7 @@ impl Files {
             .count()
     }
 
-    fn close_surplus(&self, open: &mut VecDeque<Weak<Segment>>) {
+    fn close_surplus(&self, open: &mut VecDeque<Weak<dyn HeldFile>>) {
         let limit = self.limit.load(Ordering::Relaxed);
         // One that was used since is passed over once: after two rounds each has been asked, and cannot be closed.
         let mut passes = 2 * open.len();

@@ -3,6 +3,7 @@ pub(crate) mod clock;
 pub(crate) mod disk;
 pub(crate) mod failure;
 pub(crate) mod fields;
+pub(crate) mod file_names;
 pub(crate) mod files;
 pub(crate) mod jobs;
 pub(crate) mod preallocate;

@@ -6,14 +6,10 @@
 //!
 //! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
 //! while it syncs); the writer takes it only for a write that passes the zeroed end.
-use crate::commit::group_committer::Rounds;
 use crate::error::is_full;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
-use crate::io::jobs::Door;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::segment::Segment;
-use crate::state::shared::Shared;
 use crate::{Error, IoOp};
 use parking_lot::Mutex;
 use std::io;
@@ -61,13 +57,12 @@ pub(crate) fn cover_last_block(file: &dyn StorageFile, end: u64) -> io::Result<u
     Ok(covered)
 }
 
-/// The writer's view of a segment's file.
+/// The zeros behind the end of a file that is being written.
 #[derive(Debug)]
-pub(crate) struct SegmentFile {
-    segment: Arc<Segment>,
-    /// Everything between the log's end and this position is zeros.
+pub(crate) struct Preallocation {
+    /// Everything between the end of what is written and this position is zeros.
     zeroed_to: AtomicU64,
-    ahead: Mutex<Stopped>,
+    stopped: Mutex<Stopped>,
     /// The block that holds the end has to be covered before anything is written behind it ([`cover_last_block`]).
     bare: AtomicBool,
     busy: AtomicBool,
@@ -79,14 +74,12 @@ pub(crate) struct SegmentFile {
 /// Whether zeros may no longer be written.
 type Stopped = bool;
 
-impl SegmentFile {
-    /// The file of an active segment: `len` bytes long, with nothing but zeros behind the log's end.
-    pub fn new(segment: &Arc<Segment>, file: Arc<dyn StorageFile>, len: u64) -> Arc<Self> {
-        segment.begin_writing(&SyncFile::new(segment.path().to_path_buf(), file));
+impl Preallocation {
+    /// Of a file of `len` bytes, with nothing but zeros behind the end of what is written.
+    pub fn new(len: u64) -> Arc<Self> {
         Arc::new(Self {
-            segment: Arc::clone(segment),
             zeroed_to: AtomicU64::new(len),
-            ahead: Mutex::new(false),
+            stopped: Mutex::new(false),
             bare: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             asked_to: AtomicU64::new(0),
@@ -97,28 +90,6 @@ impl SegmentFile {
     /// Recovery found the segment without a batch and left it as it is: the first write covers its last block.
     pub fn cover_at_first_write(&self) {
         self.bare.store(true, Ordering::Release);
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.segment.path()
-    }
-
-    /// The file, to be synced. It is open, and the one that was written by, while anything in it is unsynced.
-    ///
-    /// # Errors
-    /// When it has to be opened again, which can only be when nothing is unsynced.
-    pub fn target(&self) -> io::Result<Arc<SyncFile>> {
-        self.segment.file()
-    }
-
-    /// Has the file opened for the next [`SegmentFile::write`], of batches up to the offset `next_offset`. From now on it
-    /// stays open until these are synced.
-    ///
-    /// # Errors
-    /// When it has to be opened again: nothing was lost, a later try may succeed.
-    pub fn hold(&self, next_offset: u64) -> io::Result<Arc<SyncFile>> {
-        self.segment.file_to_write(next_offset)
     }
 
     /// Writes to the page cache. A write that passes the zeros has more of them written first, up to the next multiple of
@@ -134,7 +105,7 @@ impl SegmentFile {
         if end <= self.zeroed_to.load(Ordering::Acquire) {
             return file.file.write_all_at(bytes, position);
         }
-        let _guard = self.ahead.lock();
+        let _guard = self.stopped.lock();
         if self.bare.load(Ordering::Acquire) {
             let covered = cover_last_block(&*file.file, position)?;
             self.zeroed_to.store(covered, Ordering::Release);
@@ -168,7 +139,7 @@ impl SegmentFile {
 
     /// Takes back what a failed write may have left behind `end`, and with it the zeros.
     pub fn cut(&self, file: &SyncFile, end: u64) -> io::Result<()> {
-        let _guard = self.ahead.lock();
+        let _guard = self.stopped.lock();
         file.file.set_len(end)?;
         self.zeroed_to.store(end, Ordering::Release);
         Ok(())
@@ -176,12 +147,12 @@ impl SegmentFile {
 
     /// Ends the writing of zeros for good.
     pub fn stop(&self) {
-        *self.ahead.lock() = true;
+        *self.stopped.lock() = true;
     }
 
     /// Ends the writing of zeros for good and takes back those behind `end`.
     pub fn finish(&self, file: &SyncFile, end: u64) -> io::Result<()> {
-        let mut stopped = self.ahead.lock();
+        let mut stopped = self.stopped.lock();
         *stopped = true;
         if file.file.len()? > end {
             file.file.set_len(end)?;
@@ -189,46 +160,47 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Asks the preparer for more zeros when fewer than half a step are left, unless syncs are large or the journal's: then no ack
-    /// waits for one of the segment. `step` grows with the file, so that a
-    /// partition with little in it takes little: at most `preallocate` bytes, never past `limit`.
-    pub fn keep_ahead(
-        self: &Arc<Self>,
-        end: u64,
-        preallocate: u64,
-        limit: u64,
-        log: &Arc<Shared>,
-        preparer: &Door,
-        rounds: &Arc<Rounds>,
-    ) {
-        if log.is_journaled() || self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
-            return;
+    /// The position up to which [`Preallocation::zero_to`] should run now; the caller has it run. `None` while at least half
+    /// a step of zeros is left, while another run is not done, and while syncs are large. A step grows with the file, so that a
+    /// partition with little in it takes little: it is at most `preallocate` bytes, and never passes `limit`.
+    pub fn due(&self, end: u64, preallocate: u64, limit: u64) -> Option<u64> {
+        if self.sync_bytes.load(Ordering::Relaxed) >= LARGE_SYNC {
+            return None;
         }
         let step = preallocate.min(end.max(FIRST_ZEROS as u64));
         let have = self.zeroed_to.load(Ordering::Relaxed).saturating_sub(end);
         let target = (end + step).min(limit);
-        if have >= step / 2 || have + end >= target || self.busy.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (file, log, rounds) = (Arc::clone(self), Arc::clone(log), Arc::clone(rounds));
-        preparer.submit(Box::new(move || {
-            file.zero_to(rounds.storage(), target, &log)
-                .unwrap_or_else(|error| rounds.fail_unless_passing(&error));
-            file.busy.store(false, Ordering::Relaxed);
-        }));
+        let enough = have >= step / 2 || have + end >= target;
+        (!enough && !self.busy.swap(true, Ordering::Relaxed)).then_some(target)
     }
 
-    /// Writes and syncs zeros up to `target`. No space left is not a failure of the file: the writer will say so itself.
+    /// Writes and syncs zeros up to `target`, for as long as they are `wanted`. Without space or descriptors there are none,
+    /// which costs time only: the writer will report it itself.
     ///
-    /// The kernel tells a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
+    /// The kernel reports a failed write-back once per descriptor. So this syncs one of its own: on the one that acks are
     /// synced by, it could take the failure away from a sync that runs at the same moment and would then succeed.
-    fn zero_to(&self, storage: &dyn Storage, target: u64, log: &Shared) -> Result<(), Error> {
-        let path = self.segment.path();
-        let Ok(own) = SyncFile::open(storage, path, OpenMode::ReadWrite) else {
-            // Without descriptors there are no zeros, which costs time only.
-            return Ok(());
+    pub fn zero_to(
+        &self,
+        storage: &dyn Storage,
+        path: &Path,
+        target: u64,
+        wanted: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let zeroed = match SyncFile::open(storage, path, OpenMode::ReadWrite) {
+            Ok(own) => self.zero_all(&own, target, wanted),
+            Err(_) => Ok(()),
         };
-        while !log.is_journaled() && self.zero_chunk(&own, target)? {
+        self.busy.store(false, Ordering::Relaxed);
+        zeroed
+    }
+
+    fn zero_all(
+        &self,
+        own: &SyncFile,
+        target: u64,
+        wanted: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        while wanted() && self.zero_chunk(own, target)? {
             failpoint::pass("segment.preallocate.half");
             own.sync()?;
         }
@@ -236,7 +208,7 @@ impl SegmentFile {
     }
 
     fn zero_chunk(&self, own: &SyncFile, target: u64) -> Result<bool, Error> {
-        let stopped = self.ahead.lock();
+        let stopped = self.stopped.lock();
         let from = self.zeroed_to.load(Ordering::Acquire);
         let chunk = usize::try_from(target.saturating_sub(from))
             .unwrap_or(CHUNK)

@@ -6,11 +6,12 @@
 //! from which the next open goes on. All but the first is done by the preparer.
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
+use crate::io::file_names;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
-use crate::maintain::roll::current;
 use crate::segment::Segment;
+use crate::segment::segment_file::mark_names;
 use crate::state::shared::Names;
-use crate::{Error, Log, Retention};
+use crate::{Error, Log, Removed, Retention};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,31 +19,6 @@ use std::sync::atomic::Ordering;
 
 /// How long removed segments stay recoverable under their marked names, ns of monotonic time.
 const GRACE_NS: i64 = 60_000_000_000;
-
-/// Segments that retention and trims have removed from a log since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    /// How many.
-    pub segments: u64,
-    /// Their records.
-    pub records: u64,
-    /// Their bytes of batches.
-    pub bytes: u64,
-}
-
-impl Removed {
-    fn add(&mut self, segments: &[Arc<Segment>]) {
-        self.segments += segments.len() as u64;
-        self.records += segments
-            .iter()
-            .map(|segment| segment.records())
-            .sum::<u64>();
-        self.bytes += segments
-            .iter()
-            .map(|segment| segment.batch_bytes())
-            .sum::<u64>();
-    }
-}
 
 impl Log {
     /// What [`Log::maintain`] and [`Log::trim`] have removed so far.
@@ -108,16 +84,16 @@ impl Log {
         if only_sweeps && self.shared.sweep_waits.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (shared, rounds) = (
+        let (shared, files) = (
             Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.rounds()),
+            Arc::clone(self.coordinator.files()),
         );
         let checkpoint = Arc::clone(&self.checkpoint);
         self.preparer.submit(Box::new(move || {
             if only_sweeps {
                 shared.sweep_waits.store(false, Ordering::Relaxed);
             }
-            if rounds.failure().is_some() {
+            if files.failure().is_some() {
                 return;
             }
             // With what an earlier job had no space or descriptors for.
@@ -130,40 +106,35 @@ impl Log {
                 if moved || !removed.is_empty() {
                     failpoint::pass("retention.decided");
                     if let Some(first) = first_kept.filter(|_| !removed.is_empty()) {
-                        sync_by_own_descriptor(rounds.storage(), first.path())?;
+                        sync_by_own_descriptor(files.storage(), first.path())?;
                     }
                     let mut checkpoint = checkpoint.lock();
                     if shared.is_closed() {
                         return Ok(());
                     }
-                    checkpoint.write(rounds.storage(), current(&shared, false))?;
-                    checkpoint.sync(rounds.storage())?;
+                    checkpoint.write(files.storage(), shared.checkpoint(false))?;
+                    checkpoint.sync(files.storage())?;
                     drop(checkpoint);
                 }
                 let mut names = shared.names.lock();
                 if shared.is_closed() {
                     return Ok(());
                 }
-                let monotonic_ns = rounds.storage().monotonic_ns();
+                let monotonic_ns = files.storage().monotonic_ns();
                 if !removed.is_empty() {
-                    mark_expired(rounds.storage(), &shared.directory, &removed)?;
+                    mark_expired(files.storage(), &shared.directory, &removed)?;
                     for (now_ns, segment) in removed {
-                        let marked = disk::deleted_name(segment.path(), now_ns);
+                        let marked = file_names::deleted_name(segment.path(), now_ns);
                         names.marked.insert(marked, monotonic_ns);
                         names.retired.push((monotonic_ns, segment));
                     }
                     names.expired.clear();
                     failpoint::pass("retention.renamed");
                 }
-                sweep(
-                    rounds.storage(),
-                    &shared.directory,
-                    &mut names,
-                    monotonic_ns,
-                )
+                sweep(files.storage(), &shared.directory, &mut names, monotonic_ns)
             };
             // Without space or descriptors the files stay where they are until the next job, or the next open.
-            work().unwrap_or_else(|error| rounds.fail_unless_passing(&error));
+            work().unwrap_or_else(|error| files.fail_unless_transient(&error));
         }));
     }
 }
@@ -196,7 +167,7 @@ impl DeletedLogs {
         grace_ns: i64,
     ) -> Result<usize, Error> {
         let mut marked = disk::list(storage, parent)?;
-        marked.retain(|path| disk::deleted_at(path).is_some());
+        marked.retain(|path| file_names::deleted_at(path).is_some());
         self.since
             .retain(|path, _| marked.binary_search(path).is_ok());
         let now_ns = storage.monotonic_ns();
@@ -221,7 +192,7 @@ impl DeletedLogs {
         let is_its = |path: &PathBuf| {
             let marked = path.file_name().and_then(|marked| marked.to_str());
             let rest = marked.and_then(|marked| marked.strip_prefix(name));
-            rest.is_some_and(|rest| rest.starts_with('.')) && disk::deleted_at(path).is_some()
+            rest.is_some_and(|rest| rest.starts_with('.')) && file_names::deleted_at(path).is_some()
         };
         marked
             .iter()
@@ -236,28 +207,6 @@ fn sync_by_own_descriptor(storage: &dyn Storage, path: &Path) -> Result<(), Erro
     SyncFile::open(storage, path, OpenMode::ReadWrite)?.sync()
 }
 
-/// Gives segments and their indexes marked names, and makes the change durable.
-pub(crate) fn mark_removed<'a>(
-    storage: &dyn Storage,
-    directory: &Path,
-    segments: impl Iterator<Item = &'a Path>,
-    now_ns: i64,
-) -> Result<(), Error> {
-    mark_names(storage, segments, now_ns)?;
-    disk::sync_directory(storage, directory)
-}
-
-fn mark_names<'a>(
-    storage: &dyn Storage,
-    mut segments: impl Iterator<Item = &'a Path>,
-    now_ns: i64,
-) -> Result<(), Error> {
-    segments.try_for_each(|path| {
-        disk::remove_file(storage, &path.with_extension("idx"))?;
-        disk::rename(storage, path, &disk::deleted_name(path, now_ns))
-    })
-}
-
 /// The same for segments taken out of the list, each with the time of its mark; some may have theirs from an earlier try.
 fn mark_expired(
     storage: &dyn Storage,
@@ -265,7 +214,7 @@ fn mark_expired(
     expired: &[(i64, Arc<Segment>)],
 ) -> Result<(), Error> {
     for (now_ns, segment) in expired {
-        let marked = disk::deleted_name(segment.path(), *now_ns);
+        let marked = file_names::deleted_name(segment.path(), *now_ns);
         match disk::open(storage, &marked, OpenMode::Read) {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 mark_names(storage, std::iter::once(segment.path()), *now_ns)?;
@@ -292,7 +241,7 @@ fn sweep(
     });
     for path in disk::list(storage, directory)? {
         let since = names.marked.get(&path).copied().unwrap_or(names.opened);
-        if disk::deleted_at(&path).is_some() && is_due(since) {
+        if file_names::deleted_at(&path).is_some() && is_due(since) {
             disk::remove_file(storage, &path)?;
             names.marked.remove(&path);
             failpoint::pass("retention.half_unlinked");

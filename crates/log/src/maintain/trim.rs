@@ -1,5 +1,4 @@
 //! Removal of everything below an offset, on request.
-use crate::maintain::roll::current;
 use crate::state::checkpoint::Checkpoint;
 use crate::{Error, Log};
 
@@ -67,12 +66,12 @@ impl Log {
         let moved = Checkpoint {
             log_start: before,
             durable: before,
-            ..current(&self.shared, false)
+            ..self.shared.checkpoint(false)
         };
         checkpoint
             .write(storage, moved)
             .and_then(|()| checkpoint.sync(storage))
-            .inspect_err(|error| self.coordinator.rounds().fail_if_lost(error))?;
+            .inspect_err(|error| self.coordinator.files().fail_if_fatal(error))?;
         self.shared.raise_log_start(before);
         // Nothing below it is asked of any segment any more.
         self.shared.raise_settled_end(before);

@@ -1,8 +1,9 @@
 //! Sequential reading of whole batches.
-use crate::integrity::{Damage, Fault};
 use crate::io::disk::{SyncFile, read_up_to};
+use crate::io::file_names::segment_name;
+use crate::segment::Segment;
+use crate::segment::damage::{Damage, Fault};
 use crate::segment::scan::{Found, Place, Scanner, is_media_error};
-use crate::segment::{Segment, segment_name};
 use crate::state::shared::Shared;
 use crate::{ReadError, ReadMode};
 use bascule_record::{HEADER_BYTES, Header};

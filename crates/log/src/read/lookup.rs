@@ -1,8 +1,9 @@
 //! Offsets by time. Timestamps never decrease within a partition, so one search serves both directions.
-use crate::integrity::{Damage, Fault};
+use crate::io::file_names::segment_name;
 use crate::read::cursor::Cursor;
+use crate::segment::damage::{Damage, Fault};
 use crate::segment::scan::{Found, Place, Scanner};
-use crate::segment::{NO_TIME, Segment, segment_name};
+use crate::segment::{NO_TIME, Segment};
 use crate::state::shared::Shared;
 use crate::{Identity, ReadError, ReadMode};
 use bascule_record::crypt::KeyRing;

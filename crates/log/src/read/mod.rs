@@ -1,4 +1,5 @@
 //! Readers: cursors over committed batches and look-ups by time, without the writer's locks.
 pub(crate) mod cursor;
+pub(crate) mod error;
 pub(crate) mod lookup;
 pub(crate) mod reader;

@@ -1,11 +1,13 @@
 //! The reading half: lock-free, any number, on any thread.
 use crate::ReadError;
-use crate::integrity::Damage;
 use crate::read::cursor::Cursor;
 use crate::read::lookup::{self, Predecessor};
 use crate::segment::NO_TIME;
+use crate::segment::damage::Damage;
 use crate::state::shared::Shared;
-use bascule_record::Header;
+use bascule_record::crypt::KeyRing;
+use bascule_record::{Batch, DamageError, Header};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Whether a read may wait for the disk.
@@ -125,6 +127,20 @@ impl LogReader {
     /// the first listener of a log counts.
     pub fn on_damage(&self, listener: impl Fn(&Damage) + Send + Sync + 'static) {
         self.shared.quarantine.listen(Box::new(listener));
+    }
+
+    /// The keys of this log as they are now.
+    pub fn keys(&self) -> KeyRing {
+        self.shared.keys()
+    }
+
+    /// A checked view of one batch (of [`bascule_record::Batches`]) that a cursor of this log returned.
+    ///
+    /// # Errors
+    /// See [`Batch::open`]. [`DamageError::is_locked`]: this batch needs a key that is not there, and is as it was
+    /// written.
+    pub fn open(&self, bytes: &Bytes) -> Result<Batch, DamageError> {
+        Batch::open(bytes, &self.keys())
     }
 
     /// A position for sequential reading that starts at `offset` (or the next existing one).

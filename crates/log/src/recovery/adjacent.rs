@@ -1,10 +1,11 @@
 //! What a segment, the one behind it and the journal say of each other.
 use super::scan_segments::Walk;
 use crate::Error;
-use crate::integrity::{Damage, Fault};
-use crate::maintain::retention::mark_removed;
-use crate::recovery::discover::{Source, has_batch};
-use crate::segment::{NO_TIME, Segment, segment_name};
+use crate::io::file_names::segment_name;
+use crate::segment::damage::{Damage, Fault};
+use crate::segment::segment_file::mark_removed;
+use crate::segment::segment_file::{Source, has_batch};
+use crate::segment::{NO_TIME, Segment};
 use bascule_record::Header;
 use std::sync::Arc;
 

@@ -1,65 +1,13 @@
 //! The segments of a log as they are found on disk, and what is done about leftovers before recovery (the table of `open`).
 use crate::io::disk;
-use crate::io::storage::{OpenMode, Storage, StorageFile};
-use crate::maintain::retention::mark_removed;
-use crate::segment::base_offset_of;
-use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
-use crate::segment::scan::{Found, Place, Scanner};
+use crate::io::file_names;
+use crate::io::storage::Storage;
+use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES};
+use crate::segment::segment_file::{Source, has_batch, mark_removed, read_preamble};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint};
 use crate::{Error, Identity, IoOp};
 use bascule_record::planted;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// A segment's file as found on disk.
-pub(crate) struct Source {
-    /// Where it is.
-    pub path: PathBuf,
-    /// From its name.
-    pub base_offset: u64,
-    /// Open for reading and writing.
-    pub file: Arc<dyn StorageFile>,
-    /// Its length, bytes.
-    pub len: u64,
-    /// `None` when it does not check, or is another log's.
-    pub preamble: Option<Preamble>,
-    /// Whose segment lies here instead of ours.
-    pub foreign: Option<Identity>,
-}
-
-/// Opens a segment's file and reads its preamble.
-pub(crate) fn open_source(
-    storage: &dyn Storage,
-    path: PathBuf,
-    base_offset: u64,
-    mode: OpenMode,
-) -> Result<Source, Error> {
-    let file = disk::open(storage, &path, mode)?;
-    let len = file
-        .len()
-        .map_err(|source| Error::io(IoOp::Stat, &path, source))?;
-    let mut source = Source {
-        preamble: None,
-        path,
-        base_offset,
-        file,
-        len,
-        foreign: None,
-    };
-    read_preamble(&mut source)?;
-    Ok(source)
-}
-
-pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
-    let mut bytes = [0; PREAMBLE_BYTES as usize];
-    let read = disk::read_up_to(&*source.file, &mut bytes, 0)
-        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
-    let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
-    source.preamble = preamble.filter(|preamble| {
-        preamble.base_offset == source.base_offset || preamble.version != FORMAT_VERSION
-    });
-    Ok(())
-}
+use std::path::Path;
 
 /// Syncs the segments that begin beyond the durable point and forgets what is cached of them. An earlier life may have
 /// ended after a failed sync: then the page cache shows batches that the disk does not have. The segment in which the
@@ -86,38 +34,6 @@ pub(crate) fn trust_the_disk_alone(sources: &mut [Source], last: Checkpoint) -> 
     Ok(())
 }
 
-/// The segments in order of their base offsets, to be written to.
-pub(crate) fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
-    list_sources(storage, directory, OpenMode::ReadWrite)
-}
-
-/// The same, only to be read.
-pub(crate) fn find_sources_to_read(
-    storage: &dyn Storage,
-    directory: &Path,
-) -> Result<Vec<Source>, Error> {
-    list_sources(storage, directory, OpenMode::Read)
-}
-
-pub(crate) fn list_sources(
-    storage: &dyn Storage,
-    directory: &Path,
-    mode: OpenMode,
-) -> Result<Vec<Source>, Error> {
-    let paths = match disk::list(storage, directory) {
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Vec::new()
-        }
-        other => other?,
-    };
-    let segments = paths
-        .into_iter()
-        .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
-    segments
-        .map(|(path, base)| open_source(storage, path, base, mode))
-        .collect()
-}
-
 /// Whether the directory is there and holds the name.
 pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Result<bool, Error> {
     match disk::list(storage, directory) {
@@ -130,7 +46,9 @@ pub(crate) fn holds(storage: &dyn Storage, directory: &Path, name: &str) -> Resu
 /// Whether the directory holds something that was removed from a log and waits for its grace period.
 pub(crate) fn has_removed(storage: &dyn Storage, directory: &Path) -> Result<bool, Error> {
     let paths = disk::list(storage, directory)?;
-    Ok(paths.iter().any(|path| disk::deleted_at(path).is_some()))
+    Ok(paths
+        .iter()
+        .any(|path| file_names::deleted_at(path).is_some()))
 }
 
 /// Refuses what a newer version wrote.
@@ -248,32 +166,6 @@ pub(crate) fn drop_half_rolled(
     )?;
     sources.pop();
     Ok(())
-}
-
-/// Whether the segment begins with a sound batch.
-pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
-    let place = Place::first(source.base_offset);
-    let found = Scanner::new(&*source.file, source.len, identity)
-        .look(&place, true)
-        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
-    Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
-}
-
-/// Position after the last byte behind `from` that is not zero; `from` when there is none.
-pub(crate) fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
-    const STEP: u64 = 256 << 10;
-    let mut end = source.len;
-    let mut buffer = vec![0; STEP as usize];
-    while end > from {
-        let start = end.saturating_sub(STEP).max(from);
-        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
-        let read = disk::read_up_to(&*source.file, window, start)?;
-        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
-            return Ok(start + at as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(from)
 }
 
 /// Finishes a removal that the checkpoint tells of. A segment that begins at the log start but holds nothing is no proof of

@@ -2,6 +2,7 @@
 mod adjacent;
 pub(crate) mod discover;
 mod open;
+pub(crate) mod replay;
 pub(crate) mod scan_segments;
 mod truncate;
 mod trusted_index;

@@ -13,20 +13,24 @@
 //! | no segment, a checkpoint of 0 and a `*.deleted-<ns>` | making a sole segment anew half done | make it |
 //! | last segment without a readable preamble and without a batch | a roll half done | remove; a sole one is made anew |
 use crate::io::disk;
-use crate::io::preallocate::SegmentFile;
-use crate::maintain::roll::{create_segment, current, first_preamble};
+use crate::io::file_names::base_offset_of;
+use crate::io::preallocate::Preallocation;
 use crate::recovery::discover::{
-    check_owner, check_version, drop_half_rolled, drop_removed, find_sources, foreign, has_removed,
-    holds, set_foreign_aside, tidy, trust_the_disk_alone,
+    check_owner, check_version, drop_half_rolled, drop_removed, foreign, has_removed, holds,
+    set_foreign_aside, tidy, trust_the_disk_alone,
 };
+use crate::recovery::replay::Replay;
 use crate::recovery::scan_segments::{Recovered, Recovery, Told};
+use crate::segment::Segment;
+use crate::segment::create::create_segment;
 use crate::segment::epochs::EpochTable;
-use crate::segment::{Segment, base_offset_of};
+use crate::segment::preamble::Preamble;
+use crate::segment::segment_file::find_sources;
 use crate::state::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::{Landmark, Noted};
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Coordinator, Error, Identity, IoOp, Log, LogOptions};
+use crate::{Coordinator, Error, Identity, Log, LogOptions};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +48,7 @@ impl Log {
     ) -> Result<Self, Error> {
         coordinator.check_usable()?;
         Self::make(directory, identity, options.bounded(), coordinator)
-            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+            .inspect_err(|error| coordinator.files().fail_if_fatal(error))
     }
 
     fn make(
@@ -66,14 +70,14 @@ impl Log {
         let mut checkpoint = CheckpointFile::open(storage, directory, identity)?;
         checkpoint.write(storage, Checkpoint::default())?;
         checkpoint.sync(storage)?;
-        let (segment, file) = create_segment(
+        let (segment, preallocation) = create_segment(
             coordinator.files(),
             directory,
-            first_preamble(storage, identity, 0),
+            Preamble::first(storage, identity, 0),
             &options,
             0,
         )?;
-        sync(&file)?;
+        segment.sync()?;
         let epochs = EpochTable::open(storage, directory, identity, Vec::new())?;
         disk::sync_directory_and_name(storage, directory)?;
         let shared = Shared::new(
@@ -85,14 +89,14 @@ impl Log {
         shared.quarantine.attach(
             directory,
             identity,
-            coordinator.rounds(),
+            coordinator.files(),
             coordinator.preparer(),
             &[],
         );
         let parts = Parts {
             shared,
             segment,
-            file,
+            preallocation,
             chain: 0,
             last_batch: None,
             noted: Noted::default(),
@@ -118,7 +122,7 @@ impl Log {
     ) -> Result<(Self, Recovery), Error> {
         coordinator.check_usable()?;
         Self::recover(directory, identity, options.bounded(), coordinator)
-            .inspect_err(|error| coordinator.rounds().fail_if_lost(error))
+            .inspect_err(|error| coordinator.files().fail_if_fatal(error))
     }
 
     fn recover(
@@ -184,20 +188,23 @@ impl Log {
         )?;
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
-            let (_, file) = create_segment(
+            let (segment, _) = create_segment(
                 coordinator.files(),
                 directory,
-                first_preamble(storage, identity, base),
+                Preamble::first(storage, identity, base),
                 &options,
                 0,
             )?;
-            sync(&file)?;
+            segment.sync()?;
             disk::sync_directory(storage, directory)?;
             sources = find_sources(storage, directory)?;
         }
         let journal = coordinator.rounds().journal();
         let journal = journal.filter(|journal| journal.serves(directory));
-        let replay = journal.and_then(|journal| journal.replay(identity));
+        let replay = journal.and_then(|journal| {
+            let parts = journal.replay(identity)?;
+            Some(Replay::new(parts, journal.damages(), identity))
+        });
         let recovered = Recovered::scan(
             coordinator.files(),
             directory,
@@ -240,7 +247,7 @@ impl Log {
         shared.raise_settled_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
         let storage = coordinator.files().storage();
-        checkpoint.write(storage, current(&shared, false))?;
+        checkpoint.write(storage, shared.checkpoint(false))?;
         if last.is_none() {
             // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
             checkpoint.sync(storage)?;
@@ -249,7 +256,7 @@ impl Log {
         shared.quarantine.attach(
             &directory,
             identity,
-            coordinator.rounds(),
+            coordinator.files(),
             coordinator.preparer(),
             &recovered.quarantine,
         );
@@ -257,7 +264,7 @@ impl Log {
             epochs: EpochTable::open(storage, &directory, identity, recovered.epochs)?,
             shared,
             segment: recovered.active,
-            file: recovered.file,
+            preallocation: recovered.preallocation,
             chain: recovered.chain,
             last_batch: recovered.last_batch,
             noted: recovered.noted,
@@ -268,18 +275,11 @@ impl Log {
     }
 }
 
-fn sync(file: &SegmentFile) -> Result<(), Error> {
-    let target = file.target();
-    target
-        .map_err(|source| Error::io(IoOp::Open, file.path(), source))?
-        .sync()
-}
-
 /// What a log is made of, however it came about.
 struct Parts {
     shared: Shared,
     segment: Arc<Segment>,
-    file: Arc<SegmentFile>,
+    preallocation: Arc<Preallocation>,
     chain: u32,
     last_batch: Option<u64>,
     noted: Noted,
@@ -314,7 +314,7 @@ impl Parts {
             options,
             sealer: None,
             active: self.segment,
-            file: self.file,
+            preallocation: self.preallocation,
             chain: self.chain,
             last_batch: self.last_batch,
             noted: self.noted,

@@ -9,21 +9,21 @@
 //! Without a readable checkpoint the durable point is the start of the last segment: earlier ones were synced when
 //! they were sealed, or, where the journal goes on from the place of the failure, were about to be. The durable point is
 //! never below the log start: offsets that were removed are not used again.
-use crate::integrity::resume::{Ending, Known};
-use crate::integrity::{Damage, Fault};
 use crate::io::disk::{self};
 use crate::io::files::Files;
-use crate::io::preallocate::{SegmentFile, cover_last_block};
-use crate::recovery::discover::Source;
+use crate::io::preallocate::{Preallocation, cover_last_block};
+use crate::recovery::replay::Replay;
+use crate::segment::damage::{Damage, Fault};
 use crate::segment::epochs::EpochTable;
 use crate::segment::index::SparseIndex;
 use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::resync::{Ending, Known};
 use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::segment_file::Source;
 use crate::segment::{NO_TIME, Segment};
 use crate::state::checkpoint::Checkpoint;
 use crate::state::index_snapshot::{Landmark, Noted};
 use crate::state::producers::Producers;
-use crate::wal::Replay;
 use crate::{Error, Identity, IoOp, LogOptions};
 use bascule_record::Header;
 use bascule_record::planted;
@@ -55,8 +55,8 @@ pub(crate) struct Recovered {
     pub segments: Vec<Arc<Segment>>,
     /// The last of them.
     pub active: Arc<Segment>,
-    /// Its file, open for writing.
-    pub file: Arc<SegmentFile>,
+    /// The zeros behind its end.
+    pub preallocation: Arc<Preallocation>,
     /// First offset on disk.
     pub first_offset: u64,
     /// First offset after everything.
@@ -441,7 +441,7 @@ impl<'a> Walk<'a> {
             self.place.chain = None;
         }
         let last = last.filter(|source| !lost_tail && source.preamble.is_some());
-        let (active, file) = match (last, segments.last()) {
+        let (active, preallocation) = match (last, segments.last()) {
             (Some(source), Some(segment)) => {
                 disk::remove_file(self.files.storage(), &source.path.with_extension("idx"))?;
                 let mut len = source.len;
@@ -451,11 +451,12 @@ impl<'a> Walk<'a> {
                     len = cover_last_block(&*source.file, len)
                         .map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
                 }
-                let file = SegmentFile::new(segment, source.file, len);
+                segment.begin_writing(source.file);
+                let preallocation = Preallocation::new(len);
                 if is_bare && is_empty {
-                    file.cover_at_first_write();
+                    preallocation.cover_at_first_write();
                 }
-                (Arc::clone(segment), file)
+                (Arc::clone(segment), preallocation)
             }
             _ => self.continue_in_new(&mut segments)?,
         };
@@ -467,7 +468,7 @@ impl<'a> Walk<'a> {
             directory: self.directory.to_path_buf(),
             segments,
             active,
-            file,
+            preallocation,
             first_offset,
             next_offset,
             chain: self.place.chain.unwrap_or(0),

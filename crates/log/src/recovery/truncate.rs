@@ -1,13 +1,13 @@
 //! The end of a recovered log: what is cut away behind it, and what is made anew because of that.
 use super::scan_segments::Walk;
 use crate::io::disk;
-use crate::io::preallocate::SegmentFile;
-use crate::maintain::retention::mark_removed;
-use crate::maintain::roll::{create_segment, first_preamble};
-use crate::recovery::discover::{Source, last_non_zero};
+use crate::io::preallocate::Preallocation;
 use crate::segment::Segment;
+use crate::segment::create::create_segment;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, Place, Scanner};
+use crate::segment::segment_file::mark_removed;
+use crate::segment::segment_file::{Source, last_non_zero};
 use crate::{Error, IoOp, failpoint};
 use bascule_record::planted;
 use std::sync::Arc;
@@ -91,19 +91,16 @@ impl Walk<'_> {
     pub(super) fn continue_in_new(
         &self,
         segments: &mut Vec<Arc<Segment>>,
-    ) -> Result<(Arc<Segment>, Arc<SegmentFile>), Error> {
+    ) -> Result<(Arc<Segment>, Arc<Preallocation>), Error> {
         let preamble = Preamble {
             chain: self.place.chain.unwrap_or(0),
             last_timestamp: self.last_timestamp,
             epoch: self.place.epoch,
-            ..first_preamble(self.files.storage(), self.identity, self.place.offset)
+            ..Preamble::first(self.files.storage(), self.identity, self.place.offset)
         };
-        let (segment, file) =
+        let (segment, preallocation) =
             create_segment(self.files, self.directory, preamble, self.options, 0)?;
-        let target = file.target();
-        target
-            .map_err(|source| Error::io(IoOp::Open, file.path(), source))?
-            .sync()?;
+        segment.sync()?;
         disk::sync_directory(self.files.storage(), self.directory)?;
         // A last segment without a single batch had this name: it is the same file, made anew. Listed twice, it would be
         // removed by retention while it is written to.
@@ -114,6 +111,6 @@ impl Walk<'_> {
             segments.pop();
         }
         segments.push(Arc::clone(&segment));
-        Ok((segment, file))
+        Ok((segment, preallocation))
     }
 }

@@ -1,10 +1,10 @@
 //! What is known of a segment without a walk: all of it by its index file, its beginning by the landmark.
 use super::scan_segments::Walk;
 use crate::io::disk;
-use crate::recovery::discover::Source;
 use crate::segment::Segment;
 use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::PREAMBLE_BYTES;
+use crate::segment::segment_file::Source;
 use crate::state::index_snapshot::{Landmark, Noted};
 use bascule_record::planted;
 

@@ -15,6 +15,7 @@
 //! | 60 | u32 | CRC-32C of bytes 0–59 |
 use crate::Identity;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::io::storage::Storage;
 
 /// Length of a preamble, bytes; the first batch begins here.
 pub(crate) const PREAMBLE_BYTES: u64 = 64;
@@ -42,6 +43,19 @@ pub(crate) struct Preamble {
 }
 
 impl Preamble {
+    /// The preamble of a log's first segment.
+    pub fn first(storage: &dyn Storage, identity: Identity, base_offset: u64) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            identity,
+            chain: 0,
+            base_offset,
+            created: storage.wall_clock_ns(),
+            last_timestamp: i64::MIN,
+            epoch: 0,
+        }
+    }
+
     /// The 64 bytes.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(PREAMBLE_BYTES as usize);

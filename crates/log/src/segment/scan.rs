@@ -1,9 +1,9 @@
 //! Walking the batches of a segment that nobody writes to, for recovery, for verifying, and for finding the way after
-//! damage (`integrity::resume`).
+//! damage (`segment::resync`).
 use crate::Identity;
-use crate::integrity::Fault;
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
+use crate::segment::damage::Fault;
 use crate::segment::preamble::PREAMBLE_BYTES;
 use bascule_record::planted;
 use bascule_record::{DamageError, HEADER_BYTES, Header};

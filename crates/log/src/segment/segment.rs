@@ -1,14 +1,15 @@
 //! One segment as readers and the writer share it.
-use crate::integrity::resume::{Ending, Known};
 use crate::io::disk::SyncFile;
-use crate::io::files::Files;
-use crate::io::storage::OpenMode;
+use crate::io::files::{Files, HeldFile};
+use crate::io::storage::{OpenMode, StorageFile};
 use crate::segment::index::{INDEX_INTERVAL, IndexEntry, SparseIndex, Summary};
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
-use crate::state::shared::Shared;
+use crate::segment::resync::{Ending, Known};
+use crate::{Error, IoOp};
 use arc_swap::ArcSwapOption;
 use bascule_record::Header;
 use parking_lot::Mutex;
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -17,12 +18,18 @@ use std::sync::{Arc, Weak};
 /// "No timestamp": no record so far.
 pub(crate) const NO_TIME: i64 = i64::MIN;
 
+/// The log of an active segment, which knows how far its segments are synced.
+pub(crate) trait SyncProgress: Debug + Send + Sync {
+    /// Everything below this offset is synced in the segments themselves.
+    fn settled_end(&self) -> u64;
+}
+
 /// What the writer of an active segment has done to its file. The system tells a failed write only to those who had the
 /// file open then: so it stays open until everything is synced.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writing {
-    /// The log it belongs to, which knows what is synced; unknown = nothing is.
-    log: Weak<Shared>,
+    /// The log it belongs to; none yet, or none any more = nothing is synced.
+    log: Option<Weak<dyn SyncProgress>>,
     /// The file was made and is not synced yet.
     is_new: bool,
     /// First offset behind everything that was written, or tried to be.
@@ -31,7 +38,7 @@ struct Writing {
 
 impl Writing {
     fn is_unsynced(&self) -> bool {
-        let log = self.log.upgrade();
+        let log = self.log.as_ref().and_then(Weak::upgrade);
         self.is_new || log.is_none_or(|log| log.settled_end() < self.to)
     }
 }
@@ -177,18 +184,27 @@ impl Segment {
 
     /// The segment is active, and was made just now or found by recovery; its file stays open until it is
     /// [`Segment::attach`]ed.
-    pub fn begin_writing(&self, file: &Arc<SyncFile>) {
+    pub fn begin_writing(&self, file: Arc<dyn StorageFile>) {
         *self.writing.lock() = Some(Writing {
+            log: None,
             is_new: true,
-            ..Writing::default()
+            to: 0,
         });
-        self.set_file(file);
+        self.set_file(&SyncFile::new(self.path.clone(), file));
+    }
+
+    /// Syncs the file.
+    pub fn sync(self: &Arc<Self>) -> Result<(), Error> {
+        let file = self.file();
+        file.map_err(|source| Error::io(IoOp::Open, &self.path, source))?
+            .sync()
     }
 
     /// Says which log the active segment belongs to, once that is known.
-    pub fn attach(self: &Arc<Self>, log: &Arc<Shared>) {
+    pub fn attach<L: SyncProgress + 'static>(self: &Arc<Self>, log: &Arc<L>) {
         if let Some(writing) = self.writing.lock().as_mut() {
-            writing.log = Arc::downgrade(log);
+            let log: Weak<dyn SyncProgress> = Arc::<L>::downgrade(log);
+            writing.log = Some(log);
         }
         self.files.opened(self);
     }
@@ -198,19 +214,6 @@ impl Segment {
         if let Some(writing) = self.writing.lock().as_mut() {
             writing.is_new = false;
         }
-    }
-
-    /// Closes the file unless something in it is unsynced. Returns whether it is closed.
-    pub fn close_unless_unsynced(&self) -> bool {
-        // Whoever holds this is opening it or about to write.
-        let Some(writing) = self.writing.try_lock() else {
-            return false;
-        };
-        let closes = !writing.as_ref().is_some_and(Writing::is_unsynced);
-        if closes {
-            self.file.store(None);
-        }
-        closes
     }
 
     /// To be called before another file gets this one's name, or when it did not get it.
@@ -248,17 +251,6 @@ impl Segment {
     /// Says so.
     pub fn set_vacant(&self) {
         self.vacant.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it was read from since the last call.
-    pub fn take_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether the file is held open.
-    #[cfg(test)]
-    pub fn is_open(&self) -> bool {
-        self.file.load().is_some()
     }
 
     /// Closes the file; whoever needs it opens it again.
@@ -419,13 +411,25 @@ impl Segment {
     }
 }
 
-/// `<base offset, 20 digits>.seg`.
-pub(crate) fn segment_name(base_offset: u64) -> String {
-    format!("{base_offset:020}.seg")
-}
+impl HeldFile for Segment {
+    fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
 
-/// The base offset in a segment's name; `None` when it is not one.
-pub(crate) fn base_offset_of(path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".seg")?;
-    (name.len() == 20).then(|| name.parse().ok()).flatten()
+    #[cfg(test)]
+    fn is_open(&self) -> bool {
+        self.file.load().is_some()
+    }
+
+    fn close_unless_unsynced(&self) -> bool {
+        // Whoever holds this is opening it or about to write.
+        let Some(writing) = self.writing.try_lock() else {
+            return false;
+        };
+        let closes = !writing.as_ref().is_some_and(Writing::is_unsynced);
+        if closes {
+            self.file.store(None);
+        }
+        closes
+    }
 }

@@ -20,14 +20,14 @@
 use crate::io::disk;
 use crate::io::fields::{seal, u32_at, u64_at, unseal};
 use crate::io::storage::Storage;
-use crate::recovery::discover::Source;
 use crate::segment::Segment;
-use crate::segment::index::{self, INDEX_INTERVAL, SparseIndex, Summary};
+use crate::segment::index::{self, SparseIndex, Summary};
 use crate::segment::preamble::PREAMBLE_BYTES;
 use crate::segment::scan::Place;
+use crate::segment::segment_file::Source;
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Error, Identity, Log};
+use crate::{Error, Identity};
 use bascule_record::{HEADER_BYTES, Header};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const MAGIC: [u8; 4] = *b"BSCL";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 24;
 /// About what a producer takes in the file.
-const PRODUCER_BYTES: u64 = 136;
+pub(crate) const PRODUCER_BYTES: u64 = 136;
 
 /// A landmark that is believed.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ pub(crate) struct Candidate {
     pub last_batch: u64,
     /// The bytes of a `producers` file.
     pub producers: Vec<u8>,
-    written: AtomicBool,
+    pub written: AtomicBool,
 }
 
 impl Candidate {
@@ -181,7 +181,7 @@ impl Candidate {
         Ok(())
     }
 
-    fn is_written(&self) -> bool {
+    pub fn is_written(&self) -> bool {
         self.written.load(Ordering::Acquire)
     }
 }
@@ -190,11 +190,11 @@ impl Candidate {
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     /// Waits until it is synced.
-    pending: Option<Arc<Candidate>>,
+    pub pending: Option<Arc<Candidate>>,
     /// Base offset of the segment of the last candidate, and where that ended.
-    to: (u64, u64),
+    pub to: (u64, u64),
     /// Where the active segment ended at the last checkpoint.
-    seen: u64,
+    pub seen: u64,
 }
 
 impl Noted {
@@ -208,61 +208,9 @@ impl Noted {
     }
 
     /// Bytes of batches in the active segment behind the last candidate.
-    fn unnoted(&self, active: &Segment) -> u64 {
+    pub fn unnoted(&self, active: &Segment) -> u64 {
         let (base_offset, end) = self.to;
         let noted = (base_offset == active.base_offset).then_some(end);
         active.end() - noted.unwrap_or(PREAMBLE_BYTES)
-    }
-}
-
-impl Log {
-    /// Whether another [`Log::checkpoint`] would shorten the next recovery although nothing may have been appended since
-    /// the last one.
-    pub fn has_more_to_note(&self) -> bool {
-        let unnoted = self.noted.unnoted(&self.active);
-        let may_note = self.last_batch.is_some() && unnoted > 0 && unnoted >= self.least_noted();
-        self.noted.pending.is_some() || may_note
-    }
-
-    /// A landmark is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
-    /// the producers.
-    fn note_every(&self) -> u64 {
-        let most = self.options.segment_bytes / 256;
-        most.max(16 * self.producers.len() as u64 * PRODUCER_BYTES)
-    }
-
-    /// The same when nothing is appended any more.
-    fn least_noted(&self) -> u64 {
-        self.note_every().min(INDEX_INTERVAL)
-    }
-
-    /// What a checkpoint written now should try to make the landmark.
-    pub(crate) fn candidate(&mut self) -> Option<Arc<Candidate>> {
-        let is_new = |candidate: &Arc<Candidate>| {
-            Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()
-        };
-        self.noted.pending = self.noted.pending.take().filter(is_new);
-        let end = self.active.end();
-        let rests = std::mem::replace(&mut self.noted.seen, end) == end;
-        let unnoted = self.noted.unnoted(&self.active);
-        let is_due = unnoted >= self.note_every() || rests && unnoted >= self.least_noted();
-        if self.noted.pending.is_none()
-            && is_due
-            && unnoted > 0
-            && let Some(last_batch) = self.last_batch
-        {
-            self.noted.to = (self.active.base_offset, end);
-            self.noted.pending = Some(Arc::new(Candidate {
-                segment: Arc::clone(&self.active),
-                summary: self.active.summary(self.chain, self.epochs.last()),
-                entries: self.active.index().len(),
-                last_batch,
-                producers: self
-                    .producers
-                    .to_bytes(self.shared.identity, self.shared.log_end()),
-                written: AtomicBool::new(false),
-            }));
-        }
-        self.noted.pending.clone()
     }
 }

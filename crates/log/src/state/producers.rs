@@ -20,8 +20,8 @@
 //! | 24 | u64 | offset: the state includes every batch below it |
 //! | 32 | | per producer: id u64, epoch u32, number of batches u32 (1–5), then per batch, oldest first: base sequence u32, count u32, base offset u64, base timestamp i64 |
 //! | end | u32 | CRC-32C of everything before |
+use crate::Identity;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
-use crate::{Appended, Identity, SequenceError};
 use bascule_record::{Header, Producer};
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,6 +35,45 @@ const MAGIC: [u8; 4] = *b"BSCP";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 32;
 const BATCH_BYTES: usize = 24;
+
+/// Where an append landed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the first record.
+    pub base_offset: u64,
+    /// First offset after the batch.
+    pub next_offset: u64,
+    /// Timestamp of the first record as stored, ns.
+    pub base_timestamp: i64,
+}
+
+/// A producer's batch that is neither new nor a known duplicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SequenceError {
+    /// The sequence does not follow the last one.
+    #[error("sequence {got} does not follow: {expected} is next")]
+    Gap {
+        /// What would be right.
+        expected: u32,
+        /// What came.
+        got: u32,
+    },
+    /// A newer generation of this producer exists.
+    #[error("producer epoch {got} is fenced by {current}")]
+    Fenced {
+        /// The newest epoch seen.
+        current: u32,
+        /// What came.
+        got: u32,
+    },
+    /// As many producers are known as may be, and none of them has been silent for 15 minutes: try again later.
+    #[error("{limit} producers appended within 15 minutes; another one is refused for now")]
+    TooMany {
+        /// How many may be known.
+        limit: usize,
+    },
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sent {

@@ -4,19 +4,26 @@
 //! log end moves into it, and the high watermark moves last. So a reader that loads the high watermark first finds
 //! everything below it.
 use crate::Identity;
-use crate::integrity::quarantine::Quarantine;
 use crate::segment::scan::Place;
-use crate::segment::{NO_TIME, Segment};
-use crate::wal::Journal;
+use crate::segment::{NO_TIME, Segment, SyncProgress};
+use crate::state::checkpoint::Checkpoint;
+use crate::state::quarantine::Quarantine;
 use arc_swap::ArcSwap;
 use bascule_record::crypt::KeyRing;
 use bascule_record::{Header, planted};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+
+/// Batches that are durable although the segment that they belong to is not synced yet.
+pub(crate) trait UnsyncedBatches: Debug + Send + Sync {
+    /// The batch of a log at a place; `None` when it is not there or cannot be read.
+    fn find(&self, identity: Identity, place: &Place) -> Option<(Header, Bytes)>;
+}
 
 /// Segments in order of offsets; the last is the active one. Never empty.
 pub(crate) type SegmentList = Vec<Arc<Segment>>;
@@ -45,7 +52,7 @@ pub(crate) struct Shared {
     pub sweep_waits: AtomicBool,
     keys: ArcSwap<KeyRing>,
     /// Where batches between the settled and the durable end are, too.
-    journal: OnceLock<Weak<Journal>>,
+    journal: OnceLock<Weak<dyn UnsyncedBatches>>,
     /// What is known to be damaged.
     pub quarantine: Quarantine,
 }
@@ -188,6 +195,20 @@ impl Shared {
         offset.min(self.log_end())
     }
 
+    /// What a checkpoint written now says. The durable point is read first, so it is never ahead of the rest. The log start
+    /// is the one up to which everything is in the segments or removed with one: what a trim hides in the middle of a
+    /// segment may precede acknowledged records that only the journal has so far.
+    pub fn checkpoint(&self, clean: bool) -> Checkpoint {
+        let durable = self.settled_end();
+        let first = self.segments().first().map_or(0, |first| first.base_offset);
+        Checkpoint {
+            high_watermark: self.high_watermark(),
+            log_start: self.log_start().min(durable.max(first)),
+            durable,
+            clean,
+        }
+    }
+
     /// Timestamp of the last record, [`NO_TIME`] when nothing was ever appended.
     pub fn last_timestamp(&self) -> i64 {
         self.last_timestamp.load(Ordering::Relaxed)
@@ -214,9 +235,10 @@ impl Shared {
     }
 
     /// Sets the journal that the log uses; once.
-    pub fn set_journal(&self, journal: &Arc<Journal>) {
+    pub fn set_journal<J: UnsyncedBatches + 'static>(&self, journal: &Arc<J>) {
+        let journal: Weak<dyn UnsyncedBatches> = Arc::<J>::downgrade(journal);
         // A log is opened once.
-        let _ = self.journal.set(Arc::downgrade(journal));
+        let _ = self.journal.set(journal);
     }
 
     /// The batch at a place that is durable in the journal alone.
@@ -248,5 +270,11 @@ impl Shared {
     /// Turns readers away.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+}
+
+impl SyncProgress for Shared {
+    fn settled_end(&self) -> u64 {
+        Self::settled_end(self)
     }
 }

@@ -109,7 +109,7 @@ impl Journal {
                 }
                 state.lazy_since = self.threads.then(Instant::now);
                 drop(state);
-                self.fail_if_lost(&error);
+                self.files.fail_if_fatal(&error);
             }
         }
     }

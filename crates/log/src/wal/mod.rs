@@ -12,7 +12,7 @@
 //! * `walk`: the frames of a file, also behind damage. A damaged file ends as `damaged` beside the others.
 //! * `witness`: what is missing of files or of their ends, by what others say of them.
 //! * [`replay`]: what the journal holds at a start, by partition.
-//! * [`take_over`]: a log takes its part when it is opened.
+//! * `recovery::replay`: a log takes its part when it is opened.
 //! * [`lazy`]: the segments that are to be synced later.
 //! * [`forget`]: takes the part of a log out, when the log is cut.
 //!
@@ -33,19 +33,18 @@ pub(crate) mod pending;
 mod range;
 pub(crate) mod replay;
 pub(crate) mod ring;
-mod take_over;
 #[cfg(test)]
 mod tests;
 mod walk;
 mod witness;
 
-use crate::commit::group_committer::Rounds;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::files::Files;
 use crate::io::jobs::Door;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::scan::Place;
+use crate::state::shared::UnsyncedBatches;
 use crate::{Error, Identity, IoOp};
 use bascule_record::Header;
 use bytes::Bytes;
@@ -53,17 +52,16 @@ use format::{Preamble, Reached};
 use head::{Facts, Head, KEPT};
 use lazy::{Lazy, LazySegments};
 use parking_lot::{Condvar, Mutex};
-use pending::Pending;
+use pending::{Part, Pending};
 use range::{by_log, content_bytes};
 use replay::{Looked, Source};
 use ring::{Ring, Use};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use range::Range;
 pub use replay::{JournalDamage, JournalPlace};
-pub(crate) use take_over::Replay;
 
 /// Segments are synced when so many journal bytes hang on them, or when the oldest has waited so long.
 const LAZY_BYTES: u64 = 64 << 20;
@@ -130,7 +128,6 @@ pub(crate) struct Journal {
     head: Mutex<Head>,
     /// Told at the end of each job that syncs segments.
     settled: Condvar,
-    rounds: OnceLock<Weak<Rounds>>,
     /// What did not check when it was opened.
     damages: Vec<JournalDamage>,
 }
@@ -178,7 +175,6 @@ impl Journal {
             state: Mutex::new(state),
             head: Mutex::new(head),
             settled: Condvar::new(),
-            rounds: OnceLock::new(),
             damages,
         }))
     }
@@ -295,7 +291,7 @@ impl Journal {
             let now_ns = journal.files.storage().monotonic_ns();
             journal.state.lock().ring.made(made.as_ref().ok(), now_ns);
             if let Err(error) = made {
-                journal.fail_if_lost(&error);
+                journal.files.fail_if_fatal(&error);
             }
         }));
     }
@@ -309,22 +305,9 @@ impl Journal {
         ring::make(storage, path, self.options.file_bytes)
     }
 
-    /// The coordinator's side, told of what is lost.
-    pub fn attach(&self, rounds: &Arc<Rounds>) {
-        // Set once, by whoever made both.
-        let _ = self.rounds.set(Arc::downgrade(rounds));
-    }
-
-    fn fail_if_lost(&self, error: &Error) {
-        if let Some(rounds) = self.rounds.get().and_then(Weak::upgrade) {
-            rounds.fail_if_lost(error);
-        }
-    }
-
-    /// What a log in the directory of this journal has to take over when it is opened; see [`Replay`].
-    pub fn replay(&self, identity: Identity) -> Option<Replay> {
-        let parts = self.state.lock().pending.take_over(identity)?;
-        Some(Replay::new(parts, &self.damages, identity))
+    /// What a log in the directory of this journal has to take over when it is opened.
+    pub fn replay(&self, identity: Identity) -> Option<Vec<Part>> {
+        self.state.lock().pending.take_over(identity)
     }
 
     /// What of the journal did not check when it was opened, in the order in which it was written.
@@ -350,7 +333,7 @@ impl Journal {
     fn free_old(&self) {
         match self.need_less(false) {
             Ok(named) => self.release_old(&mut self.state.lock(), &named),
-            Err(error) => self.fail_if_lost(&error),
+            Err(error) => self.files.fail_if_fatal(&error),
         }
     }
 
@@ -358,6 +341,12 @@ impl Journal {
     fn release_old(&self, state: &mut State, named: &Facts) {
         let State { ring, pending, .. } = state;
         ring.release_old(&self.options, self.files.storage(), pending, named);
+    }
+}
+
+impl UnsyncedBatches for Journal {
+    fn find(&self, identity: Identity, place: &Place) -> Option<(Header, Bytes)> {
+        Self::find(self, identity, place)
     }
 }
 

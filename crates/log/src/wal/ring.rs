@@ -8,6 +8,7 @@ use super::pending::Pending;
 use super::replay::Source;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
+pub(crate) use crate::io::file_names::{journal_name as name, journal_number as number};
 use crate::io::preallocate::PIECE;
 use crate::io::storage::{OpenMode, Storage};
 use crate::{Error, IoOp};
@@ -365,15 +366,4 @@ pub(crate) fn make(storage: &dyn Storage, path: &Path, bytes: u64) -> Result<Arc
             Err(error)
         }
     }
-}
-
-/// The name of a file of the journal.
-pub(crate) fn name(number: u64) -> String {
-    format!("{number:020}.journal")
-}
-
-/// The number in a journal file's name; `None` when it is none.
-pub(crate) fn number(path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".journal")?;
-    (name.len() == 20).then(|| name.parse().ok()).flatten()
 }

@@ -12,9 +12,9 @@
 use super::format::{self, FRAME_BYTES, Run};
 use super::replay::Source;
 use crate::Identity;
-use crate::integrity::resume::find_magic;
 use crate::io::disk::read_up_to;
 use crate::io::storage::StorageFile;
+use crate::segment::resync::find_magic;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -6,17 +6,17 @@
 //! what stays damaged is written into the quarantine, so that the next start shows it at once.
 mod restore;
 
-use super::quarantine::{self, QUARANTINE, Ranges};
 use super::verify::{Verified, verify};
 use super::{Damage, Fault, Finding, FindingKind};
 use crate::io::disk;
+use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::storage::{OpenMode, Storage};
-use crate::recovery::discover::{Source, find_sources_to_read};
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, Place, Scanner};
-use crate::segment::{base_offset_of, segment_name};
+use crate::segment::segment_file::{Source, find_sources_to_read};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::LANDMARK;
+use crate::state::quarantine::{self, QUARANTINE, Ranges};
 use crate::wal::forget;
 use crate::{Error, Identity, IoOp};
 use std::collections::HashSet;

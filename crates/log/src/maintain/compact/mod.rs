@@ -20,14 +20,14 @@ mod run;
 mod source;
 mod swap;
 
+use crate::state::compaction::Compacting;
 use crate::{Error, Log};
 use bascule_record::Batch;
 use pace::Pace;
-use parking_lot::Mutex;
-use run::{Progress, Run};
+use run::Run;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A run begins when one byte in so many has not been looked at. So a byte is read about so many times in all.
 const DUE_SHARE: u64 = 8;
@@ -115,24 +115,6 @@ impl From<Error> for Stopped {
     }
 }
 
-/// What a log and its compaction share.
-#[derive(Debug, Default)]
-pub(crate) struct Compacting {
-    cancelled: Arc<AtomicBool>,
-    /// A run was asked for and has not ended.
-    busy: AtomicBool,
-    /// Held during a run.
-    progress: Mutex<Progress>,
-}
-
-impl Compacting {
-    /// Ends the run, if there is one, and keeps others from beginning. Waits for the current step.
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-        drop(self.progress.lock());
-    }
-}
-
 /// Says that nothing runs any more, also when the run was dropped before it began.
 struct Busy(Arc<Compacting>);
 impl Drop for Busy {
@@ -171,19 +153,18 @@ impl Log {
             // Whoever steps the work decides on its speed.
             compaction.bytes_per_second = 0;
         }
-        let (shared, rounds) = (
+        let (shared, files) = (
             Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.rounds()),
+            Arc::clone(self.coordinator.files()),
         );
-        let files = Arc::clone(self.coordinator.files());
         self.coordinator.compactor().submit(Box::new(move || {
             let mut progress = busy.0.progress.lock();
             let cancelled = Arc::clone(&busy.0.cancelled);
             let pace = Pace::new(Arc::clone(&shared), cancelled, compaction.bytes_per_second);
-            let run = Run::new(&shared, &rounds, &files, compaction, now_ns, pace);
+            let run = Run::new(&shared, &files, compaction, now_ns, pace);
             let outcome = run.all(&mut progress);
             if let Err(error) = &outcome {
-                rounds.fail_if_lost(error);
+                files.fail_if_fatal(error);
             }
             drop(progress);
             drop(busy);

@@ -6,29 +6,18 @@ use super::latest::LatestOffsets;
 use super::rewriter::{Rewritten, Task, rewrite};
 use super::source::{Next, Source};
 use super::{Compaction, CompactionReport, DUE_SHARE, Pace, Stopped, swap};
-use crate::commit::group_committer::Rounds;
 use crate::io::disk;
 use crate::io::files::Files;
 use crate::segment::Segment;
+use crate::state::compaction::Progress;
 use crate::state::shared::Shared;
 use crate::{Error, IoOp};
 use bascule_record::Batch;
 use std::sync::Arc;
 
-/// What the last run came to.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Below it every sealed segment holds only the latest of what was known below it.
-    clean_to: u64,
-    /// Where the search ended: base offset of the segment, bytes in it.
-    looked_to: (u64, u64),
-    /// When the earliest tombstone that was left may go, ns.
-    tombstone_due: Option<i64>,
-}
-
 impl Progress {
     /// Whether enough has changed since.
-    pub fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
+    pub(super) fn is_due(&self, shared: &Shared, now_ns: i64) -> bool {
         let limit = settled(shared);
         let segments = shared.segments();
         let Some((_, sealed)) = segments.split_last() else {
@@ -65,7 +54,6 @@ fn settled(shared: &Shared) -> u64 {
 /// What was found out about the log so far.
 pub(super) struct Run<'a> {
     shared: &'a Shared,
-    rounds: &'a Rounds,
     files: &'a Arc<Files>,
     compaction: Compaction,
     now_ns: i64,
@@ -79,7 +67,6 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub fn new(
         shared: &'a Shared,
-        rounds: &'a Rounds,
         files: &'a Arc<Files>,
         compaction: Compaction,
         now_ns: i64,
@@ -87,7 +74,6 @@ impl<'a> Run<'a> {
     ) -> Self {
         Self {
             shared,
-            rounds,
             files,
             compaction,
             now_ns,
@@ -103,7 +89,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Those of the storage; what was done before stays done.
     pub fn all(mut self, progress: &mut Progress) -> Result<CompactionReport, Error> {
-        if let Some(failure) = self.rounds.failure() {
+        if let Some(failure) = self.files.failure() {
             return Err(failure.to_error());
         }
         let limit = settled(self.shared);
@@ -286,7 +272,7 @@ impl<'a> Run<'a> {
         }
         let (before, after) = (old.batch_bytes(), new.segment.batch_bytes());
         let (removed, changed) = (new.removed, new.file.is_some());
-        if swap::replace(self.shared, self.rounds, old, new)? && changed {
+        if swap::replace(self.shared, self.files, old, new)? && changed {
             self.report.segments += 1;
             self.report.records += removed;
             self.report.bytes_before += before;
@@ -306,7 +292,7 @@ impl<'a> Run<'a> {
     }
 
     fn remove_temporary(&self, segment: &Segment) -> Result<(), Error> {
-        disk::remove_file(self.rounds.storage(), &segment.path().with_extension("tmp"))
+        disk::remove_file(self.files.storage(), &segment.path().with_extension("tmp"))
     }
 }
 

@@ -10,8 +10,8 @@
 //! Readers that hold the old segment go on in its file, which has no name any more; whoever looks up finds the new one.
 //! The old segment never opens its path again: what is there now is not what it describes.
 use super::rewriter::Rewritten;
-use crate::commit::group_committer::Rounds;
 use crate::io::disk;
+use crate::io::files::Files;
 use crate::segment::Segment;
 use crate::segment::index;
 use crate::state::shared::Shared;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Those of the storage. The old segment or the new one is there, both say the same.
 pub(super) fn replace(
     shared: &Shared,
-    rounds: &Rounds,
+    files: &Files,
     old: &Arc<Segment>,
     new: Rewritten,
 ) -> Result<bool, Error> {
@@ -32,7 +32,7 @@ pub(super) fn replace(
         return Ok(true);
     };
     failpoint::pass("compaction.written");
-    let storage = rounds.storage();
+    let storage = files.storage();
     let (chain, epoch) = new.last;
     let segment = Arc::new(new.segment);
     let mut names = shared.names.lock();

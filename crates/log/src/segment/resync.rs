@@ -32,9 +32,9 @@
 //! under 5, an image in the very last batch of a log that crashed, when that batch's header is damaged beyond 1 and 2.
 //! Where there is no proof the offsets up to the next place that has one are refused: too much rather than anything wrong.
 use crate::io::fields::u64_at;
-use crate::recovery::discover::Source;
 use crate::segment::index::SparseIndex;
 use crate::segment::scan::{Found, Place, Scanner, WINDOW, is_media_error};
+use crate::segment::segment_file::Source;
 use bascule_record::{HEADER_BYTES, Header, MAGIC};
 use std::collections::HashSet;
 use std::io;

@@ -14,21 +14,21 @@
 //! | 24 | i64 | when the last whole scrub ended, ns since 1970; 0 = never |
 //! | 32 | n × 40 B | ranges: start u64, end u64, base offset of the segment or number of the journal's file u64, position u64, fault u32, reserved u32 |
 //! | 32 + 40 n | u32 | CRC-32C of everything before |
-use super::{Damage, Fault};
-use crate::commit::group_committer::Rounds;
 use crate::io::disk;
 use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
+use crate::io::file_names::{base_offset_of, segment_name};
+use crate::io::file_names::{journal_name, journal_number};
+use crate::io::files::Files;
 use crate::io::jobs::Door;
 use crate::io::storage::Storage;
-use crate::segment::{base_offset_of, segment_name};
-use crate::wal::ring as journal;
+use crate::segment::damage::{Damage, Fault};
 use crate::{Error, Identity};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 /// Name of the file.
 pub(crate) const QUARANTINE: &str = "quarantine";
@@ -67,8 +67,7 @@ pub(crate) struct Quarantine {
 struct Home {
     directory: PathBuf,
     identity: Identity,
-    /// Not kept alive: the journal keeps logs until their segments are synced.
-    rounds: Weak<Rounds>,
+    files: Arc<Files>,
     preparer: Door,
 }
 
@@ -86,17 +85,17 @@ impl Quarantine {
         &self,
         directory: &Path,
         identity: Identity,
-        rounds: &Arc<Rounds>,
+        files: &Arc<Files>,
         preparer: Door,
         found: &[Damage],
     ) {
         let home = Home {
             directory: directory.to_path_buf(),
             identity,
-            rounds: Arc::downgrade(rounds),
+            files: Arc::clone(files),
             preparer,
         };
-        let before = read(rounds.files.storage(), directory, identity);
+        let before = read(files.storage(), directory, identity);
         let mut ranges = Ranges {
             scrubbed: before.scrubbed,
             damages: Vec::new(),
@@ -183,16 +182,13 @@ impl Quarantine {
     /// scrubs there is no file.
     fn save(&self) {
         let Some(home) = self.home.get() else { return };
-        // After the coordinator's end nothing is kept: the next open finds the damage again.
-        let Some(rounds) = home.rounds.upgrade() else {
-            return;
-        };
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }
         let (ranges, queued) = (Arc::clone(&self.ranges), Arc::clone(&self.queued));
         let (identity, path) = (home.identity, home.directory.join(QUARANTINE));
-        let ended = Arc::clone(&self.ended);
+        let (files, ended) = (Arc::clone(&home.files), Arc::clone(&self.ended));
+        // Once the group committer has ended nothing runs this: the next open finds the damage again.
         home.preparer.submit(Box::new(move || {
             // First: what comes while this is written is not in it.
             queued.store(false, Ordering::Release);
@@ -201,10 +197,10 @@ impl Quarantine {
             if *ended {
                 return;
             }
-            match disk::replace(rounds.files.storage(), &path, &bytes) {
+            match disk::replace(files.storage(), &path, &bytes) {
                 // The log was deleted meanwhile.
                 Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-                other => other.unwrap_or_else(|error| rounds.fail_unless_passing(&error)),
+                other => other.unwrap_or_else(|error| files.fail_unless_transient(&error)),
             }
         }));
     }
@@ -237,7 +233,7 @@ pub(crate) fn to_bytes(identity: Identity, ranges: &Ranges) -> Vec<u8> {
     out.extend_from_slice(&(count as u32).to_le_bytes());
     out.extend_from_slice(&ranges.scrubbed.to_le_bytes());
     for damage in ranges.damages.iter().take(count) {
-        let number = base_offset_of(&damage.path).or_else(|| journal::number(&damage.path));
+        let number = base_offset_of(&damage.path).or_else(|| journal_number(&damage.path));
         let segment = number.unwrap_or(damage.start);
         out.extend_from_slice(&damage.start.to_le_bytes());
         out.extend_from_slice(&damage.end.to_le_bytes());
@@ -278,7 +274,7 @@ pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Op
             start: u64_at(entry, 0)?,
             end: u64_at(entry, 8)?,
             path: match data.filter(|_| fault == Fault::Journal) {
-                Some(data) => data.join("journal").join(journal::name(number)),
+                Some(data) => data.join("journal").join(journal_name(number)),
                 None => directory.join(segment_name(number)),
             },
             position: u64_at(entry, 24)?,

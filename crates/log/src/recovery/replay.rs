@@ -3,14 +3,14 @@
 //! What a frame of the journal lost is known by the frames behind it: a log's frame begins where all that was appended to the
 //! log in earlier rounds ends, and those were acknowledged. So a log goes on behind such a hole, in a new segment, and the
 //! hole is damage: its offsets are refused to readers and are never used again.
-use super::pending::Part;
-use super::replay::JournalDamage;
 use crate::failpoint;
-use crate::integrity::{Damage, Fault};
-use crate::maintain::roll::current;
+use crate::io::file_names::segment_name;
+use crate::segment::NO_TIME;
+use crate::segment::damage::{Damage, Fault};
 use crate::segment::scan::Place;
-use crate::segment::{NO_TIME, segment_name};
 use crate::state::checkpoint::Checkpoint;
+use crate::wal::JournalDamage;
+use crate::wal::pending::Part;
 use crate::{Error, Identity, Log};
 use bascule_record::Header;
 use bytes::Bytes;
@@ -178,7 +178,7 @@ impl Log {
         self.shared.raise_settled_end(self.shared.log_end());
         let storage = self.coordinator.files().storage();
         let mut checkpoint = self.checkpoint.lock();
-        let known: Checkpoint = current(&self.shared, false);
+        let known: Checkpoint = self.shared.checkpoint(false);
         checkpoint.write(storage, known)?;
         if has_lost {
             // Without it the next recovery would end before the hole. Both slots: one may be damaged.

@@ -1,0 +1,104 @@
+//! Checkpoints, and the index snapshots that are written with them.
+use crate::failpoint;
+use crate::io::jobs::Job;
+use crate::segment::index::INDEX_INTERVAL;
+use crate::state::index_snapshot::{Candidate, PRODUCER_BYTES};
+use crate::{Durability, Error, Log};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+impl Log {
+    /// Writes the checkpoint (high watermark, log start, durable point), and now and then the landmark from which the next
+    /// recovery begins. Never on the path of an ack: the preparer does it, after the return. In class `memory` it has the
+    /// data synced first.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] when the directory has failed.
+    pub fn checkpoint(&mut self) -> Result<(), Error> {
+        self.coordinator.check_usable()?;
+        let end = self.shared.log_end();
+        if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
+            let mut files = vec![self.target()?];
+            files.extend(self.epochs.take_unsynced());
+            self.sync_lazily(files, None, end);
+        }
+        let candidate = self.candidate();
+        self.preparer.submit(self.checkpoint_job(candidate));
+        Ok(())
+    }
+
+    /// Writes what is true when it runs.
+    pub(super) fn checkpoint_job(&self, candidate: Option<Arc<Candidate>>) -> Job {
+        let (shared, files) = (
+            Arc::clone(&self.shared),
+            Arc::clone(self.coordinator.files()),
+        );
+        let checkpoint = Arc::clone(&self.checkpoint);
+        Box::new(move || {
+            let mut checkpoint = checkpoint.lock();
+            if shared.is_closed() {
+                return;
+            }
+            let result = checkpoint.write(files.storage(), shared.checkpoint(false));
+            checkpoint.let_go();
+            drop(checkpoint);
+            failpoint::pass("checkpoint.durable_written");
+            result
+                .and_then(|()| match candidate.filter(|_| files.failure().is_none()) {
+                    Some(candidate) => candidate.write_if_settled(files.storage(), &shared),
+                    None => Ok(()),
+                })
+                .unwrap_or_else(|error| files.fail_unless_transient(&error));
+        })
+    }
+
+    /// Whether another [`Log::checkpoint`] would shorten the next recovery although nothing may have been appended since
+    /// the last one.
+    pub fn has_more_to_note(&self) -> bool {
+        let unnoted = self.noted.unnoted(&self.active);
+        let may_note = self.last_batch.is_some() && unnoted > 0 && unnoted >= self.least_noted();
+        self.noted.pending.is_some() || may_note
+    }
+
+    /// A landmark is worth its writing behind so many bytes: it is as large as a 4,096th of the segment before it, and
+    /// the producers.
+    fn note_every(&self) -> u64 {
+        let most = self.options.segment_bytes / 256;
+        most.max(16 * self.producers.len() as u64 * PRODUCER_BYTES)
+    }
+
+    /// The same when nothing is appended any more.
+    fn least_noted(&self) -> u64 {
+        self.note_every().min(INDEX_INTERVAL)
+    }
+
+    /// What a checkpoint written now should try to make the landmark.
+    pub(crate) fn candidate(&mut self) -> Option<Arc<Candidate>> {
+        let is_new = |candidate: &Arc<Candidate>| {
+            Arc::ptr_eq(&candidate.segment, &self.active) && !candidate.is_written()
+        };
+        self.noted.pending = self.noted.pending.take().filter(is_new);
+        let end = self.active.end();
+        let rests = std::mem::replace(&mut self.noted.seen, end) == end;
+        let unnoted = self.noted.unnoted(&self.active);
+        let is_due = unnoted >= self.note_every() || rests && unnoted >= self.least_noted();
+        if self.noted.pending.is_none()
+            && is_due
+            && unnoted > 0
+            && let Some(last_batch) = self.last_batch
+        {
+            self.noted.to = (self.active.base_offset, end);
+            self.noted.pending = Some(Arc::new(Candidate {
+                segment: Arc::clone(&self.active),
+                summary: self.active.summary(self.chain, self.epochs.last()),
+                entries: self.active.index().len(),
+                last_batch,
+                producers: self
+                    .producers
+                    .to_bytes(self.shared.identity, self.shared.log_end()),
+                written: AtomicBool::new(false),
+            }));
+        }
+        self.noted.pending.clone()
+    }
+}

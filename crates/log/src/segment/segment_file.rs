@@ -1,0 +1,140 @@
+//! The files of segments as they are found on disk: opened, with the preamble read, listed, given marked names.
+use crate::io::disk;
+use crate::io::file_names;
+use crate::io::file_names::base_offset_of;
+use crate::io::storage::{OpenMode, Storage, StorageFile};
+use crate::segment::preamble::{FORMAT_VERSION, PREAMBLE_BYTES, Preamble};
+use crate::segment::scan::{Found, Place, Scanner};
+use crate::{Error, Identity, IoOp};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A segment's file as found on disk.
+pub(crate) struct Source {
+    /// Where it is.
+    pub path: PathBuf,
+    /// From its name.
+    pub base_offset: u64,
+    /// Open for reading and writing.
+    pub file: Arc<dyn StorageFile>,
+    /// Its length, bytes.
+    pub len: u64,
+    /// `None` when it does not check, or is another log's.
+    pub preamble: Option<Preamble>,
+    /// Whose segment lies here instead of ours.
+    pub foreign: Option<Identity>,
+}
+
+/// Opens a segment's file and reads its preamble.
+pub(crate) fn open_source(
+    storage: &dyn Storage,
+    path: PathBuf,
+    base_offset: u64,
+    mode: OpenMode,
+) -> Result<Source, Error> {
+    let file = disk::open(storage, &path, mode)?;
+    let len = file
+        .len()
+        .map_err(|source| Error::io(IoOp::Stat, &path, source))?;
+    let mut source = Source {
+        preamble: None,
+        path,
+        base_offset,
+        file,
+        len,
+        foreign: None,
+    };
+    read_preamble(&mut source)?;
+    Ok(source)
+}
+
+pub(crate) fn read_preamble(source: &mut Source) -> Result<(), Error> {
+    let mut bytes = [0; PREAMBLE_BYTES as usize];
+    let read = disk::read_up_to(&*source.file, &mut bytes, 0)
+        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
+    let preamble = Preamble::read(bytes.get(..read).unwrap_or_default());
+    source.preamble = preamble.filter(|preamble| {
+        preamble.base_offset == source.base_offset || preamble.version != FORMAT_VERSION
+    });
+    Ok(())
+}
+
+/// The segments in order of their base offsets, to be written to.
+pub(crate) fn find_sources(storage: &dyn Storage, directory: &Path) -> Result<Vec<Source>, Error> {
+    list_sources(storage, directory, OpenMode::ReadWrite)
+}
+
+/// The same, only to be read.
+pub(crate) fn find_sources_to_read(
+    storage: &dyn Storage,
+    directory: &Path,
+) -> Result<Vec<Source>, Error> {
+    list_sources(storage, directory, OpenMode::Read)
+}
+
+pub(crate) fn list_sources(
+    storage: &dyn Storage,
+    directory: &Path,
+    mode: OpenMode,
+) -> Result<Vec<Source>, Error> {
+    let paths = match disk::list(storage, directory) {
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Vec::new()
+        }
+        other => other?,
+    };
+    let segments = paths
+        .into_iter()
+        .filter_map(|path| base_offset_of(&path).map(|base| (path, base)));
+    segments
+        .map(|(path, base)| open_source(storage, path, base, mode))
+        .collect()
+}
+
+/// Whether the segment begins with a sound batch.
+pub(crate) fn has_batch(source: &Source, identity: Identity) -> Result<bool, Error> {
+    let place = Place::first(source.base_offset);
+    let found = Scanner::new(&*source.file, source.len, identity)
+        .look(&place, true)
+        .map_err(|error| Error::io(IoOp::Read, &source.path, error))?;
+    Ok(matches!(found, Found::Batch(_) | Found::Unsupported(_)))
+}
+
+/// Position after the last byte behind `from` that is not zero; `from` when there is none.
+pub(crate) fn last_non_zero(source: &Source, from: u64) -> std::io::Result<u64> {
+    const STEP: u64 = 256 << 10;
+    let mut end = source.len;
+    let mut buffer = vec![0; STEP as usize];
+    while end > from {
+        let start = end.saturating_sub(STEP).max(from);
+        let window = buffer.get_mut(..(end - start) as usize).unwrap_or_default();
+        let read = disk::read_up_to(&*source.file, window, start)?;
+        if let Some(at) = window.iter().take(read).rposition(|byte| *byte != 0) {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(from)
+}
+
+/// Gives segments and their indexes marked names, and makes the change durable.
+pub(crate) fn mark_removed<'a>(
+    storage: &dyn Storage,
+    directory: &Path,
+    segments: impl Iterator<Item = &'a Path>,
+    now_ns: i64,
+) -> Result<(), Error> {
+    mark_names(storage, segments, now_ns)?;
+    disk::sync_directory(storage, directory)
+}
+
+pub(crate) fn mark_names<'a>(
+    storage: &dyn Storage,
+    mut segments: impl Iterator<Item = &'a Path>,
+    now_ns: i64,
+) -> Result<(), Error> {
+    segments.try_for_each(|path| {
+        disk::remove_file(storage, &path.with_extension("idx"))?;
+        disk::rename(storage, path, &file_names::deleted_name(path, now_ns))
+    })
+}
