@@ -8,7 +8,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))
 
-from tests.certificates import Authority  # noqa: E402 (the folder of the tests is no package that is installed)
+from tests.certificates import Authority  # noqa: E402 (the folder of the tests is not an installed package)
 
 CLIENT = "bench"
 RULES = 1000

@@ -18,7 +18,7 @@ from processes import Watched
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 Figures = dict[str, Any]
-TOLD = ("p50_us", "p99_us", "bytes_on_disk_each")
+SHOWN = ("p50_us", "p99_us", "bytes_on_disk_each")
 """Figures of a load that are printed beside its rate."""
 TOUCHED_BYTES = 4 << 30
 """Memory touched to see what that costs."""
@@ -78,7 +78,7 @@ class Bench:
             if watched:
                 median["server_peak_mib"] = watched.peak_mib()
             self.figures[name] = median | {"runs": [row["rate"] for row in of_load]}
-            extra = "".join(f", {key} {median[key]:.0f}" for key in TOLD if key in median)
+            extra = "".join(f", {key} {median[key]:.0f}" for key in SHOWN if key in median)
             print(f"{name:50} {median['rate']:14,.0f} /s{extra}", flush=True)
 
     def _once(self, watched: Watched | None, run: Callable[[], Figures]) -> Figures:

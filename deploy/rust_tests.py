@@ -1,7 +1,7 @@
 """Run `cargo test` with the given arguments; tests that failed are run once more, alone, and each of them is named.
 
 For tests over real sockets, processes and clocks, which a busy machine can upset. What passes alone is reported as
-unstable and is a defect to be mended; more than `AT_MOST` such tests fail the run. Tests that judge what was stored run
+unstable and is a defect to be fixed; more than `AT_MOST` such tests fail the run. Tests that judge what was stored run
 through plain `cargo test`: a record that was lost once is lost.
 """
 
@@ -20,11 +20,11 @@ _PASSED: Final = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
 
 
 def failures(output: str) -> tuple[list[str], list[str]]:
-    """The targets that failed, as cargo's flags, and the names of the tests; both empty where not all could be told."""
+    """The targets that failed, as cargo's flags, and the names of the tests; both empty if some are not known."""
     targets = [found.group(1) for found in _TARGET.finditer(output)]
     names = [name.strip() for block in _NAMES.findall(output) for name in block.splitlines()]
-    told = len(names) == sum(int(count) for count in _BROKEN.findall(output))
-    whole = told and len(_BROKEN.findall(output)) == len(targets)
+    is_complete = len(names) == sum(int(count) for count in _BROKEN.findall(output))
+    whole = is_complete and len(_BROKEN.findall(output)) == len(targets)
     return (targets, names) if whole and names else ([], [])
 
 
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     if not names or len(names) > AT_MOST or not _passes_alone(arguments, targets, names):
         return code
     for name in names:
-        print(f"unstable: {name} failed, and passed alone: mend it")
+        print(f"unstable: {name} failed, and passed alone: fix it")
     return 0
 
 

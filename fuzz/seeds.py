@@ -100,7 +100,7 @@ def write(target: str, name: str, data: bytes) -> None:
 
 
 def hex_lines(name: str) -> list[str]:
-    """Lines of a vector file that are no comments."""
+    """Lines of a vector file, without comments."""
     text = (ROOT / "specs/vectors/wire" / name).read_text()
     return [line for line in text.splitlines() if not line.startswith("#")]
 
@@ -186,7 +186,7 @@ def arrow() -> None:
 
 
 def files() -> None:
-    """Files of a log; their checksums are mended by the targets."""
+    """Files of a log; the targets recompute their checksums."""
     identity = struct.pack("<QI", 7, 2)
     index = b"BSCI" + struct.pack("<I", 1) + identity + struct.pack("<IQQQQqqQII", 9, 0, 5, 300, 5, 1, 9, 1, 1, 0)
     write("log_index", "one", index + struct.pack("<IIQ", 0, 64, 0) + bytes(4))

@@ -1,8 +1,8 @@
-"""Judges histories of runs against the promises (reliability §5.1).
+"""Check histories of runs against the guarantees (reliability §5.1).
 
-A rig records what its clients asked and were told (`Recorder`), reads every partition at the end, and hands the history
-to `check`: 18 kinds of anomaly, vacuous runs, and linearizability of metadata and of stored reader positions.
-`python -m tests.checker FILE...` judges histories kept in files, one JSON object a line.
+A rig records the requests and answers of its clients (`Recorder`), reads every partition at the end, and passes the
+history to `check`: 18 kinds of anomaly, vacuous runs, and linearizability of metadata and of stored positions.
+`python -m tests.checker FILE...` judges stored histories, one JSON object per line.
 """
 
 from tests.checker.history import Event, History, Operation, Phase, Recorder

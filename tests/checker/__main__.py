@@ -1,4 +1,4 @@
-"""`python -m tests.checker FILE...`: judge histories kept in files; 1 when one is not sound or proves nothing."""
+"""`python -m tests.checker FILE...`: judge stored histories; 1 if one has an anomaly or proves nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> int:
     failed = False
     for path in parser.parse_args().files:
         verdict = check(History.load(path))
-        failed |= not verdict.sound or bool(verdict.vacuous)
+        failed |= not verdict.passed or bool(verdict.vacuous)
         print(f"{path}: {verdict}")
     return int(failed)
 

@@ -84,10 +84,10 @@ def duplicates(facts: Facts) -> Iterator[Anomaly]:
 def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
     """A4: one offset, two values, over time or between replicas."""
     first: dict[int, str] = {}
-    told: set[int] = set()
+    reported: set[int] = set()
     for offset, value in _places(facts):
-        if first.setdefault(offset, value) != value and offset not in told:
-            told.add(offset)
+        if first.setdefault(offset, value) != value and offset not in reported:
+            reported.add(offset)
             yield facts.anomaly("A4", f"offset {offset} held {first[offset]} and {value}")
 
 
@@ -101,18 +101,18 @@ def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
 
 def phantoms(facts: Facts) -> Iterator[Anomaly]:
     """A6: a value that nobody sent."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for offset, value in _places(facts):
-        if value not in facts.sent and value not in told:
-            told.add(value)
+        if value not in facts.sent and value not in reported:
+            reported.add(value)
             yield facts.anomaly("A6", f"nobody sent {value}, found at offset {offset}")
 
 
 def _sighted(facts: Facts, values: set[str], code: str, message: str) -> Iterator[Anomaly]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for offset, value in _places(facts):
-        if value in values and value not in told:
-            told.add(value)
+        if value in values and value not in reported:
+            reported.add(value)
             yield facts.anomaly(code, f"{value} {message} {offset}")
 
 
@@ -156,13 +156,13 @@ def uncommitted_reads(facts: Facts) -> Iterator[Anomaly]:
         return
     there = facts.final()
     first: dict[int, str] = {}
-    told: set[int] = set()
+    reported: set[int] = set()
     for offset, value, _ in facts.delivered():
         now = there.get(offset)
         gone = now is None and offset >= facts.log_start and not facts.compacted
         differs = (now is not None and now != value) or first.setdefault(offset, value) != value
-        if (gone or differs) and offset not in told:
-            told.add(offset)
+        if (gone or differs) and offset not in reported:
+            reported.add(offset)
             yield facts.anomaly(
                 "A14",
                 f"{value} was delivered at offset {offset}, where now is {now or 'nothing'}",

@@ -1,4 +1,4 @@
-"""The history of a run: what each client asked and was told, when, and which faults began and ended.
+"""The history of a run: requests and answers of each client with their times, and when faults began and ended.
 
 In a file it is one JSON object a line, with the fields of `Event`; fields that do not apply are left out. A call has an
 `invoke` event and at most one more with the same process and call number: `ok`; `fail`, only when it certainly had no

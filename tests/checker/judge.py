@@ -59,8 +59,8 @@ class Verdict:
         return {anomaly.code for anomaly in self.anomalies}
 
     @property
-    def sound(self) -> bool:
-        """Neither anomaly nor broken key. Says nothing when the run is vacuous."""
+    def passed(self) -> bool:
+        """Without anomalies and broken keys. Proves nothing if the run is vacuous."""
         return not self.anomalies and not self.broken
 
     def __str__(self) -> str:

@@ -53,7 +53,7 @@ def skips_between(facts: Facts) -> Iterator[Anomaly]:
 
 
 def _steps(facts: Facts) -> Iterator[tuple[str, int, int]]:
-    """For each answer with records: who, which offset was next, which came first. Starts and notices begin anew."""
+    """For each answer with records: who, which offset was next, which came first. Starts and notices begin again."""
     next_offset: dict[str, int] = {}
     for poll in facts.polls:
         answer, process = poll.ok, poll.invoke.process

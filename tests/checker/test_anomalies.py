@@ -7,7 +7,7 @@ import pytest
 from tests.checker import Operation, check
 from tests.checker.story import Story
 
-Tell = Callable[[Story], None]
+Writer = Callable[[Story], None]
 
 
 def a1_bad(it: Story) -> None:
@@ -214,7 +214,7 @@ def a16_bad(it: Story) -> None:
 def a16_near(it: Story) -> None:
     it.commit(1, 5)
     it.begin("other", Operation.COMMIT, group="g", generation=2, position=3)
-    it.fetch(2, 3)  # of a newer generation, though nobody was told
+    it.fetch(2, 3)  # of a newer generation, although no member was notified
 
 
 def a17_bad(it: Story) -> None:
@@ -264,7 +264,7 @@ def a18_bad_watermark(it: Story) -> None:
     it.final("0:a 1:b")
 
 
-BAD: dict[str, tuple[Tell, ...]] = {
+BAD: dict[str, tuple[Writer, ...]] = {
     "A1": (a1_bad,),
     "A2": (a2_bad,),
     "A3": (a3_bad,),
@@ -284,7 +284,7 @@ BAD: dict[str, tuple[Tell, ...]] = {
     "A17": (a17_bad,),
     "A18": (a18_bad, a18_bad_watermark),
 }
-NEAR: dict[str, Tell] = {
+NEAR: dict[str, Writer] = {
     "A1": a1_near,
     "A2": a2_near,
     "A3": a3_near,
@@ -310,13 +310,13 @@ def test_every_anomaly_has_a_bad_and_a_good_history() -> None:
     assert list(BAD) == list(NEAR) == [f"A{number}" for number in range(1, 19)]
 
 
-@pytest.mark.parametrize(("code", "tell"), [(code, tell) for code, tells in BAD.items() for tell in tells])
-def test_the_anomaly_is_found(code: str, tell: Tell) -> None:
+@pytest.mark.parametrize(("code", "write"), [(code, write) for code, stories in BAD.items() for write in stories])
+def test_the_anomaly_is_found(code: str, write: Writer) -> None:
     story = Story()
-    tell(story)
+    write(story)
     verdict = check(story.recorder.history())
     assert code in verdict.codes, str(verdict)
-    assert not verdict.sound
+    assert not verdict.passed
 
 
 @pytest.mark.parametrize("code", NEAR)
@@ -324,7 +324,7 @@ def test_the_near_miss_passes(code: str) -> None:
     story = Story()
     NEAR[code](story)
     verdict = check(story.recorder.history())
-    assert verdict.sound, str(verdict)
+    assert verdict.passed, str(verdict)
 
 
 def test_what_an_ack_of_one_leader_does_not_promise_is_counted_only() -> None:
@@ -332,7 +332,7 @@ def test_what_an_ack_of_one_leader_does_not_promise_is_counted_only() -> None:
     story.publish("p", "a b", 0, policy="leader")
     story.final("0:a")
     verdict = check(story.recorder.history())
-    assert verdict.sound
+    assert verdict.passed
     assert dict(verdict.tolerated) == {"A1": 1, "A2": 1}
 
 
@@ -343,5 +343,5 @@ def test_class_memory_may_lose_records_only_when_all_lose_power() -> None:
         story.publish("p", "a b", 0, durability="memory")
         story.recorder.fault(fault)()
         story.final("0:a")
-        verdicts.append(check(story.recorder.history()).sound)
+        verdicts.append(check(story.recorder.history()).passed)
     assert verdicts == [False, True]

@@ -9,7 +9,7 @@ from tests.checker import Event, History, Operation, Phase, Recorder, check
 from tests.checker.story import Story
 
 
-def told() -> Story:
+def recorded() -> Story:
     story = Story()
     story.begin("run", Operation.RUN, expected=2)
     story.recorder.fault("kill")()
@@ -20,7 +20,7 @@ def told() -> Story:
 
 
 def test_a_history_survives_its_file(tmp_path: Path) -> None:
-    story = told()
+    story = recorded()
     story.recorder.save(tmp_path / "history.jsonl")
     assert History.load(tmp_path / "history.jsonl").calls == story.recorder.history().calls
 
@@ -39,8 +39,8 @@ def test_an_answer_without_a_question_is_refused() -> None:
 
 
 def test_a_whole_run_is_not_vacuous() -> None:
-    verdict = check(told().recorder.history())
-    assert (verdict.sound, verdict.vacuous) == (True, "")
+    verdict = check(recorded().recorder.history())
+    assert (verdict.passed, verdict.vacuous) == (True, "")
 
 
 def test_a_run_without_a_fault_is_vacuous() -> None:
@@ -51,19 +51,19 @@ def test_a_run_without_a_fault_is_vacuous() -> None:
 
 
 def test_a_run_of_unknown_outcomes_is_vacuous() -> None:
-    story = told()
+    story = recorded()
     story.begin("p", Operation.PUBLISH, values=("c",))
     assert "1 of 3 calls have an unknown outcome" in check(story.recorder.history()).vacuous
 
 
 def test_a_run_that_did_too_little_is_vacuous() -> None:
-    story = told()
+    story = recorded()
     story.begin("run", Operation.RUN, expected=4)
     assert "2 calls succeeded, 4 were expected" in check(story.recorder.history()).vacuous
 
 
 def test_a_partition_that_was_not_read_at_the_end_makes_a_run_vacuous() -> None:
-    story = told()
+    story = recorded()
     begun = story.begin("p", Operation.PUBLISH, values=("z",), partition=7)
     story.recorder.ok(begun, offsets=(0,))
     assert "no final read of partitions [7]" in check(story.recorder.history()).vacuous
@@ -86,6 +86,6 @@ def test_the_time_grows_with_the_history_only() -> None:
     for batches in (500, 4_000):
         history = big(batches)
         started = time.perf_counter()
-        assert check(history).sound
+        assert check(history).passed
         took.append(time.perf_counter() - started)
     assert took[1] < took[0] * 8 * 4, f"eight times the history took {took[1] / took[0]:.0f} times as long"

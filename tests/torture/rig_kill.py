@@ -78,7 +78,7 @@ class Stream:
         for partition in range(PARTITIONS):
             self._read(Operation.FINAL, partition, 0)
         verdict = check(self.recorder.history())
-        return None if verdict.sound else str(verdict)
+        return None if verdict.passed else str(verdict)
 
     def _read(self, operation: Operation, partition: int, start: int) -> int:
         return read(self.broker.address, self.recorder, operation, self.name, partition, start)

@@ -196,7 +196,7 @@ fn count_acks(
     let mut count = 0;
     while let Some(message) = next_frame(pending) {
         let response = ResponseView::read(message)
-            .ok_or_else(|| Failure::new("an answer that is no PublishResponse"))?;
+            .ok_or_else(|| Failure::new("the answer is not a valid PublishResponse"))?;
         if response.ack.as_ref().is_none_or(|ack| ack.ack_error != 0)
             || response.async_error.is_some()
         {

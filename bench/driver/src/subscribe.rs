@@ -37,7 +37,7 @@ pub async fn run(arguments: &Arguments) -> Result<serde_json::Value, Failure> {
         pending.extend_from_slice(&data);
         while let Some(message) = next_frame(&mut pending) {
             let message = MessageView::read(message)
-                .ok_or_else(|| Failure::new("an answer that is no Message"))?;
+                .ok_or_else(|| Failure::new("the answer is not a valid Message"))?;
             if message.is_handshake() {
                 continue;
             }

@@ -2,7 +2,7 @@
 //!
 //! The same functions are driven by libFuzzer (`fuzz/`, a workspace of its own), by the replay of the kept inputs
 //! (`tests/replay.rs`, part of `make test`) and by `tests/torture/rig_fuzz.py`. A target that reads checksummed bytes
-//! has two forms: the bytes as they are, and with the checksums mended, so that what lies behind them is reached.
+//! has two forms: the bytes as they are, and with the checksums recomputed, so that the code after them is reached.
 //!
 //! Nothing here is part of the broker.
 mod flight;

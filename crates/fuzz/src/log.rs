@@ -1,4 +1,4 @@
-//! Files of a partition: each structure by itself with its checksum mended, and whole directories with edits.
+//! Files of a partition: each structure by itself with its checksum recomputed, and whole directories with edits.
 use crate::input::Input;
 use crate::memory::Memory;
 use bascule_log::fuzz;
@@ -46,8 +46,8 @@ pub(crate) fn journal(data: &[u8]) {
 
 /// An epochs file, each entry of which has its own checksum.
 pub(crate) fn epochs(data: &[u8]) {
-    let mended: Vec<u8> = data.chunks(24).flat_map(sealed).collect();
-    for bytes in [data, &mended] {
+    let resealed: Vec<u8> = data.chunks(24).flat_map(sealed).collect();
+    for bytes in [data, &resealed] {
         let entries = fuzz::epochs(bytes, IDENTITY);
         let ascending = |pair: &[(u64, u64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
         assert!(entries.windows(2).all(ascending));
@@ -136,7 +136,7 @@ fn edit(files: &mut [(PathBuf, Vec<u8>)], input: &mut Input<'_>) {
             write(bytes, at, &piece);
         }
         4 => {
-            // A batch header with its checksum mended: everything behind the checksum is reached.
+            // A batch header with its checksum recomputed: the code after the checksum is reached.
             write(bytes, at, input.short());
             let start = at - at % 4;
             let crc = bytes.get(start..start + 124).map(crc32c::crc32c);

@@ -6,16 +6,16 @@ use bascule_wire::subject::{
 };
 use bytes::Bytes;
 
-/// Recognition on a stream's subject, and opening as each of the types; with the checksum as it is and mended.
+/// Recognition on a stream's subject, and opening as each of the types; with the checksum as it is and recomputed.
 pub(crate) fn envelope(data: &[u8]) {
     recognise(data);
-    let mut mended = data.to_vec();
+    let mut resealed = data.to_vec();
     if let (Some(payload), true) = (data.get(12..), data.first() == Some(&envelope::MAGIC[0])) {
         let crc = crc32c::crc32c(payload).to_be_bytes();
-        for (to, from) in mended.iter_mut().skip(8).zip(crc) {
+        for (to, from) in resealed.iter_mut().skip(8).zip(crc) {
             *to = from;
         }
-        recognise(&mended);
+        recognise(&resealed);
     }
 }
 

@@ -8,12 +8,12 @@ use bascule_record::{
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Records of a batch that are looked at; a batch without columns may claim 2^24 of them.
-const LOOKED_AT: usize = 512;
+/// Maximum of records checked in a batch; a batch without columns may claim 2^24 of them.
+const CHECKED_RECORDS: usize = 512;
 /// Most bytes that a compressed payload claims here, so that the memory bound is not the subject.
 const CLAIM: u32 = 1 << 20;
 
-/// Bytes as a batch, and again with lengths and checksums mended.
+/// Bytes as a batch, and again with lengths and checksums recomputed.
 pub(crate) fn batch(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
     let as_is = Batch::read(&bytes);
@@ -22,8 +22,8 @@ pub(crate) fn batch(data: &[u8]) {
     }
     let header = Header::read(data);
     assert!(as_is.is_err() || header.is_ok(), "a batch without a header");
-    if let Some(mended) = mended(data)
-        && let Ok(batch) = Batch::read(&mended)
+    if let Some(resealed) = resealed(data)
+        && let Ok(batch) = Batch::read(&resealed)
     {
         look(&batch);
     }
@@ -44,8 +44,8 @@ pub(crate) fn codec(data: &[u8]) {
     put(&mut bytes, 44, &count.to_le_bytes());
     put(&mut bytes, 84, &raw.to_le_bytes());
     bytes.extend_from_slice(payload);
-    if let Some(mended) = mended(&bytes)
-        && let Ok(batch) = Batch::read(&mended)
+    if let Some(resealed) = resealed(&bytes)
+        && let Ok(batch) = Batch::read(&resealed)
     {
         assert_eq!(batch.payload().len(), raw as usize);
         look(&batch);
@@ -56,10 +56,10 @@ pub(crate) fn codec(data: &[u8]) {
 pub(crate) fn rewrite(data: &[u8]) {
     let mut input = Input::new(data);
     let (keep, codec) = (input.u64(), Codec::from_byte(input.byte() % 3));
-    let Some(Ok(before)) = mended(input.rest()).map(|bytes| Batch::read(&bytes)) else {
+    let Some(Ok(before)) = resealed(input.rest()).map(|bytes| Batch::read(&bytes)) else {
         return;
     };
-    if before.len() > LOOKED_AT {
+    if before.len() > CHECKED_RECORDS {
         return;
     }
     let kept: Vec<usize> = (0..before.len())
@@ -81,7 +81,7 @@ pub(crate) fn rewrite(data: &[u8]) {
     }
 }
 
-/// An encrypted batch with an edit and mended checksums: what is authenticated opens unchanged or not at all.
+/// An encrypted batch with an edit and recomputed checksums: what is authenticated opens unchanged or not at all.
 pub(crate) fn encrypted(data: &[u8]) {
     let mut input = Input::new(data);
     let (at, with) = (usize::from(input.u16()), input.short());
@@ -104,19 +104,19 @@ pub(crate) fn encrypted(data: &[u8]) {
     };
     let mut edited = whole.to_vec();
     put(&mut edited, at, with);
-    let Some(mended) = mended_fields(&edited, false) else {
+    let Some(resealed) = resealed_fields(&edited, false) else {
         return;
     };
     let authenticated = |bytes: &[u8]| {
         let part = |from: usize, to: usize| bytes.get(from..to).map(<[u8]>::to_vec);
         (part(0, 64), part(88, 104), part(HEADER_BYTES, bytes.len()))
     };
-    match Batch::open(&mended, &keys) {
+    match Batch::open(&resealed, &keys) {
         Ok(batch) => {
-            assert_eq!(authenticated(&mended), authenticated(&whole));
+            assert_eq!(authenticated(&resealed), authenticated(&whole));
             assert_eq!(batch.value(0), Some(value));
         }
-        Err(_) => assert_ne!(mended, whole),
+        Err(_) => assert_ne!(resealed, whole),
     }
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn build(data: &[u8]) {
     let not_before = input.u64() as i64;
     let mut builder = BatchBuilder::new(BatchLimits::default());
     let mut expected = Vec::new();
-    while !input.is_empty() && expected.len() < LOOKED_AT {
+    while !input.is_empty() && expected.len() < CHECKED_RECORDS {
         let shape = input.byte();
         let key = input.short();
         let value = input.long();
@@ -214,12 +214,12 @@ pub(crate) fn build(data: &[u8]) {
 }
 
 /// The input with magic, version, lengths and checksums of a batch; `None` when it is too short to be one.
-pub(crate) fn mended(data: &[u8]) -> Option<Bytes> {
-    mended_fields(data, true)
+pub(crate) fn resealed(data: &[u8]) -> Option<Bytes> {
+    resealed_fields(data, true)
 }
 
 /// The same; the raw length stays as it is when `raw` is false.
-fn mended_fields(data: &[u8], raw: bool) -> Option<Bytes> {
+fn resealed_fields(data: &[u8], raw: bool) -> Option<Bytes> {
     let mut bytes = data.to_vec();
     let payload = bytes.get(HEADER_BYTES..)?.to_vec();
     let length = (payload.len() as u32).to_le_bytes();
@@ -247,7 +247,7 @@ pub(crate) fn look(batch: &Batch) {
     let (n, header) = (batch.len(), *batch.header());
     let subjects: Vec<Option<&str>> = batch.distinct_subjects().collect();
     let mut last = None;
-    for i in (0..n).take(LOOKED_AT).chain(n.checked_sub(1)) {
+    for i in (0..n).take(CHECKED_RECORDS).chain(n.checked_sub(1)) {
         let offset = batch.offset(i);
         assert!(offset >= header.base_offset && offset < header.next_offset());
         assert!(last.is_none_or(|last| last < offset) || i + 1 == n);

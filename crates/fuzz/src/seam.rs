@@ -8,7 +8,7 @@ pub(crate) fn documents(data: &[u8]) {
     }
 }
 
-/// A snapshot file, as it is and with its head mended.
+/// A snapshot file, as it is and with the checksum of its head recomputed.
 pub(crate) fn metadata_snapshot(data: &[u8]) {
     let mut input = Input::new(data.get(8..).unwrap_or_default());
     let index = input.u64();

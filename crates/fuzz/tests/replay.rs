@@ -1,6 +1,6 @@
 //! Every kept input of every fuzz target, and a bounded number of changes to each: no panic, no hang, no memory beyond
 //! the bound. `BASCULE_FUZZ_MS` says how long each target is driven after its kept inputs (default 500).
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on should stop
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot continue must stop
 use bascule_fuzz::{TARGETS, Target};
 use cap::Cap;
 use std::alloc::System;
@@ -40,7 +40,7 @@ fn run(name: &str, target: Target, input: &[u8]) {
         fs::write(&path, input).unwrap();
         let what = if slow { "took too long" } else { "panicked" };
         panic!(
-            "{name} {what} on {} bytes, kept as {}: mend the parser and keep the input in fuzz/corpus/{name}",
+            "{name} {what} on {} bytes, kept as {}: fix the parser and keep the input in fuzz/corpus/{name}",
             input.len(),
             path.display()
         );
