@@ -84,7 +84,13 @@ CODES: Final[dict[str, ErrorCode]] = {
         "this broker does not lead the partition", "StateError", "refresh", "caller", "FAILED_PRECONDITION", 421, 5
     ),
     "failed_precondition": ErrorCode(
-        "the state of the cluster forbids it", "StateError", "refresh", "caller", "FAILED_PRECONDITION", 409, 6
+        "the operation is not allowed in the current state",
+        "StateError",
+        "refresh",
+        "caller",
+        "FAILED_PRECONDITION",
+        409,
+        6,
     ),
     "not_enough_replicas": ErrorCode(
         "fewer replicas are in sync than the stream's min ISR",
@@ -98,7 +104,7 @@ CODES: Final[dict[str, ErrorCode]] = {
     "readonly": ErrorCode("the partition is read-only", "StateError", "never", "caller", "FAILED_PRECONDITION", 409, 6),
     "incorrect_offset": ErrorCode("incorrect expected offset", "StateError", "never", "caller", "ABORTED", 409, 6),
     "too_many_producers": ErrorCode(
-        "the partition knows as many producers as it may, and all of them are active",
+        "the partition has its maximum number of producers, and all of them are active",
         "CapacityError",
         "backoff",
         "operator",
@@ -138,16 +144,22 @@ CODES: Final[dict[str, ErrorCode]] = {
         4,
     ),
     "unauthenticated": ErrorCode(
-        "who you are is not known", "AccessError", "never", "caller", "UNAUTHENTICATED", 401, 4
+        "the client is not identified", "AccessError", "never", "caller", "UNAUTHENTICATED", 401, 4
     ),
     "busy": ErrorCode(
-        "the broker takes no more work now", "CapacityError", "backoff", "caller", "RESOURCE_EXHAUSTED", 429, 5
+        "the broker accepts no more work at the moment",
+        "CapacityError",
+        "backoff",
+        "caller",
+        "RESOURCE_EXHAUSTED",
+        429,
+        5,
     ),
     "disk_full": ErrorCode(
         "no space is left in the data directory", "CapacityError", "backoff", "operator", "RESOURCE_EXHAUSTED", 507, 5
     ),
     "partition_missing": ErrorCode(
-        "the files of a partition that was here are gone: restore them, or delete the stream",
+        "the files of the partition are missing: restore them, or delete the stream",
         "CorruptionError",
         "never",
         "operator",
@@ -168,7 +180,9 @@ CODES: Final[dict[str, ErrorCode]] = {
     "deadline_exceeded": ErrorCode(
         "the deadline passed", "UnavailableError", "backoff", "caller", "DEADLINE_EXCEEDED", 504, 5
     ),
-    "unimplemented": ErrorCode("not offered by this version", "UsageError", "never", "caller", "UNIMPLEMENTED", 501, 2),
+    "unimplemented": ErrorCode(
+        "not supported by this version", "UsageError", "never", "caller", "UNIMPLEMENTED", 501, 2
+    ),
     "closed": ErrorCode("already closed", "UsageError", "never", "caller", "CANCELLED", 400, 2),
     "forked": ErrorCode(
         "the data plane cannot be used in a forked child",

@@ -41,7 +41,7 @@ pub enum ErrorCode {
     NotFound,
     /// this broker does not lead the partition
     NotLeader,
-    /// the state of the cluster forbids it
+    /// the operation is not allowed in the current state
     FailedPrecondition,
     /// fewer replicas are in sync than the stream's min ISR
     NotEnoughReplicas,
@@ -49,7 +49,7 @@ pub enum ErrorCode {
     Readonly,
     /// incorrect expected offset
     IncorrectOffset,
-    /// the partition knows as many producers as it may, and all of them are active
+    /// the partition has its maximum number of producers, and all of them are active
     TooManyProducers,
     /// the producer's sequence does not follow
     SequenceGap,
@@ -69,13 +69,13 @@ pub enum ErrorCode {
     PermissionDenied,
     /// the TLS handshake was refused: a certificate is missing, expired or not trusted
     TlsFailed,
-    /// who you are is not known
+    /// the client is not identified
     Unauthenticated,
-    /// the broker takes no more work now
+    /// the broker accepts no more work at the moment
     Busy,
     /// no space is left in the data directory
     DiskFull,
-    /// the files of a partition that was here are gone: restore them, or delete the stream
+    /// the files of the partition are missing: restore them, or delete the stream
     PartitionMissing,
     /// the disk failed: writes are refused
     StorageFailed,
@@ -87,7 +87,7 @@ pub enum ErrorCode {
     OutcomeUnknown,
     /// the deadline passed
     DeadlineExceeded,
-    /// not offered by this version
+    /// not supported by this version
     Unimplemented,
     /// already closed
     Closed,
