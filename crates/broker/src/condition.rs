@@ -4,7 +4,7 @@ use crate::nats::Reason;
 use crate::partition::{cautious_now_ns, now_ns};
 use crate::view::View;
 use arc_swap::ArcSwap;
-use bascule_log::Coordinator;
+use bascule_log::GroupCommitter;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ pub struct Check {
 pub(crate) struct Source {
     pub shared: SharedRef,
     /// Weak: the last handle must not be dropped on a thread of the runtime.
-    pub coordinator: Weak<Coordinator>,
+    pub committer: Weak<GroupCommitter>,
     pub data: PathBuf,
 }
 
@@ -152,8 +152,8 @@ impl Source {
     }
 
     fn storage(&self) -> Check {
-        let failure = match self.coordinator.upgrade() {
-            Some(coordinator) => coordinator.failure(),
+        let failure = match self.committer.upgrade() {
+            Some(committer) => committer.failure(),
             None => Some("the data directory is closed".to_owned()),
         };
         match failure {

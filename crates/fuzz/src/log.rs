@@ -2,7 +2,7 @@
 use crate::input::Input;
 use crate::memory::Memory;
 use bascule_log::fuzz;
-use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, ReadError, ReadMode};
+use bascule_log::{Error, GroupCommitter, Identity, Log, LogOptions, ReadError, ReadMode};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -158,8 +158,8 @@ fn write(bytes: &mut [u8], at: usize, with: &[u8]) {
 type Content = (u64, u64, Vec<(u64, Option<Vec<u8>>)>);
 
 fn open(storage: &Arc<Memory>) -> Result<Content, Error> {
-    let coordinator = Coordinator::stepped(storage.clone());
-    let (log, recovery) = Log::open(Path::new(HOME), IDENTITY, options(), &coordinator)?;
+    let committer = GroupCommitter::stepped(storage.clone());
+    let (log, recovery) = Log::open(Path::new(HOME), IDENTITY, options(), &committer)?;
     let reader = log.reader();
     log.set_high_watermark(reader.log_end());
     let (start, end) = (reader.log_start(), reader.log_end());
@@ -205,8 +205,8 @@ static BASE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| match make() {
 
 fn make() -> Result<Vec<(PathBuf, Vec<u8>)>, Error> {
     let storage = Arc::new(Memory::default());
-    let coordinator = Coordinator::stepped(storage.clone());
-    let mut log = Log::create(Path::new(HOME), IDENTITY, options(), &coordinator)?;
+    let committer = GroupCommitter::stepped(storage.clone());
+    let mut log = Log::create(Path::new(HOME), IDENTITY, options(), &committer)?;
     let mut builder = BatchBuilder::new(BatchLimits::default());
     for i in 0..12_u32 {
         let value = i.to_le_bytes();
@@ -227,7 +227,7 @@ fn make() -> Result<Vec<(PathBuf, Vec<u8>)>, Error> {
         if let Some(batch) = builder.seal(Codec::None, producer, None) {
             log.append(batch, 1 + u64::from(i / 5), i64::from(i) * 1000)?;
         }
-        coordinator.step();
+        committer.step();
     }
     log.close()?;
     Ok(storage.content())

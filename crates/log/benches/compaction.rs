@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p bascule-log --bench compaction`; the log is made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::{Compaction, Coordinator, Identity, Log, LogOptions};
+use bascule_log::{Compaction, GroupCommitter, Identity, Log, LogOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -65,7 +65,7 @@ fn main() {
     let parent =
         std::env::var_os("BASCULE_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let home = tempfile::tempdir_in(parent).unwrap();
-    let coordinator = Coordinator::start();
+    let committer = GroupCommitter::start();
     let identity = Identity {
         incarnation: 1,
         partition: 0,
@@ -74,7 +74,7 @@ fn main() {
         segment_bytes: 128 << 20,
         ..LogOptions::default()
     };
-    let mut log = Log::create(&home.path().join("1"), identity, options, &coordinator).unwrap();
+    let mut log = Log::create(&home.path().join("1"), identity, options, &committer).unwrap();
     let mut seed = 1;
     let mut written = 0;
     while written < TOTAL_BYTES {

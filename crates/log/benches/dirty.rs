@@ -4,7 +4,7 @@
 //! `cargo bench -p bascule-log --bench dirty` (or `--profile fast`). The directory is the system's temporary one, or
 //! `BASCULE_BENCH_DIR`. Write amplification is bytes written to segments and journal for each byte of batches.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::{Coordinator, Identity, JournalOptions, Log, LogOptions, OsStorage};
+use bascule_log::{GroupCommitter, Identity, JournalOptions, Log, LogOptions, OsStorage};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -37,19 +37,19 @@ fn sealed(builder: &mut BatchBuilder) -> SealedBatch {
     builder.seal(Codec::None, None, None).unwrap()
 }
 
-fn start(home: &Path, from: Option<usize>) -> Arc<Coordinator> {
+fn start(home: &Path, from: Option<usize>) -> Arc<GroupCommitter> {
     let Some(from_dirty_files) = from else {
-        return Coordinator::start();
+        return GroupCommitter::start();
     };
     let options = JournalOptions {
         from_dirty_files,
         ..JournalOptions::new(home.join("journal"), home.join("partitions"))
     };
-    Coordinator::start_journaled(Arc::new(OsStorage), options).unwrap()
+    GroupCommitter::start_journaled(Arc::new(OsStorage), options).unwrap()
 }
 
 fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
-    let coordinator = start(home, from);
+    let committer = start(home, from);
     let mut logs: Vec<Log> = (0..partitions)
         .map(|i| {
             let identity = Identity {
@@ -57,18 +57,18 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
                 partition: 0,
             };
             let path = home.join("partitions").join((i + 1).to_string());
-            Log::create(&path, identity, LogOptions::default(), &coordinator).unwrap()
+            Log::create(&path, identity, LogOptions::default(), &committer).unwrap()
         })
         .collect();
     let mut builder = BatchBuilder::new(BatchLimits::default());
     let (done, acks) = mpsc::channel();
     let (mut acked, mut waiting, mut next) = (0_u64, 0, 0);
     let mut started = Instant::now();
-    let mut before = coordinator.statistics();
+    let mut before = committer.statistics();
     let mut warm = true;
     while warm || started.elapsed() < PART {
         if warm && started.elapsed() > Duration::from_millis(500) {
-            (warm, acked, started, before) = (false, 0, Instant::now(), coordinator.statistics());
+            (warm, acked, started, before) = (false, 0, Instant::now(), committer.statistics());
         }
         while waiting < in_flight {
             let log = &mut logs[next % partitions];
@@ -87,7 +87,7 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
             answer = acks.try_recv().ok();
         }
     }
-    let (seconds, after) = (started.elapsed().as_secs_f64(), coordinator.statistics());
+    let (seconds, after) = (started.elapsed().as_secs_f64(), committer.statistics());
     let rounds = after.rounds - before.rounds;
     let journaled = after.journaled_rounds - before.journaled_rounds;
     let journal = after.journal_bytes - before.journal_bytes;
@@ -101,5 +101,5 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
         journaled as f64 / rounds.max(1) as f64,
         (written + journal) as f64 / written as f64,
     );
-    assert_eq!(coordinator.failure(), None);
+    assert_eq!(committer.failure(), None);
 }

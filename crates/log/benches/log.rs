@@ -3,7 +3,7 @@
 //! `cargo bench -p bascule-log` (or `--profile fast`). The directory is the system's temporary one, or `BASCULE_BENCH_DIR`.
 //! Each part takes about a second; times include everything from the append to the callback.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a bench that cannot go on should stop
-use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, ReadMode};
+use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,23 +20,18 @@ fn main() {
     let home = tempfile::tempdir_in(directory).unwrap();
     println!("| What | Result |\n|---|---|");
     disk_sync(home.path());
-    let coordinator = Coordinator::start();
-    one_in_flight(&home.path().join("1"), &coordinator, 1);
-    many_in_flight(&home.path().join("2"), &coordinator, Durability::Disk, 512);
-    many_in_flight(&home.path().join("3"), &coordinator, Durability::Disk, 4096);
-    many_in_flight(
-        &home.path().join("4"),
-        &coordinator,
-        Durability::Memory,
-        512,
-    );
-    let statistics = coordinator.statistics();
+    let committer = GroupCommitter::start();
+    one_in_flight(&home.path().join("1"), &committer, 1);
+    many_in_flight(&home.path().join("2"), &committer, Durability::Disk, 512);
+    many_in_flight(&home.path().join("3"), &committer, Durability::Disk, 4096);
+    many_in_flight(&home.path().join("4"), &committer, Durability::Memory, 512);
+    let statistics = committer.statistics();
     println!(
         "| syncs | {} rounds, longest {:.2} ms |",
         statistics.rounds,
         statistics.longest_nanos as f64 / 1e6
     );
-    assert_eq!(coordinator.failure(), None);
+    assert_eq!(committer.failure(), None);
 }
 
 /// 4 KiB overwrites of a file of zeros, each synced.
@@ -81,7 +76,7 @@ fn sealed(builder: &mut BatchBuilder, records: usize) -> SealedBatch {
     builder.seal(Codec::None, None, None).unwrap()
 }
 
-fn create(directory: &Path, coordinator: &Arc<Coordinator>, durability: Durability) -> Log {
+fn create(directory: &Path, committer: &Arc<GroupCommitter>, durability: Durability) -> Log {
     let identity = Identity {
         incarnation: 1,
         partition: 0,
@@ -90,11 +85,11 @@ fn create(directory: &Path, coordinator: &Arc<Coordinator>, durability: Durabili
         durability,
         ..LogOptions::default()
     };
-    Log::create(directory, identity, options, coordinator).unwrap()
+    Log::create(directory, identity, options, committer).unwrap()
 }
 
-fn one_in_flight(directory: &Path, coordinator: &Arc<Coordinator>, records: usize) {
-    let mut log = create(directory, coordinator, Durability::Disk);
+fn one_in_flight(directory: &Path, committer: &Arc<GroupCommitter>, records: usize) {
+    let mut log = create(directory, committer, Durability::Disk);
     let mut builder = BatchBuilder::new(BatchLimits::default());
     let (done, acks) = mpsc::channel();
     let started = Instant::now();
@@ -114,11 +109,11 @@ fn one_in_flight(directory: &Path, coordinator: &Arc<Coordinator>, records: usiz
 /// Keeps `window` records in flight, as four batches: one is acked, another is appended.
 fn many_in_flight(
     directory: &Path,
-    coordinator: &Arc<Coordinator>,
+    committer: &Arc<GroupCommitter>,
     durability: Durability,
     window: usize,
 ) {
-    let mut log = create(directory, coordinator, durability);
+    let mut log = create(directory, committer, durability);
     let mut builder = BatchBuilder::new(BatchLimits::default());
     let (done, acks) = mpsc::channel();
     let (mut acked, mut in_flight, mut times) = (0_usize, 0_usize, Vec::new());

@@ -4,7 +4,7 @@
 //! `cargo bench -p bascule-log --bench verify`; the logs are made in `BASCULE_BENCH_DIR`, or in the temporary directory.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
 use bascule_log::integrity::verify;
-use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, OsStorage};
+use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -30,8 +30,8 @@ fn main() {
             assert!(!found.is_damaged() && found.bytes >= TOTAL_BYTES);
             found.bytes
         });
-        let coordinator = Coordinator::start();
-        let (log, _) = Log::open(&path, identity, options(), &coordinator).unwrap();
+        let committer = GroupCommitter::start();
+        let (log, _) = Log::open(&path, identity, options(), &committer).unwrap();
         let scrubbed = best(|| {
             let scrubbed = log.reader().scrub(1, &mut |_| true).unwrap();
             assert!(
@@ -66,8 +66,8 @@ fn options() -> LogOptions {
 }
 
 fn fill(path: &std::path::Path, identity: Identity, records: usize, bytes: usize) {
-    let coordinator = Coordinator::start();
-    let mut log = Log::create(path, identity, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::start();
+    let mut log = Log::create(path, identity, options(), &committer).unwrap();
     let mut builder = BatchBuilder::new(BatchLimits {
         records,
         bytes: 8 << 20,

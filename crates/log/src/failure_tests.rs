@@ -3,7 +3,7 @@ use crate::commit::group_committer::SyncRequest;
 use crate::io::disk::SyncFile;
 use crate::io::preallocate::Preallocation;
 use crate::io::storage::{OpenMode, OsStorage, Storage};
-use crate::{Coordinator, Durability, Error, Identity, IoOp, Log, LogOptions, ReadMode};
+use crate::{Durability, Error, GroupCommitter, Identity, IoOp, Log, LogOptions, ReadMode};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -18,12 +18,12 @@ fn batch() -> SealedBatch {
     builder.seal(Codec::None, None, None).unwrap()
 }
 
-fn create(directory: &Path, coordinator: &Arc<Coordinator>) -> Log {
+fn create(directory: &Path, committer: &Arc<GroupCommitter>) -> Log {
     let identity = Identity {
         incarnation: 1,
         partition: 0,
     };
-    Log::create(directory, identity, LogOptions::default(), coordinator).unwrap()
+    Log::create(directory, identity, LogOptions::default(), committer).unwrap()
 }
 
 fn commit(log: &mut Log) -> Result<u64, Arc<Error>> {
@@ -37,9 +37,9 @@ fn unsyncable() -> Arc<SyncFile> {
     SyncFile::open(&OsStorage, Path::new("/dev/null"), OpenMode::ReadWrite).unwrap()
 }
 
-fn sync(coordinator: &Coordinator, file: &Arc<SyncFile>) -> bool {
+fn sync(committer: &GroupCommitter, file: &Arc<SyncFile>) -> bool {
     let (done, result) = mpsc::channel();
-    coordinator.rounds().submit(SyncRequest {
+    committer.sync_queue().submit(SyncRequest {
         file: Some(Arc::clone(file)),
         also: None,
         range: None,
@@ -52,13 +52,13 @@ fn sync(coordinator: &Coordinator, file: &Arc<SyncFile>) -> bool {
 #[test]
 fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     log.append(batch(), 1, 0).unwrap();
     assert_eq!(commit(&mut log).unwrap(), 1);
     log.set_high_watermark(1);
     log.append(batch(), 1, 0).unwrap();
-    assert!(!sync(&coordinator, &unsyncable()));
+    assert!(!sync(&committer, &unsyncable()));
     let refused = commit(&mut log).unwrap_err();
     assert!(
         matches!(
@@ -75,7 +75,7 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
         log.append(batch(), 1, 0),
         Err(Error::Failed { .. })
     ));
-    assert!(coordinator.failure().unwrap().contains("/dev/null"));
+    assert!(committer.failure().unwrap().contains("/dev/null"));
     let read = log
         .reader()
         .cursor(0)
@@ -90,7 +90,7 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
             partition: 0,
         },
         LogOptions::default(),
-        &coordinator,
+        &committer,
     );
     assert!(
         matches!(other, Err(Error::Failed { .. })),
@@ -100,28 +100,28 @@ fn after_a_failed_sync_nothing_is_acked_from_the_directory() {
 
 #[test]
 fn whoever_sees_a_sync_fail_is_the_last_to_learn_of_it() {
-    let coordinator = Coordinator::start();
-    let storage = coordinator.files().storage();
+    let committer = GroupCommitter::start();
+    let storage = committer.files().storage();
     let file = storage
         .open(Path::new("/dev/null"), OpenMode::ReadWrite)
         .unwrap();
     let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let theirs = Arc::clone(&told);
-    coordinator.on_failure(Box::new(move |text| theirs.lock().push(text.to_owned())));
+    committer.on_failure(Box::new(move |text| theirs.lock().push(text.to_owned())));
     assert!(file.sync_data().is_err());
-    assert!(coordinator.failure().unwrap().contains("/dev/null"));
+    assert!(committer.failure().unwrap().contains("/dev/null"));
     assert!(file.sync_all().is_err());
-    assert_eq!(*told.lock(), [coordinator.failure().unwrap()]);
+    assert_eq!(*told.lock(), [committer.failure().unwrap()]);
 }
 
 #[test]
 fn nothing_fails_between_the_decision_to_ack_and_the_ack() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     let (failed, failures) = mpsc::channel();
-    coordinator.on_failure(Box::new(move |_| failed.send(()).unwrap()));
-    let file = coordinator
+    committer.on_failure(Box::new(move |_| failed.send(()).unwrap()));
+    let file = committer
         .files()
         .storage()
         .open(Path::new("/dev/null"), OpenMode::ReadWrite)
@@ -146,9 +146,9 @@ fn nothing_fails_between_the_decision_to_ack_and_the_ack() {
 #[test]
 fn one_failure_among_many_files_is_told_to_all_who_wait() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
+    let committer = GroupCommitter::start();
     let mut logs: Vec<Log> = (0..9)
-        .map(|i| create(&home.path().join(i.to_string()), &coordinator))
+        .map(|i| create(&home.path().join(i.to_string()), &committer))
         .collect();
     let (done, answers) = mpsc::channel();
     // The round that is running while the others are handed in holds them together.
@@ -157,7 +157,7 @@ fn one_failure_among_many_files_is_told_to_all_who_wait() {
         let done = done.clone();
         log.commit(Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()));
     }
-    assert!(!sync(&coordinator, &unsyncable()));
+    assert!(!sync(&committer, &unsyncable()));
     let early = answers.iter().take(9).filter(|ok| *ok).count();
     let durable = logs
         .iter()
@@ -167,25 +167,25 @@ fn one_failure_among_many_files_is_told_to_all_who_wait() {
         early, durable,
         "who was told so is durable, the others are not"
     );
-    assert!(!sync(&coordinator, &unsyncable()), "and it stays so");
+    assert!(!sync(&committer, &unsyncable()), "and it stays so");
 }
 
 #[test]
 fn a_callback_that_panics_does_not_silence_the_others() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     log.append(batch(), 1, 0).unwrap();
     log.commit(Box::new(|_| std::panic::resume_unwind(Box::new("a bug"))));
     assert_eq!(commit(&mut log).unwrap(), 1);
-    assert_eq!(coordinator.failure(), None);
+    assert_eq!(committer.failure(), None);
 }
 
 #[test]
 fn a_write_that_fails_fails_the_directory() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     // Open for reading only: every write is refused.
     let path = log.active.path().to_path_buf();
     let file = OsStorage.open(&path, OpenMode::Read).unwrap();
@@ -207,12 +207,12 @@ fn a_write_that_fails_fails_the_directory() {
 }
 
 #[test]
-fn requests_after_the_end_of_the_coordinator_are_answered() {
-    let coordinator = Coordinator::start();
-    let rounds = Arc::clone(coordinator.rounds());
-    drop(coordinator);
+fn requests_after_the_end_of_the_group_committer_are_answered() {
+    let committer = GroupCommitter::start();
+    let queue = Arc::clone(committer.sync_queue());
+    drop(committer);
     let (done, result) = mpsc::channel();
-    rounds.submit(SyncRequest {
+    queue.submit(SyncRequest {
         file: None,
         also: None,
         range: None,
@@ -230,8 +230,8 @@ fn checkpointed(log: &Log) -> u64 {
 #[test]
 fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     log.set_options(LogOptions {
         durability: Durability::Memory,
         segment_bytes: 1,
@@ -241,7 +241,8 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
     // The next append seals a segment that cannot be synced; the new one can be.
     let gate = Arc::new(parking_lot::Mutex::new(()));
     let (held, waiting) = (gate.lock(), Arc::clone(&gate));
-    log.preparer.submit(Box::new(move || drop(waiting.lock())));
+    log.background
+        .submit(Box::new(move || drop(waiting.lock())));
     log.active.begin_writing(Arc::clone(&unsyncable().file));
     log.preallocation = Preallocation::new(0);
     log.append(batch(), 1, 0).unwrap();
@@ -254,13 +255,13 @@ fn in_class_memory_nothing_is_durable_after_a_failed_sync() {
 #[test]
 fn a_sync_that_fails_during_the_close_is_not_tried_again() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    let mut log = create(&home.path().join("1"), &committer);
     log.append(batch(), 1, 0).unwrap();
-    let (files, file) = (Arc::clone(coordinator.files()), unsyncable());
+    let (files, file) = (Arc::clone(committer.files()), unsyncable());
     let checkpoint = Arc::clone(&log.checkpoint);
     // As the zeros ahead are synced: handed in, and not yet done when the log is closed.
-    log.preparer.submit(Box::new(move || {
+    log.background.submit(Box::new(move || {
         std::thread::sleep(std::time::Duration::from_millis(50));
         files.fail(&file.sync().unwrap_err());
     }));
@@ -271,9 +272,9 @@ fn a_sync_that_fails_during_the_close_is_not_tried_again() {
 #[test]
 fn readers_of_many_segments_hold_few_files_open() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
-    coordinator.set_open_segments(4);
-    let mut log = create(&home.path().join("1"), &coordinator);
+    let committer = GroupCommitter::start();
+    committer.set_open_segments(4);
+    let mut log = create(&home.path().join("1"), &committer);
     log.set_options(LogOptions {
         segment_bytes: 1,
         ..LogOptions::default()
@@ -289,7 +290,7 @@ fn readers_of_many_segments_hold_few_files_open() {
         for offset in 0..20 {
             let read = reader.cursor(offset).next(20, 1, ReadMode::Blocking);
             assert!(read.unwrap().is_some());
-            assert!(coordinator.files().open_count() <= 4);
+            assert!(committer.files().open_count() <= 4);
         }
         assert!(held.next(20, 1, ReadMode::Blocking).unwrap().is_some());
     }

@@ -1,7 +1,7 @@
 //! One partition on disk: segments, sparse index, group commit, recovery, retention. Knows no network, no protocol, no
 //! async runtime.
 //!
-//! * [`Coordinator`]: one per data directory; runs one sync at a time, whatever arrives during it joins the next.
+//! * [`GroupCommitter`]: one per data directory; runs one sync at a time, whatever arrives during it joins the next.
 //! * [`Log`]: the one writer of a partition. Append is a write to the page cache; [`Log::commit`] asks for durability.
 //! * [`LogReader`] and [`Cursor`]: any number of readers, which never take the writer's locks.
 //!
@@ -29,7 +29,7 @@ mod segment;
 mod state;
 mod wal;
 
-pub use commit::group_committer::{Coordinator, SyncStatistics};
+pub use commit::group_committer::{GroupCommitter, SyncStatistics};
 pub use commit::histogram::{BOUNDS, Durations, Histogram, bounds};
 pub use error::{Error, IoOp};
 pub use io::clock::ClockGuard;

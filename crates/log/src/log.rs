@@ -5,7 +5,7 @@
 use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
-use crate::io::jobs::Door;
+use crate::io::jobs::JobSender;
 use crate::io::preallocate::Preallocation;
 use crate::segment::epochs::EpochTable;
 use crate::segment::{NO_TIME, Segment};
@@ -17,7 +17,7 @@ use crate::state::removed::Removed;
 use crate::state::shared::Shared;
 use crate::wal::Range;
 use crate::{
-    Appended, Coordinator, Durability, Error, HighWatermark, IoOp, LogOptions, LogReader,
+    Appended, Durability, Error, GroupCommitter, HighWatermark, IoOp, LogOptions, LogReader,
     SequenceError,
 };
 use bascule_record::crypt::{KeyRing, Sealer};
@@ -34,7 +34,7 @@ const HELD_BYTES: u64 = 1 << 20;
 /// and 4.9 µs without.
 const STRIDE: u64 = 64 << 10;
 
-/// Called on the coordinator's thread when everything appended before [`Log::commit`] is durable, with the durable end
+/// Called on the group committer's thread when everything appended before [`Log::commit`] is durable, with the durable end
 /// (exclusive offset); or with the reason why it never will be. Must be quick and must not block: nothing fails while it
 /// runs, so it may take no lock that is held by somebody who calls the log.
 pub type Committed = Box<dyn FnOnce(Result<u64, Arc<Error>>) + Send>;
@@ -47,8 +47,8 @@ pub type Committed = Box<dyn FnOnce(Result<u64, Arc<Error>>) + Send>;
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
     /// Group commit; also keeps the threads alive.
-    pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) preparer: Door,
+    pub(crate) committer: Arc<GroupCommitter>,
+    pub(crate) background: JobSender,
     /// Whether rounds may put this log's batches into the journal.
     pub(crate) journaled: bool,
     /// Position in the active segment up to which commits were asked for.
@@ -89,7 +89,7 @@ impl Log {
         leader_epoch: u64,
         now_ns: i64,
     ) -> Result<Appended, Error> {
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         failpoint::pass("publish.before_append");
         if leader_epoch < self.epochs.last() {
             return Err(Error::StaleEpoch {
@@ -134,11 +134,11 @@ impl Log {
         if begins_epoch {
             self.epochs
                 .begin(
-                    self.coordinator.files().storage(),
+                    self.committer.files().storage(),
                     header.leader_epoch,
                     header.base_offset,
                 )
-                .inspect_err(|error| self.coordinator.files().fail_unless_transient(error))?;
+                .inspect_err(|error| self.committer.files().fail_unless_transient(error))?;
             failpoint::pass("checkpoint.epoch_written");
         }
         let position = self.active.end();
@@ -179,9 +179,9 @@ impl Log {
             .due(end, options.preallocate_bytes, options.segment_bytes);
         let Some(target) = due else { return };
         let (zeros, shared) = (Arc::clone(&self.preallocation), Arc::clone(&self.shared));
-        let files = Arc::clone(self.coordinator.files());
+        let files = Arc::clone(self.committer.files());
         let path = self.active.path().to_path_buf();
-        self.preparer.submit(Box::new(move || {
+        self.background.submit(Box::new(move || {
             zeros
                 .zero_to(files.storage(), &path, target, || !shared.is_journaled())
                 .unwrap_or_else(|error| files.fail_unless_transient(&error));
@@ -189,7 +189,7 @@ impl Log {
     }
 
     /// Up to which multiple zeros are written with a batch of so many bytes at `position`; 0: none. Only with small ones, of a
-    /// log whose acks the journal bears: nobody waits for a sync of its segment, and the preparer writes no zeros for it.
+    /// log whose acks the journal bears: nobody waits for a sync of its segment, and the background worker writes no zeros for it.
     fn stride(&self, position: u64, len: usize) -> u64 {
         let (options, end) = (&self.options, position + STRIDE);
         let has_room = STRIDE <= options.preallocate_bytes && end <= options.segment_bytes;
@@ -207,11 +207,11 @@ impl Log {
         let error = Error::io(IoOp::Write, path, source);
         match self.preallocation.cut(file, end) {
             Ok(()) => {
-                self.coordinator.files().fail_unless_transient(&error);
+                self.committer.files().fail_unless_transient(&error);
                 error
             }
             Err(cut) => {
-                self.coordinator
+                self.committer
                     .files()
                     .fail(&Error::io(IoOp::Truncate, path, cut));
                 error
@@ -251,12 +251,12 @@ impl Log {
 
     /// Asks for durability of everything appended so far; never blocks. In class `memory` the callback runs at once on this thread.
     ///
-    /// In class `disk` it runs on the coordinator's thread, also when nothing was left to sync; callbacks of one log run
+    /// In class `disk` it runs on the group committer's thread, also when nothing was left to sync; callbacks of one log run
     /// in the order of their requests.
     pub fn commit(&mut self, done: Committed) {
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory {
-            self.coordinator.files().health().answer(|result| {
+            self.committer.files().health().answer(|result| {
                 done(
                     result
                         .map(|()| end)
@@ -279,7 +279,7 @@ impl Log {
         };
         let range = self.take_uncommitted(file.as_ref(), end);
         let in_journal = self.journaled;
-        self.coordinator.rounds().submit(SyncRequest {
+        self.committer.sync_queue().submit(SyncRequest {
             // What an earlier request asked for is done before this one is answered.
             file: file.filter(|_| !in_journal),
             range,

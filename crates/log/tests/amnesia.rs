@@ -3,7 +3,7 @@
 mod support;
 
 use bascule_log::{
-    Coordinator, Error, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+    Error, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -128,14 +128,14 @@ impl StorageFile for Segment {
     }
 }
 
-fn acked(log: &mut Log, coordinator: &Coordinator) -> bool {
+fn acked(log: &mut Log, committer: &GroupCommitter) -> bool {
     log.append(batch(&[1; 5_000], 0), 1, 0).unwrap();
     let told = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&told);
     log.commit(Box::new(move |outcome| {
         theirs.store(outcome.is_ok(), Ordering::Relaxed);
     }));
-    while coordinator.step() {}
+    while committer.step() {}
     told.load(Ordering::Relaxed)
 }
 
@@ -143,32 +143,32 @@ fn lose_and_recover(checkpointed: bool, options: &LogOptions) -> bool {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("7");
     let storage = Amnesiac::default();
-    let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
-    let mut log = Log::create(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
-    assert!(acked(&mut log, &coordinator));
+    let committer = GroupCommitter::stepped(Arc::new(storage.clone()));
+    let mut log = Log::create(&directory, IDENTITY, options.clone(), &committer).unwrap();
+    assert!(acked(&mut log, &committer));
     if checkpointed {
         log.checkpoint().unwrap();
-        while coordinator.step() {}
+        while committer.step() {}
     }
     let noted = directory.join("landmark").exists();
     storage.fails.store(true, Ordering::Relaxed);
-    assert!(!acked(&mut log, &coordinator));
+    assert!(!acked(&mut log, &committer));
     drop(log);
-    let again = Log::open(&directory, IDENTITY, options.clone(), &coordinator);
+    let again = Log::open(&directory, IDENTITY, options.clone(), &committer);
     assert!(
         matches!(again, Err(Error::Failed { .. })),
         "not in this life"
     );
 
     // A restart of the process leaves the page cache as it is.
-    let coordinator = Coordinator::stepped(Arc::new(storage));
-    let (mut log, _) = Log::open(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(storage));
+    let (mut log, _) = Log::open(&directory, IDENTITY, options.clone(), &committer).unwrap();
     assert_eq!(
         log.reader().log_end(),
         1,
         "the second record is not on the disk"
     );
-    assert!(acked(&mut log, &coordinator));
+    assert!(acked(&mut log, &committer));
     noted
 }
 
@@ -200,23 +200,20 @@ fn nor_when_the_checkpoint_on_the_disk_is_that_of_a_clean_end_long_ago() {
         ..LogOptions::default()
     };
     let storage = Amnesiac::default();
-    let coordinator = Coordinator::stepped(Arc::new(storage.clone()));
-    let mut log = Log::create(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
-    assert!(acked(&mut log, &coordinator) && acked(&mut log, &coordinator));
+    let committer = GroupCommitter::stepped(Arc::new(storage.clone()));
+    let mut log = Log::create(&directory, IDENTITY, options.clone(), &committer).unwrap();
+    assert!(acked(&mut log, &committer) && acked(&mut log, &committer));
     log.close().unwrap();
     let closed = std::fs::read(directory.join("checkpoint")).unwrap();
-    let (mut log, found) = Log::open(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    let (mut log, found) = Log::open(&directory, IDENTITY, options.clone(), &committer).unwrap();
     assert!(found.clean);
-    assert!(
-        acked(&mut log, &coordinator),
-        "in a segment that begins here"
-    );
+    assert!(acked(&mut log, &committer), "in a segment that begins here");
     storage.fails.store(true, Ordering::Relaxed);
-    assert!(!acked(&mut log, &coordinator));
+    assert!(!acked(&mut log, &committer));
     drop(log);
     // The device lost that write too.
     std::fs::write(directory.join("checkpoint"), closed).unwrap();
-    let coordinator = Coordinator::stepped(Arc::new(storage));
-    let (log, found) = Log::open(&directory, IDENTITY, options, &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(storage));
+    let (log, found) = Log::open(&directory, IDENTITY, options, &committer).unwrap();
     assert_eq!((log.reader().log_end(), found.clean), (3, false));
 }

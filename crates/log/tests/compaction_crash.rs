@@ -3,7 +3,7 @@
 mod keyed;
 mod snapshots;
 mod support;
-use bascule_log::{Compaction, Coordinator, Log};
+use bascule_log::{Compaction, GroupCommitter, Log};
 use keyed::*;
 use snapshots::Snapshots;
 use std::path::PathBuf;
@@ -27,18 +27,18 @@ fn fill_keyed(log: &mut Log, from: u8) -> Vec<Written> {
 fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
     let root = tempfile::tempdir().unwrap();
     let snapshots = Snapshots::new(root.path());
-    let coordinator = Coordinator::stepped(snapshots.storage());
-    let mut log = Log::create(&snapshots.of, IDENTITY, small(600), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(snapshots.storage());
+    let mut log = Log::create(&snapshots.of, IDENTITY, small(600), &committer).unwrap();
     let mut written = put(&mut log, &[(b"gone", Some(b"value"))]);
     written.extend(fill_keyed(&mut log, 0));
     written.extend(put(&mut log, &[(b"gone", None)]));
     written.extend(fill_keyed(&mut log, 12));
     log.commit(Box::new(|outcome| assert!(outcome.is_ok())));
-    while coordinator.step() {}
+    while committer.step() {}
     let end = log.reader().log_end();
     log.set_high_watermark(end);
     log.checkpoint().unwrap();
-    while coordinator.step() {}
+    while committer.step() {}
     snapshots.on.store(true, Ordering::Relaxed);
     let (done, report) = mpsc::channel();
     let once = Compaction {
@@ -47,7 +47,7 @@ fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
     };
     let tell = Box::new(move |outcome| done.send(outcome).unwrap());
     assert!(log.compact(&once, i64::MAX, tell).unwrap());
-    while coordinator.step() {}
+    while committer.step() {}
     snapshots.on.store(false, Ordering::Relaxed);
     assert!(report.recv().unwrap().unwrap().segments > 3);
     let finished = read_keyed(&log.reader(), 0);
@@ -55,8 +55,8 @@ fn a_crash_at_every_step_loses_no_latest_record_and_brings_none_back() {
     assert!(homes.len() > 30, "{} states", homes.len());
     let mut before = written.len();
     for (number, home) in homes.into_iter().enumerate() {
-        let coordinator = Coordinator::start();
-        let (log, recovery) = Log::open(&home, IDENTITY, small(600), &coordinator).unwrap();
+        let committer = GroupCommitter::start();
+        let (log, recovery) = Log::open(&home, IDENTITY, small(600), &committer).unwrap();
         assert_eq!(
             (recovery.cut_bytes, &recovery.damaged[..]),
             (0, &[][..]),

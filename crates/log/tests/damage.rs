@@ -5,7 +5,8 @@ mod support;
 use bascule_log::integrity::Fault;
 
 use bascule_log::{
-    Coordinator, FileOver, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile, StorageOver,
+    FileOver, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
+    StorageOver,
 };
 use bascule_record::{Header, Stamp};
 use harmed::*;
@@ -132,7 +133,7 @@ fn a_foreign_segment_costs_its_offsets_and_not_the_log() {
         incarnation: 99,
         ..IDENTITY
     };
-    let mut log = Log::create(&other.path(), stranger, small(SEGMENT), &other.coordinator).unwrap();
+    let mut log = Log::create(&other.path(), stranger, small(SEGMENT), &other.committer).unwrap();
     for i in 0..100 {
         log.append(batch(&value(i), 1_000 + i as i64), 1, 0)
             .unwrap();
@@ -201,8 +202,8 @@ fn bytes_that_the_disk_does_not_give_cost_their_batches_only() {
     let first = at.iter().position(|position| *position > from).unwrap() as u64 - 1;
     let end = at.iter().position(|position| *position >= to).unwrap() as u64;
     let disk = Arc::new(BadDisk::default());
-    let coordinator = Coordinator::start_on(Arc::new(BadStorage(Arc::clone(&disk))));
-    let (log, _) = Log::open(&home.path(), IDENTITY, small(1 << 20), &coordinator).unwrap();
+    let committer = GroupCommitter::start_on(Arc::new(BadStorage(Arc::clone(&disk))));
+    let (log, _) = Log::open(&home.path(), IDENTITY, small(1 << 20), &committer).unwrap();
     log.set_high_watermark(u64::MAX);
     disk.bad.lock().unwrap().push((path.clone(), from, to));
     let (records, refused) = read_around(&log.reader(), 0);
@@ -221,13 +222,13 @@ fn bytes_that_the_disk_does_not_give_cost_their_batches_only() {
     // A log that cannot read what may have been acked does not open: it would cut it.
     drop(log);
     fs::remove_file(home.path().join("checkpoint")).unwrap();
-    let refusal = Log::open(&home.path(), IDENTITY, small(1 << 20), &coordinator).unwrap_err();
+    let refusal = Log::open(&home.path(), IDENTITY, small(1 << 20), &committer).unwrap_err();
     assert!(
         matches!(refusal, bascule_log::Error::Io { .. }),
         "{refusal}"
     );
     disk.bad.lock().unwrap().clear();
-    let (log, recovery) = Log::open(&home.path(), IDENTITY, small(1 << 20), &coordinator).unwrap();
+    let (log, recovery) = Log::open(&home.path(), IDENTITY, small(1 << 20), &committer).unwrap();
     assert_eq!((log.reader().log_end(), recovery.cut_bytes), (100, 0));
 }
 
@@ -243,9 +244,9 @@ fn bytes_that_the_disk_does_not_give_keep_no_log_from_opening_after_a_crash() {
     let first = at.iter().position(|at| *at > 4096).unwrap() as u64;
     let end = at.iter().position(|at| *at >= 8192).unwrap() as u64;
     let disk = Arc::new(BadDisk::default());
-    let coordinator = Coordinator::start_on(Arc::new(BadStorage(Arc::clone(&disk))));
+    let committer = GroupCommitter::start_on(Arc::new(BadStorage(Arc::clone(&disk))));
     disk.bad.lock().unwrap().push((path, 4096, 8192));
-    let (log, recovery) = Log::open(&home.path(), IDENTITY, small(WIDE), &coordinator).unwrap();
+    let (log, recovery) = Log::open(&home.path(), IDENTITY, small(WIDE), &committer).unwrap();
     assert_eq!(
         (recovery.damaged, recovery.cut_bytes),
         (vec![(first, end)], 0)

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod support;
 
-use bascule_log::{Coordinator, Log, LogOptions, Retention};
+use bascule_log::{GroupCommitter, Log, LogOptions, Retention};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,18 +29,18 @@ fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 fn zeros_asked_for_by_a_dropped_log_are_not_written_over_its_successor() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("7");
-    let coordinator = Coordinator::stepped(std::sync::Arc::new(bascule_log::OsStorage));
-    let mut log = Log::create(&directory, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(std::sync::Arc::new(bascule_log::OsStorage));
+    let mut log = Log::create(&directory, IDENTITY, options(), &committer).unwrap();
     // More than half of the zeros are used: more are asked for, and not written before the next step.
     log.append(batch(&[1; 3 << 10], 0), 1, 0).unwrap();
     drop(log);
-    let (mut log, _) = Log::open(&directory, IDENTITY, options(), &coordinator).unwrap();
+    let (mut log, _) = Log::open(&directory, IDENTITY, options(), &committer).unwrap();
     let records = [vec![2; 2 << 10], vec![3; 2 << 10]];
     for value in &records {
         log.append(batch(value, 0), 1, 0).unwrap();
     }
     log.commit(Box::new(|outcome| assert_eq!(outcome.unwrap(), 3)));
-    while coordinator.step() {}
+    while committer.step() {}
     log.set_high_watermark(3);
     assert_eq!(values(&read_from(&log.reader(), 1).unwrap()), records);
 }
@@ -49,8 +49,8 @@ fn zeros_asked_for_by_a_dropped_log_are_not_written_over_its_successor() {
 fn what_a_dropped_log_asked_for_changes_none_of_its_files() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("7");
-    let coordinator = Coordinator::stepped(std::sync::Arc::new(bascule_log::OsStorage));
-    let mut log = Log::create(&directory, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(std::sync::Arc::new(bascule_log::OsStorage));
+    let mut log = Log::create(&directory, IDENTITY, options(), &committer).unwrap();
     for _ in 0..20 {
         log.append(batch(&[1; 3 << 10], 0), 1, 0).unwrap();
     }
@@ -64,9 +64,9 @@ fn what_a_dropped_log_asked_for_changes_none_of_its_files() {
     log.commit(Box::new(|_| {}));
     drop(log);
     let before = contents(&directory);
-    assert!(coordinator.step(), "something was asked for");
-    while coordinator.step() {}
-    assert_eq!(coordinator.failure(), None);
+    assert!(committer.step(), "something was asked for");
+    while committer.step() {}
+    assert_eq!(committer.failure(), None);
     assert!(contents(&directory) == before, "{directory:?} has changed");
 }
 
@@ -98,6 +98,6 @@ fn a_log_may_be_dropped_and_opened_again_and_again() {
         let there = read_from(&log.reader(), start).unwrap();
         let expected = (start..next).map(|n| (n, vec![n as u8; 3 << 10]));
         assert!(there.into_iter().eq(expected), "{round}");
-        assert_eq!(home.coordinator.failure(), None);
+        assert_eq!(home.committer.failure(), None);
     }
 }

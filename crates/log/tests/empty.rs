@@ -3,7 +3,7 @@
 mod clocked;
 mod support;
 
-use bascule_log::{Coordinator, DeletedLogs, Log, LogOptions, OpenMode, OsStorage, Storage};
+use bascule_log::{DeletedLogs, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage};
 use clocked::Clocked;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -102,9 +102,9 @@ fn no_clock_shortens_the_grace_of_deleted_logs() {
     };
     assert_eq!(sweep(0), 0, "it counts from the start");
     assert_eq!(sweep(40), 0);
-    let coordinator = Coordinator::start();
+    let committer = GroupCommitter::start();
     let path = home.root.path().join("8");
-    Log::create(&path, identity(8), LogOptions::default(), &coordinator)
+    Log::create(&path, identity(8), LogOptions::default(), &committer)
         .unwrap()
         .delete()
         .unwrap();

@@ -42,10 +42,10 @@ fn a_pair_that_is_no_action_is_refused_by_name() {
 #[test]
 #[ignore = "run by the tests above in a process of its own"]
 fn life_in_a_child() {
-    use bascule_log::{Coordinator, Identity, Log, LogOptions};
+    use bascule_log::{GroupCommitter, Identity, Log, LogOptions};
     bascule_log::failpoint::set_from_environment().unwrap();
     let home = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start();
+    let committer = GroupCommitter::start();
     let identity = Identity {
         incarnation: 1,
         partition: 0,
@@ -54,7 +54,7 @@ fn life_in_a_child() {
         &home.path().join("1"),
         identity,
         LogOptions::default(),
-        &coordinator,
+        &committer,
     )
     .unwrap();
     let (done, result) = std::sync::mpsc::channel();

@@ -8,7 +8,8 @@ mod faulty;
 
 use bascule_log::integrity::Fault as DamageFault;
 use bascule_log::{
-    Coordinator, Error, Identity, JournalOptions, Log, LogOptions, ReadError, ReadMode, Retention,
+    Error, GroupCommitter, Identity, JournalOptions, Log, LogOptions, ReadError, ReadMode,
+    Retention,
 };
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use faulty::{Fault, Faulty, Kind};
@@ -60,7 +61,7 @@ fn values(log: &Log) -> Result<Vec<u64>, ReadError> {
 struct Life<'a> {
     directory: &'a Path,
     storage: Arc<Faulty>,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
     log: Option<Log>,
     /// Values in the log by offset, as appended.
     appended: Vec<u64>,
@@ -71,9 +72,9 @@ struct Life<'a> {
 }
 
 /// With a journal, every commit goes through it, its files are soon full, and segments are synced late.
-fn coordinator(directory: &Path, storage: &Arc<Faulty>, journaled: bool) -> Arc<Coordinator> {
+fn committer(directory: &Path, storage: &Arc<Faulty>, journaled: bool) -> Arc<GroupCommitter> {
     if !journaled {
-        return Coordinator::stepped(storage.clone());
+        return GroupCommitter::stepped(storage.clone());
     }
     let partitions = directory.parent().unwrap();
     let options = JournalOptions {
@@ -85,7 +86,7 @@ fn coordinator(directory: &Path, storage: &Arc<Faulty>, journaled: bool) -> Arc<
             partitions.to_path_buf(),
         )
     };
-    Coordinator::stepped_journaled(storage.clone(), options).unwrap()
+    GroupCommitter::stepped_journaled(storage.clone(), options).unwrap()
 }
 
 impl<'a> Life<'a> {
@@ -93,7 +94,7 @@ impl<'a> Life<'a> {
         Self {
             directory,
             storage: Arc::clone(storage),
-            coordinator: coordinator(directory, storage, journaled),
+            committer: committer(directory, storage, journaled),
             log: None,
             appended: Vec::new(),
             acked: Arc::default(),
@@ -115,11 +116,11 @@ impl<'a> Life<'a> {
         if self.log.is_some() {
             return;
         }
-        let opened = Log::open(self.directory, IDENTITY, options(), &self.coordinator);
+        let opened = Log::open(self.directory, IDENTITY, options(), &self.committer);
         let log = match opened {
             Ok((log, _)) => Ok(log),
             Err(Error::Absent { .. }) if self.acked.load(Ordering::Relaxed) == 0 => {
-                Log::create(self.directory, IDENTITY, options(), &self.coordinator)
+                Log::create(self.directory, IDENTITY, options(), &self.committer)
             }
             Err(error) => Err(error),
         };
@@ -163,7 +164,7 @@ impl<'a> Life<'a> {
                 acked.fetch_max(end, Ordering::Relaxed);
             }
         }));
-        while self.coordinator.step() {}
+        while self.committer.step() {}
         log.set_high_watermark(log.reader().durable_end());
     }
 
@@ -198,7 +199,7 @@ impl<'a> Life<'a> {
         };
         log.maintain(&retention, 0)
             .map_or_else(|error| self.note(&error), |_| ());
-        while self.coordinator.step() {}
+        while self.committer.step() {}
     }
 
     fn end(&mut self) {
@@ -221,7 +222,7 @@ impl<'a> Life<'a> {
             if let Some(log) = &mut self.log {
                 log.checkpoint()
                     .map_or_else(|error| self.note(&error), |()| ());
-                while self.coordinator.step() {}
+                while self.committer.step() {}
             }
             self.maintain();
             if round == 1 {
@@ -245,7 +246,7 @@ fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
     storage.arm();
     life.run();
     let seen = storage.seen();
-    let in_journal = life.coordinator.statistics().journaled_rounds;
+    let in_journal = life.committer.statistics().journaled_rounds;
     assert!(!journaled || failures > 0 || in_journal > 5, "{in_journal}");
     assert!(
         !life.acked_wrongly.load(Ordering::Relaxed),
@@ -257,7 +258,7 @@ fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
     assert_eq!(hits.len() as u64, failures.min(seen.saturating_sub(calls)));
     if fault.passes() && !failed_sync {
         // Space and descriptors are back: no restart, no remedy.
-        assert_eq!(life.coordinator.failure(), None, "{hits:?}");
+        assert_eq!(life.committer.failure(), None, "{hits:?}");
         life.start();
         let before = life.acked.load(Ordering::Relaxed);
         life.append(9);
@@ -265,13 +266,13 @@ fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
         assert!(life.acked.load(Ordering::Relaxed) > before, "{hits:?}");
         life.read();
     } else if failed_sync {
-        let failure = life.coordinator.failure();
+        let failure = life.committer.failure();
         assert!(failure.is_some(), "a failed sync was overlooked: {hits:?}");
     }
     life.end();
     // The broker is started again, on a sound disk.
     life.log = None;
-    life.coordinator = coordinator(&directory, &storage, journaled);
+    life.committer = committer(&directory, &storage, journaled);
     life.start();
     life.read();
     life.append(10);
@@ -331,7 +332,7 @@ fn errors_that_go_on_with_a_journal_are_survived() {
 }
 
 #[test]
-fn a_coordinator_that_is_dropped_keeps_no_file_open() {
+fn a_group_committer_that_is_dropped_keeps_no_file_open() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     std::fs::create_dir(&data).unwrap();

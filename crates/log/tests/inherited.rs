@@ -6,7 +6,7 @@ mod support;
 mod volatile;
 
 use bascule_log::{
-    Coordinator, Error, Identity, JournalOptions, Log, LogOptions, Retention, Storage,
+    Error, GroupCommitter, Identity, JournalOptions, Log, LogOptions, Retention, Storage,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Told {
 }
 
 struct Life {
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
     logs: Vec<Log>,
 }
 
@@ -37,10 +37,10 @@ fn home() -> PathBuf {
     PathBuf::from("/data")
 }
 
-fn start(storage: &Volatile, journaled: bool) -> Result<Arc<Coordinator>, Error> {
+fn start(storage: &Volatile, journaled: bool) -> Result<Arc<GroupCommitter>, Error> {
     let storage = Arc::new(storage.clone());
     if !journaled {
-        return Ok(Coordinator::stepped(storage));
+        return Ok(GroupCommitter::stepped(storage));
     }
     let options = JournalOptions {
         from_dirty_files: LOGS as usize,
@@ -48,10 +48,10 @@ fn start(storage: &Volatile, journaled: bool) -> Result<Arc<Coordinator>, Error>
         files: 2,
         ..JournalOptions::new(home().join("journal"), home().join("partitions"))
     };
-    Coordinator::stepped_journaled(storage, options)
+    GroupCommitter::stepped_journaled(storage, options)
 }
 
-fn open(coordinator: &Arc<Coordinator>, incarnation: u64) -> Result<Log, Error> {
+fn open(committer: &Arc<GroupCommitter>, incarnation: u64) -> Result<Log, Error> {
     let directory = home().join("partitions").join(incarnation.to_string());
     let identity = Identity {
         incarnation,
@@ -62,12 +62,12 @@ fn open(coordinator: &Arc<Coordinator>, incarnation: u64) -> Result<Log, Error> 
         preallocate_bytes: 512,
         ..LogOptions::default()
     };
-    match Log::open(&directory, identity, options.clone(), coordinator) {
+    match Log::open(&directory, identity, options.clone(), committer) {
         Ok((log, found)) => {
             assert_eq!(found.damaged, Vec::new(), "{incarnation}");
             Ok(log)
         }
-        Err(Error::Absent { .. }) => Log::create(&directory, identity, options, coordinator),
+        Err(Error::Absent { .. }) => Log::create(&directory, identity, options, committer),
         Err(error) => Err(error),
     }
 }
@@ -75,10 +75,10 @@ fn open(coordinator: &Arc<Coordinator>, incarnation: u64) -> Result<Log, Error> 
 impl Life {
     /// Recovers and holds what is found against what was told.
     fn begin(storage: &Volatile, journaled: bool, told: &mut [Told]) -> Result<Self, Error> {
-        let coordinator = start(storage, journaled)?;
+        let committer = start(storage, journaled)?;
         let mut logs = Vec::new();
         for (incarnation, told) in (1..).zip(told) {
-            let log = open(&coordinator, incarnation)?;
+            let log = open(&committer, incarnation)?;
             log.set_high_watermark(log.reader().log_end());
             let (first, end) = (log.reader().log_start(), log.reader().log_end());
             assert!(end >= told.acked, "{incarnation}: ends at {end}, {told:?}");
@@ -100,7 +100,7 @@ impl Life {
             told.acked = end;
             logs.push(log);
         }
-        Ok(Self { coordinator, logs })
+        Ok(Self { committer, logs })
     }
 
     /// Appends, commits in rounds, writes checkpoints, removes; until the process is killed. The logs are left as they are.
@@ -116,7 +116,7 @@ impl Life {
                     acked.store(outcome.unwrap_or(0), Ordering::Relaxed);
                 }));
             }
-            while self.coordinator.step() {}
+            while self.committer.step() {}
             for ((log, told), acked) in self.logs.iter_mut().zip(&mut *told).zip(&acked) {
                 told.acked = told.acked.max(acked.load(Ordering::Relaxed));
                 log.set_high_watermark(told.acked);
@@ -131,8 +131,8 @@ impl Life {
             log.checkpoint()?;
             if round == 8 {
                 let start = log.trim(told.acked.saturating_sub(3), 0)?;
-                while self.coordinator.step() {}
-                if self.coordinator.failure().is_none() {
+                while self.committer.step() {}
+                if self.committer.failure().is_none() {
                     told.trimmed = start;
                 }
             }

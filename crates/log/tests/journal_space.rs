@@ -4,7 +4,7 @@ mod clocked;
 mod support;
 
 use bascule_log::{
-    Coordinator, FileOver, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
+    FileOver, GroupCommitter, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
     StorageFile, StorageOver,
 };
 use clocked::Clocked;
@@ -17,26 +17,26 @@ use support::{batch, small};
 const FILE_BYTES: u64 = 16 << 10;
 const MINUTE_NS: i64 = 60_000_000_000;
 
-fn create(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> Log {
+fn create(home: &Path, incarnation: u64, committer: &Arc<GroupCommitter>) -> Log {
     let directory = home.join("partitions").join(incarnation.to_string());
     let identity = Identity {
         incarnation,
         partition: 0,
     };
-    Log::create(&directory, identity, small(1 << 20), coordinator).unwrap()
+    Log::create(&directory, identity, small(1 << 20), committer).unwrap()
 }
 
 /// So many rounds of all logs; returns how many of them went through the journal.
-fn rounds(logs: &mut [Log], count: u64, coordinator: &Coordinator) -> u64 {
-    let before = coordinator.statistics().journaled_rounds;
+fn rounds(logs: &mut [Log], count: u64, committer: &GroupCommitter) -> u64 {
+    let before = committer.statistics().journaled_rounds;
     for _ in 0..count {
         for log in &mut *logs {
             log.append(batch(b"value", 0), 1, 0).unwrap();
             log.commit(Box::new(|outcome| assert!(outcome.is_ok())));
         }
-        while coordinator.step() {}
+        while committer.step() {}
     }
-    coordinator.statistics().journaled_rounds - before
+    committer.statistics().journaled_rounds - before
 }
 
 /// Three files, used from two dirty segments on.
@@ -54,13 +54,13 @@ fn without_room_for_two_files_none_is_made_and_a_minute_later_it_is_tried_again(
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(Clocked::default());
     let options = options(home.path());
-    let coordinator = Coordinator::stepped_journaled(storage.clone(), options).unwrap();
+    let committer = GroupCommitter::stepped_journaled(storage.clone(), options).unwrap();
     let mut logs = [
-        create(home.path(), 1, &coordinator),
-        create(home.path(), 2, &coordinator),
+        create(home.path(), 1, &committer),
+        create(home.path(), 2, &committer),
     ];
     storage.leave(2 * FILE_BYTES - 1);
-    assert_eq!(rounds(&mut logs, 20, &coordinator), 0);
+    assert_eq!(rounds(&mut logs, 20, &committer), 0);
     assert_eq!(storage.asked(), 1);
     assert_eq!(
         std::fs::read_dir(home.path().join("journal"))
@@ -70,13 +70,9 @@ fn without_room_for_two_files_none_is_made_and_a_minute_later_it_is_tried_again(
     );
     storage.leave(2 * FILE_BYTES);
     storage.pass(MINUTE_NS - 1);
-    assert_eq!(rounds(&mut logs, 5, &coordinator), 0);
+    assert_eq!(rounds(&mut logs, 5, &committer), 0);
     storage.pass(1);
-    assert_eq!(
-        rounds(&mut logs, 5, &coordinator),
-        4,
-        "the first has it made"
-    );
+    assert_eq!(rounds(&mut logs, 5, &committer), 4, "the first has it made");
     assert_eq!(storage.asked(), 2);
 }
 
@@ -120,17 +116,17 @@ fn what_a_failed_write_left_in_the_journal_is_no_part_of_it() {
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(FillingStorage::default());
     let options = options(home.path());
-    let coordinator = Coordinator::stepped_journaled(storage.clone(), options.clone()).unwrap();
+    let committer = GroupCommitter::stepped_journaled(storage.clone(), options.clone()).unwrap();
     let mut logs: Vec<Log> = (1..=4)
-        .map(|i| create(home.path(), i, &coordinator))
+        .map(|i| create(home.path(), i, &committer))
         .collect();
-    assert_eq!(rounds(&mut logs, 3, &coordinator), 2);
+    assert_eq!(rounds(&mut logs, 3, &committer), 2);
     storage.0.store(true, Ordering::Relaxed);
-    assert_eq!(rounds(&mut logs, 1, &coordinator), 0, "synced directly");
+    assert_eq!(rounds(&mut logs, 1, &committer), 0, "synced directly");
     assert!(!storage.0.load(Ordering::Relaxed));
     // Fewer logs: of the frames that were left some would lie behind these.
-    assert!(rounds(&mut logs[..3], 4, &coordinator) > 0);
-    drop((logs, coordinator));
-    let again = Coordinator::stepped_journaled(storage, options).unwrap();
+    assert!(rounds(&mut logs[..3], 4, &committer) > 0);
+    drop((logs, committer));
+    let again = GroupCommitter::stepped_journaled(storage, options).unwrap();
     assert_eq!(again.journal_damages(), vec![]);
 }

@@ -3,7 +3,7 @@
 mod snapshots;
 mod support;
 use bascule_log::integrity::verify;
-use bascule_log::{Coordinator, Log, LogOptions, OsStorage, ReadError, Recovery};
+use bascule_log::{GroupCommitter, Log, LogOptions, OsStorage, ReadError, Recovery};
 use bascule_record::Producer;
 use snapshots::Snapshots;
 use std::fs::{self, OpenOptions};
@@ -45,28 +45,28 @@ fn append(log: &mut Log, from: usize, to: usize) {
     log.commit(Box::new(|outcome| assert!(outcome.is_ok())));
 }
 
-fn step(coordinator: &Arc<Coordinator>) {
-    while coordinator.step() {}
+fn step(committer: &Arc<GroupCommitter>) {
+    while committer.step() {}
 }
 
 /// A log of [`BATCHES`] batches that was killed, with a landmark behind the first `noted` of them.
 fn killed(noted: usize) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
-    let mut log = Log::create(&path, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
+    let mut log = Log::create(&path, IDENTITY, options(), &committer).unwrap();
     append(&mut log, 0, noted);
-    step(&coordinator);
+    step(&committer);
     log.checkpoint().unwrap();
-    step(&coordinator);
+    step(&committer);
     append(&mut log, noted, BATCHES);
-    step(&coordinator);
+    step(&committer);
     assert!(path.join("landmark").exists());
     (root, path)
 }
 
 fn open(path: &Path) -> (Log, Recovery) {
-    let (log, recovery) = Log::open(path, IDENTITY, options(), &Coordinator::start()).unwrap();
+    let (log, recovery) = Log::open(path, IDENTITY, options(), &GroupCommitter::start()).unwrap();
     log.set_high_watermark(log.reader().log_end());
     (log, recovery)
 }
@@ -105,17 +105,17 @@ fn recovery_reads_only_what_lies_behind_the_landmark() {
 fn a_log_that_rests_has_a_landmark_at_its_end() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("7");
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
-    let mut log = Log::create(&path, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
+    let mut log = Log::create(&path, IDENTITY, options(), &committer).unwrap();
     append(&mut log, 0, 3);
-    step(&coordinator);
+    step(&committer);
     assert!(!log.has_more_to_note(), "so little is walked faster");
     append(&mut log, 3, 9);
     assert!(log.has_more_to_note());
     let mut checkpoints = 0;
     while log.has_more_to_note() {
         log.checkpoint().unwrap();
-        step(&coordinator);
+        step(&committer);
         checkpoints += 1;
         assert!(checkpoints < 5, "it never rests");
     }
@@ -129,19 +129,19 @@ fn a_log_that_rests_has_a_landmark_at_its_end() {
 fn a_crash_at_every_step_of_a_landmark_loses_nothing() {
     let root = tempfile::tempdir().unwrap();
     let snapshots = Snapshots::new(root.path());
-    let coordinator = Coordinator::stepped(snapshots.storage());
-    let mut log = Log::create(&snapshots.of, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(snapshots.storage());
+    let mut log = Log::create(&snapshots.of, IDENTITY, options(), &committer).unwrap();
     append(&mut log, 0, 20);
-    step(&coordinator);
+    step(&committer);
     log.checkpoint().unwrap();
-    step(&coordinator);
+    step(&committer);
     append(&mut log, 20, 40);
-    step(&coordinator);
+    step(&committer);
     snapshots.on.store(true, Ordering::Relaxed);
     log.checkpoint().unwrap();
-    step(&coordinator);
+    step(&committer);
     append(&mut log, 40, BATCHES);
-    step(&coordinator);
+    step(&committer);
     snapshots.on.store(false, Ordering::Relaxed);
     let mut walked = Vec::new();
     for (state, home) in snapshots.homes().iter().enumerate() {
@@ -222,13 +222,13 @@ fn a_landmark_of_another_history_is_not_believed() {
     let (_root, path) = killed(50);
     let root = tempfile::tempdir().unwrap();
     let other = root.path().join("7");
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
-    let mut log = Log::create(&other, IDENTITY, options(), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
+    let mut log = Log::create(&other, IDENTITY, options(), &committer).unwrap();
     // Batches of the same sizes at the same places, with another first one.
     let first = batch_of(&[&[0xff; 700]], 1_000, Some(producer(0)));
     log.append(first, 1, 0).unwrap();
     append(&mut log, 1, BATCHES);
-    step(&coordinator);
+    step(&committer);
     drop(log);
     fs::copy(path.join("landmark"), other.join("landmark")).unwrap();
     let (log, recovery) = open(&other);

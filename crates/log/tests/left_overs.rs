@@ -6,7 +6,7 @@ mod support;
 
 use bascule_log::integrity::verify;
 use bascule_log::{
-    Compaction, CompactionReport, Coordinator, Error, Identity, Log, LogOptions, OsStorage,
+    Compaction, CompactionReport, Error, GroupCommitter, Identity, Log, LogOptions, OsStorage,
     Retention,
 };
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef};
@@ -21,8 +21,8 @@ use support::*;
 fn a_segment_whose_only_batch_is_damaged_is_not_vacant() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("7");
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
-    let mut log = Log::create(&directory, IDENTITY, small(100), &coordinator).unwrap();
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
+    let mut log = Log::create(&directory, IDENTITY, small(100), &committer).unwrap();
     for i in 0..5 {
         let record = RecordRef {
             key: Some(b"key"),
@@ -33,13 +33,13 @@ fn a_segment_whose_only_batch_is_damaged_is_not_vacant() {
         builder.push(&record).unwrap();
         let batch = builder.seal(Codec::None, None, None).unwrap();
         log.append(batch, 1, i).unwrap();
-        stepped_commit(&mut log, &coordinator);
+        stepped_commit(&mut log, &committer);
     }
     log.close().unwrap();
     let path = files(&directory, "seg")[0].clone();
     flip(&path, 64 + 30);
     forget_index(&path);
-    let (mut log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    let (mut log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &committer).unwrap();
     assert_eq!(recovery.damaged, [(0, 1)]);
     log.set_high_watermark(5);
     let skipped = Arc::new(AtomicU64::new(0));
@@ -48,7 +48,7 @@ fn a_segment_whose_only_batch_is_damaged_is_not_vacant() {
         theirs.store(outcome.unwrap().skipped, Ordering::Relaxed);
     });
     assert!(log.compact(&Compaction::default(), 5_000, done).unwrap());
-    while coordinator.step() {}
+    while committer.step() {}
     assert_eq!(log.maintain(&Retention::default(), 5_000).unwrap(), 0);
     assert_eq!(skipped.load(Ordering::Relaxed), 1);
 }
@@ -138,7 +138,7 @@ fn a_directory_is_another_logs_when_only_its_checkpoint_says_so() {
         incarnation: 8,
         ..IDENTITY
     };
-    let refused = Log::open(&home.path(), other, small(WIDE), &home.coordinator).map(|_| ());
+    let refused = Log::open(&home.path(), other, small(WIDE), &home.committer).map(|_| ());
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
     assert_eq!((names(), fs::read(&path).unwrap()), before);
 }
@@ -147,14 +147,14 @@ fn a_directory_is_another_logs_when_only_its_checkpoint_says_so() {
 fn the_first_segment_that_stays_is_synced_before_those_before_it_go() {
     let home = tempfile::tempdir().unwrap();
     let storage = Recording::new(home.path());
-    let coordinator = Coordinator::stepped(storage.clone());
+    let committer = GroupCommitter::stepped(storage.clone());
     let options = LogOptions {
         segment_bytes: 100,
         ..LogOptions::default()
     };
     let directory = home.path().join("7");
-    let mut log = Log::create(&directory, IDENTITY, options.clone(), &coordinator).unwrap();
-    one_step(&mut log, &coordinator, 0);
+    let mut log = Log::create(&directory, IDENTITY, options.clone(), &committer).unwrap();
+    one_step(&mut log, &committer, 0);
     append(&mut log, 1..2);
     log.set_options(small(WIDE));
     log.set_high_watermark(u64::MAX);
@@ -164,7 +164,7 @@ fn the_first_segment_that_stays_is_synced_before_those_before_it_go() {
         ..Retention::default()
     };
     assert_eq!(log.maintain(&latest, 0).unwrap(), 1);
-    while coordinator.step() {}
+    while committer.step() {}
     let calls = storage.calls().split_off(before);
     let (first, second) = ("00000000000000000000.seg", "00000000000000000001.seg");
     let marked = calls

@@ -212,7 +212,7 @@ fn create_refuses_an_existing_log_and_open_a_missing_one() {
         &home.path(),
         IDENTITY,
         LogOptions::default(),
-        &home.coordinator,
+        &home.committer,
     );
     assert!(matches!(again, Err(Error::Exists { .. })));
 }
@@ -235,7 +235,7 @@ fn another_incarnation_or_partition_is_refused() {
             &home.path(),
             identity,
             LogOptions::default(),
-            &home.coordinator,
+            &home.committer,
         );
         assert!(matches!(opened, Err(Error::Foreign { .. })), "{opened:?}");
     }
@@ -311,7 +311,7 @@ fn a_log_is_deleted_or_closed_while_its_rolls_are_being_synced() {
             log = reopened;
         }
         log.delete().unwrap();
-        assert_eq!(home.coordinator.failure(), None);
+        assert_eq!(home.committer.failure(), None);
     }
 }
 
@@ -340,12 +340,12 @@ fn many_logs_commit_in_one_round() {
             &home.root.path().join(i.to_string()),
             identity,
             small(1 << 20),
-            &home.coordinator,
+            &home.committer,
         )
         .unwrap()
     };
     let mut logs: Vec<Log> = (0..30).map(create).collect();
-    let before = home.coordinator.statistics();
+    let before = home.committer.statistics();
     let (done, answers) = std::sync::mpsc::channel();
     for log in &mut logs {
         log.append(batch(b"v", 1), 1, 0).unwrap();
@@ -355,7 +355,7 @@ fn many_logs_commit_in_one_round() {
         }
     }
     assert!(answers.iter().take(90).all(|end| end == 1));
-    let after = home.coordinator.statistics();
+    let after = home.committer.statistics();
     assert_eq!(after.requests - before.requests, 90);
     assert!(
         after.files - before.files <= 120,

@@ -4,7 +4,7 @@ mod harmed;
 mod support;
 
 use bascule_log::integrity::verify;
-use bascule_log::{Coordinator, JournalOptions, Log, OsStorage, Retention};
+use bascule_log::{GroupCommitter, JournalOptions, Log, OsStorage, Retention};
 use harmed::*;
 use std::fs;
 use std::path::Path;
@@ -91,8 +91,8 @@ fn a_removal_of_which_a_part_is_on_the_disk_is_no_damage() {
     assert_eq!((reader.log_start(), reader.log_end()), (4, 4));
 }
 
-/// A stepped coordinator whose every round goes through the journal, and whose segments are never synced behind it.
-fn journaled(root: &Path) -> Arc<Coordinator> {
+/// A stepped group committer whose every round goes through the journal, and whose segments are never synced behind it.
+fn journaled(root: &Path) -> Arc<GroupCommitter> {
     let options = JournalOptions {
         from_dirty_files: 1,
         file_bytes: 64 << 10,
@@ -100,30 +100,30 @@ fn journaled(root: &Path) -> Arc<Coordinator> {
         lazy_rounds: u32::MAX,
         ..JournalOptions::new(root.join("journal"), root.join("partitions"))
     };
-    Coordinator::stepped_journaled(Arc::new(OsStorage), options).unwrap()
+    GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap()
 }
 
 #[test]
 fn the_journal_is_taken_over_behind_a_lost_tail() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("partitions/7");
-    let coordinator = journaled(root.path());
-    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
-    (0..5).for_each(|i| one_step(&mut log, &coordinator, i));
+    let committer = journaled(root.path());
+    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &committer).unwrap();
+    (0..5).for_each(|i| one_step(&mut log, &committer, i));
     log.close().unwrap();
-    drop(coordinator);
-    let coordinator = journaled(root.path());
-    let (mut log, _) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
-    (5..8).for_each(|i| one_step(&mut log, &coordinator, i));
-    drop((log, coordinator));
+    drop(committer);
+    let committer = journaled(root.path());
+    let (mut log, _) = Log::open(&directory, IDENTITY, small(WIDE), &committer).unwrap();
+    (5..8).for_each(|i| one_step(&mut log, &committer, i));
+    drop((log, committer));
     // What was acked since lies in the journal only, and the last batch before that is damaged.
     let path = &files(&directory, "seg")[0];
     let at = positions(path);
     cut(path, at[5]);
     flip(path, at[4] + 30);
     for _ in 0..2 {
-        let coordinator = journaled(root.path());
-        let (log, _) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+        let committer = journaled(root.path());
+        let (log, _) = Log::open(&directory, IDENTITY, small(WIDE), &committer).unwrap();
         expect_exactly(&log, 8, &[(4, 5)]);
     }
 }
@@ -132,19 +132,19 @@ fn the_journal_is_taken_over_behind_a_lost_tail() {
 fn what_the_journal_holds_is_no_damage_without_a_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("partitions/7");
-    let coordinator = journaled(root.path());
-    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
-    (0..3).for_each(|i| one_step(&mut log, &coordinator, i));
+    let committer = journaled(root.path());
+    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &committer).unwrap();
+    (0..3).for_each(|i| one_step(&mut log, &committer, i));
     log.set_options(small(100));
     append(&mut log, 3..4); // rolls; no round has synced the segment before
-    drop((log, coordinator));
+    drop((log, committer));
     // The first round made the journal's file and synced the segment itself.
     let path = &files(&directory, "seg")[0];
     let at = positions(path);
     cut(path, at[1]);
     fs::remove_file(directory.join("checkpoint")).unwrap();
-    let coordinator = journaled(root.path());
-    let (log, _) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    let committer = journaled(root.path());
+    let (log, _) = Log::open(&directory, IDENTITY, small(WIDE), &committer).unwrap();
     expect_exactly(&log, 3, &[]);
 }
 
@@ -152,24 +152,24 @@ fn what_the_journal_holds_is_no_damage_without_a_checkpoint() {
 fn a_trim_loses_nothing_that_only_the_journal_holds() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("partitions/7");
-    let coordinator = journaled(root.path());
-    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    let committer = journaled(root.path());
+    let mut log = Log::create(&directory, IDENTITY, small(WIDE), &committer).unwrap();
     let synced = |path: &Path| positions(path)[1];
-    one_step(&mut log, &coordinator, 0);
+    one_step(&mut log, &committer, 0);
     let values: Vec<Vec<u8>> = (1..9).map(value).collect();
     let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     log.append(batch_of(&values, 2_000, None), 1, 2_000)
         .unwrap();
-    stepped_commit(&mut log, &coordinator);
+    stepped_commit(&mut log, &committer);
     log.set_high_watermark(9);
     assert_eq!(log.trim(5, 2_000).unwrap(), 5);
-    while coordinator.step() {}
-    drop((log, coordinator));
+    while committer.step() {}
+    drop((log, committer));
     // The power goes: of the segment only what the first round synced is there.
     let path = &files(&directory, "seg")[0];
     cut(path, synced(path));
-    let coordinator = journaled(root.path());
-    let (log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &coordinator).unwrap();
+    let committer = journaled(root.path());
+    let (log, recovery) = Log::open(&directory, IDENTITY, small(WIDE), &committer).unwrap();
     assert_eq!((recovery.damaged, log.reader().log_end()), (vec![], 9));
     log.set_high_watermark(9);
     let (mut records, refused) = read_around(&log.reader(), 0);

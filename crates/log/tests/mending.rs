@@ -5,7 +5,7 @@ mod support;
 use bascule_log::integrity::{
     Action, FindingKind, RepairOptions, Verified, inspect, repair, verify,
 };
-use bascule_log::{Coordinator, Log, OsStorage};
+use bascule_log::{GroupCommitter, Log, OsStorage};
 use recording::Recording;
 use std::fs;
 use std::ops::Range;
@@ -440,16 +440,16 @@ fn a_scrub_of_much_damage_has_the_quarantine_written_once() {
         flip(&first, batch.position as usize + 130);
     }
     let storage = Recording::new(&home.path());
-    let coordinator = Coordinator::stepped(storage.clone());
-    let (log, _) = Log::open(&home.path(), IDENTITY, small(100), &coordinator).unwrap();
-    while coordinator.step() {}
+    let committer = GroupCommitter::stepped(storage.clone());
+    let (log, _) = Log::open(&home.path(), IDENTITY, small(100), &committer).unwrap();
+    while committer.step() {}
     let done = log.reader().scrub(5, &mut |_| true).unwrap();
     assert_eq!((done.damaged, log.reader().quarantine().len()), (50, 50));
-    while coordinator.step() {}
+    while committer.step() {}
     let calls = storage.calls();
     let written = calls.iter().filter(|call| *call == "rename quarantine.tmp");
     assert_eq!(written.count(), 1);
-    drop((log, coordinator));
+    drop((log, committer));
     let (log, _) = home.open(small(100));
     assert_eq!(log.reader().quarantine().len(), 50);
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Coordinator, Error, FileOver, IoOp, JournalOptions, Log, OpenMode, OsStorage, ReadError,
+    Error, FileOver, GroupCommitter, IoOp, JournalOptions, Log, OpenMode, OsStorage, ReadError,
     ReadMode, Storage, StorageFile, StorageOver,
 };
 use parking_lot::Mutex;
@@ -106,7 +106,7 @@ const LIMIT: usize = 4;
 struct Many {
     root: tempfile::TempDir,
     counted: Arc<Counted>,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
     logs: Vec<Log>,
 }
 
@@ -116,29 +116,29 @@ fn many(journaled: bool) -> Many {
     let counted = Arc::new(Counted::default());
     let storage = Arc::new(CountingStorage(Arc::clone(&counted)));
     let partitions = root.path().join("partitions");
-    let coordinator = if journaled {
+    let committer = if journaled {
         let journal = JournalOptions::new(root.path().join("journal"), partitions.clone());
-        Coordinator::stepped_journaled(storage, journal).unwrap()
+        GroupCommitter::stepped_journaled(storage, journal).unwrap()
     } else {
-        Coordinator::stepped(storage)
+        GroupCommitter::stepped(storage)
     };
-    coordinator.set_open_segments(LIMIT);
+    committer.set_open_segments(LIMIT);
     let create = |i: u64| {
         let path = partitions.join(i.to_string());
-        Log::create(&path, identity(i), small(4_000), &coordinator).unwrap()
+        Log::create(&path, identity(i), small(4_000), &committer).unwrap()
     };
     let logs = (0..LOGS).map(create).collect();
     Many {
         root,
         counted,
-        coordinator,
+        committer,
         logs,
     }
 }
 
 impl Many {
     fn step(&self) {
-        while self.coordinator.step() {}
+        while self.committer.step() {}
     }
 
     fn append(&mut self, i: usize, value: u8) {
@@ -158,10 +158,10 @@ impl Many {
         }
         assert_eq!(*self.counted.forgotten.lock(), Vec::<PathBuf>::new());
         drop(self.logs);
-        let coordinator = Coordinator::start();
+        let committer = GroupCommitter::start();
         for i in 0..LOGS {
             let path = self.root.path().join("partitions").join(i.to_string());
-            let (log, _) = Log::open(&path, identity(i), small(4_000), &coordinator).unwrap();
+            let (log, _) = Log::open(&path, identity(i), small(4_000), &committer).unwrap();
             log.set_high_watermark(log.reader().log_end());
             assert_eq!(values(&read_from(&log.reader(), 0).unwrap()), wanted);
         }
@@ -204,7 +204,7 @@ fn what_is_unsynced_stays_open_beyond_the_limit() {
     }
     many.append(0, 3);
     many.step();
-    many.coordinator.set_open_segments(LIMIT);
+    many.committer.set_open_segments(LIMIT);
     assert!(many.counted.held("seg") <= LIMIT);
     for i in 1..LOGS as usize {
         many.append(i, 3);
@@ -222,9 +222,9 @@ fn what_is_only_in_the_journal_stays_open() {
             many.append(i, value);
         }
         many.step();
-        many.coordinator.set_open_segments(LIMIT);
+        many.committer.set_open_segments(LIMIT);
     }
-    assert!(many.coordinator.statistics().journaled_rounds > 20);
+    assert!(many.committer.statistics().journaled_rounds > 20);
     many.check(40);
 }
 
@@ -235,8 +235,8 @@ fn a_log_that_rests_holds_no_file() {
         many.append(i, 0);
     }
     many.step();
-    many.coordinator.close_idle_files();
-    many.coordinator.close_idle_files();
+    many.committer.close_idle_files();
+    many.committer.close_idle_files();
     assert_eq!(many.counted.files(), Vec::<PathBuf>::new());
     for i in 0..LOGS as usize {
         many.append(i, 1);
@@ -252,8 +252,8 @@ fn without_a_descriptor_an_append_is_refused_and_a_later_one_is_not() {
         many.append(i, 0);
     }
     many.step();
-    many.coordinator.close_idle_files();
-    many.coordinator.close_idle_files();
+    many.committer.close_idle_files();
+    many.committer.close_idle_files();
     many.counted.exhausted.store(true, Ordering::Relaxed);
     for log in &mut many.logs {
         let refused = log.append(batch(b"lost", 1), 1, 1).unwrap_err();
@@ -270,7 +270,7 @@ fn without_a_descriptor_an_append_is_refused_and_a_later_one_is_not() {
         log.checkpoint().unwrap();
     }
     many.step();
-    assert_eq!(many.coordinator.failure(), None);
+    assert_eq!(many.committer.failure(), None);
     many.counted.exhausted.store(false, Ordering::Relaxed);
     for i in 0..LOGS as usize {
         many.append(i, 1);

@@ -7,7 +7,7 @@
 )]
 mod support;
 
-use bascule_log::{Appended, Coordinator, Log, Retention, SequenceError};
+use bascule_log::{Appended, GroupCommitter, Log, Retention, SequenceError};
 use bascule_record::{HEADER_BYTES, Header, Producer};
 use proptest::prelude::*;
 use std::path::Path;
@@ -248,7 +248,7 @@ fn run(steps: &[Step]) -> usize {
                 // Not committed: what the active segment got in this life may be torn.
                 drop(log);
                 // Nothing of the life before is under way any more.
-                home.coordinator = Coordinator::start();
+                home.committer = GroupCommitter::start();
                 (*kept, *torn)
             }
         };
@@ -335,7 +335,7 @@ fn a_producer_outlives_its_batches_by_15_minutes() {
         );
         if snapshot {
             drop(log);
-            home.coordinator = Coordinator::start();
+            home.committer = GroupCommitter::start();
             log = home.open(small(SEGMENT_BYTES)).0;
         }
     }
@@ -378,7 +378,7 @@ fn a_snapshot_ahead_of_a_cut_is_not_believed_in_any_later_life() {
             "it was cut"
         );
         drop(log);
-        home.coordinator = Coordinator::start();
+        home.committer = GroupCommitter::start();
         log = home.open(small(1 << 20)).0;
     }
 }

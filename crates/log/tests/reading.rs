@@ -96,7 +96,7 @@ fn offsets_are_found_by_time() {
     for segment_bytes in [3_000, 1 << 20] {
         let path = home.root.path().join(segment_bytes.to_string());
         let mut log =
-            bascule_log::Log::create(&path, IDENTITY, small(segment_bytes), &home.coordinator)
+            bascule_log::Log::create(&path, IDENTITY, small(segment_bytes), &home.committer)
                 .unwrap();
         let reader = log.reader();
         assert_eq!(

@@ -3,7 +3,7 @@
 mod clocked;
 mod faulty;
 mod support;
-use bascule_log::{Coordinator, Log, LogReader, ReadMode, Retention};
+use bascule_log::{GroupCommitter, Log, LogReader, ReadMode, Retention};
 use clocked::Clocked;
 use faulty::{Fault, Faulty, Kind};
 use std::sync::Arc;
@@ -322,10 +322,10 @@ fn what_was_not_removed_for_want_of_space_or_descriptors_is_removed_later() {
         for calls in 0.. {
             let storage = Faulty::disarmed(fault, calls, u64::MAX);
             let home = Home {
-                coordinator: Coordinator::stepped(storage.clone()),
+                committer: GroupCommitter::stepped(storage.clone()),
                 ..Home::new()
             };
-            let run = || while home.coordinator.step() {};
+            let run = || while home.committer.step() {};
             let mut log = home.create(small(100));
             let put = |log: &mut Log, count: u8| {
                 for i in 0..count {

@@ -1,8 +1,8 @@
-//! A log whose coordinator has no threads: nothing happens but in `step`, and always the same.
+//! A log whose group committer has no threads: nothing happens but in `step`, and always the same.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod recording;
 
-use bascule_log::{Coordinator, Identity, JournalOptions, Log, LogOptions, Retention};
+use bascule_log::{GroupCommitter, Identity, JournalOptions, Log, LogOptions, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use recording::Recording;
 use std::path::Path;
@@ -27,17 +27,17 @@ fn batch() -> SealedBatch {
 /// Everything a log does in its life; returns what the storage was asked for.
 fn life(directory: &Path) -> Vec<String> {
     let storage = Recording::new(directory);
-    let coordinator = Coordinator::stepped(storage.clone());
+    let committer = GroupCommitter::stepped(storage.clone());
     let options = LogOptions {
         segment_bytes: 1 << 10,
         ..LogOptions::default()
     };
-    let mut log = Log::create(directory, IDENTITY, options.clone(), &coordinator).unwrap();
+    let mut log = Log::create(directory, IDENTITY, options.clone(), &committer).unwrap();
     for i in 0..40 {
         log.append(batch(), 1 + i / 20, 0).unwrap();
         log.commit(Box::new(|_| {}));
         if i % 3 == 0 {
-            while coordinator.step() {}
+            while committer.step() {}
             log.set_high_watermark(log.reader().durable_end());
         }
     }
@@ -50,7 +50,7 @@ fn life(directory: &Path) -> Vec<String> {
     )
     .unwrap();
     log.close().unwrap();
-    let (log, _) = Log::open(directory, IDENTITY, options, &coordinator).unwrap();
+    let (log, _) = Log::open(directory, IDENTITY, options, &committer).unwrap();
     log.delete().unwrap();
     storage.calls()
 }
@@ -59,9 +59,9 @@ fn life(directory: &Path) -> Vec<String> {
 fn nothing_is_synced_or_answered_before_a_step() {
     let home = tempfile::tempdir().unwrap();
     let storage = Recording::new(home.path());
-    let coordinator = Coordinator::stepped(storage.clone());
+    let committer = GroupCommitter::stepped(storage.clone());
     let directory = home.path().join("1");
-    let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &coordinator).unwrap();
+    let mut log = Log::create(&directory, IDENTITY, LogOptions::default(), &committer).unwrap();
     let answered = Arc::new(AtomicU64::new(0));
     let theirs = Arc::clone(&answered);
     log.append(batch(), 1, 0).unwrap();
@@ -73,12 +73,12 @@ fn nothing_is_synced_or_answered_before_a_step() {
         (storage.calls().len(), answered.load(Ordering::Relaxed)),
         (before, 0)
     );
-    assert!(coordinator.step());
+    assert!(committer.step());
     assert_eq!(
         (answered.load(Ordering::Relaxed), log.reader().durable_end()),
         (1, 1)
     );
-    assert!(!coordinator.step(), "nothing is left");
+    assert!(!committer.step(), "nothing is left");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn the_same_calls_do_the_same_to_the_storage() {
 }
 
 #[test]
-fn nothing_outlives_a_coordinator_that_ends_with_work_undone() {
+fn nothing_outlives_a_group_committer_that_ends_with_work_undone() {
     let home = tempfile::tempdir().unwrap();
     let storage = Recording::new(home.path());
     let seen = Arc::downgrade(&storage);
@@ -103,19 +103,19 @@ fn nothing_outlives_a_coordinator_that_ends_with_work_undone() {
         file_bytes: 2 << 10,
         ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
     };
-    let coordinator = Coordinator::stepped_journaled(storage, journal).unwrap();
+    let committer = GroupCommitter::stepped_journaled(storage, journal).unwrap();
     let directory = home.path().join("1");
-    let mut log = Log::create(&directory, IDENTITY, options, &coordinator).unwrap();
+    let mut log = Log::create(&directory, IDENTITY, options, &committer).unwrap();
     for i in 0..200 {
         log.append(batch(), 1, 0).unwrap();
         log.commit(Box::new(|_| {}));
         if i < 100 && i % 7 == 0 {
-            coordinator.step();
+            committer.step();
         }
     }
     // Since the last step: rolls, commits and their checkpoints that nobody does any more.
     drop(log);
-    drop(coordinator);
+    drop(committer);
     assert_eq!(seen.strong_count(), 0);
 }
 
@@ -133,14 +133,14 @@ fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
         lazy_rounds: u32::MAX,
         ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
     };
-    let coordinator = Coordinator::stepped_journaled(storage.clone(), journal).unwrap();
+    let committer = GroupCommitter::stepped_journaled(storage.clone(), journal).unwrap();
     let create = |incarnation: u64, options: &LogOptions| {
         let directory = home.path().join(incarnation.to_string());
         let identity = Identity {
             incarnation,
             ..IDENTITY
         };
-        Log::create(&directory, identity, options.clone(), &coordinator).unwrap()
+        Log::create(&directory, identity, options.clone(), &committer).unwrap()
     };
     let (mut log, mut other) = (create(1, &options), create(2, &LogOptions::default()));
     let mut rolls = 0;
@@ -152,14 +152,14 @@ fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
         other.append(batch(), 1, 0).unwrap();
         other.commit(Box::new(|_| {}));
         let before = storage.calls().len();
-        let rounds = coordinator.statistics().journaled_rounds;
-        coordinator.step();
+        let rounds = committer.statistics().journaled_rounds;
+        committer.step();
         let calls = storage.calls().split_off(before);
         let sealed = calls.iter().position(|call| call.starts_with("sync 1/"));
         let frames = calls
             .iter()
             .position(|call| call.starts_with("write") && call.ends_with(".journal"));
-        if coordinator.statistics().journaled_rounds > rounds && sealed.is_some() {
+        if committer.statistics().journaled_rounds > rounds && sealed.is_some() {
             assert!(sealed < frames, "{calls:?}");
             rolls += 1;
         }

@@ -3,7 +3,7 @@
 mod support;
 
 use bascule_log::{
-    Coordinator, FileOver, JournalOptions, Log, LogOptions, OpenMode, OsStorage, Storage,
+    FileOver, GroupCommitter, JournalOptions, Log, LogOptions, OpenMode, OsStorage, Storage,
     StorageFile, StorageOver,
 };
 use std::io;
@@ -58,39 +58,39 @@ fn directory(home: &Path, incarnation: u64) -> PathBuf {
     home.join("partitions").join(incarnation.to_string())
 }
 
-fn begin(home: &Path, storage: Arc<dyn Storage>) -> Arc<Coordinator> {
+fn begin(home: &Path, storage: Arc<dyn Storage>) -> Arc<GroupCommitter> {
     let options = JournalOptions {
         from_dirty_files: 2,
         file_bytes: 4 << 20,
         lazy_rounds: u32::MAX,
         ..JournalOptions::new(home.join("journal"), home.join("partitions"))
     };
-    Coordinator::stepped_journaled(storage, options).unwrap()
+    GroupCommitter::stepped_journaled(storage, options).unwrap()
 }
 
 /// Rounds in which both logs get a batch of 2 KiB, all acked through the journal but for the first.
-fn publish(logs: &mut [Log], coordinator: &Coordinator) {
-    let before = coordinator.statistics().journaled_rounds;
+fn publish(logs: &mut [Log], committer: &GroupCommitter) {
+    let before = committer.statistics().journaled_rounds;
     for _ in 0..ROUNDS {
         for log in &mut *logs {
             log.append(batch(&[7; 2 << 10], 0), 1, 0).unwrap();
             log.commit(Box::new(|outcome| assert!(outcome.is_ok())));
         }
-        while coordinator.step() {}
+        while committer.step() {}
     }
-    let journaled = coordinator.statistics().journaled_rounds - before;
+    let journaled = committer.statistics().journaled_rounds - before;
     assert!(journaled + 1 >= ROUNDS, "{journaled} of {ROUNDS} rounds");
 }
 
-fn two(home: &Path, storage: Arc<dyn Storage>) -> (Arc<Coordinator>, [Log; 2]) {
-    let coordinator = begin(home, storage);
+fn two(home: &Path, storage: Arc<dyn Storage>) -> (Arc<GroupCommitter>, [Log; 2]) {
+    let committer = begin(home, storage);
     let create = |incarnation| {
         let options = LogOptions::default();
         let at = directory(home, incarnation);
-        Log::create(&at, identity(incarnation), options, &coordinator).unwrap()
+        Log::create(&at, identity(incarnation), options, &committer).unwrap()
     };
     let logs = [create(1), create(2)];
-    (coordinator, logs)
+    (committer, logs)
 }
 
 fn segment(home: &Path, incarnation: u64) -> PathBuf {
@@ -104,11 +104,11 @@ fn all_there(home: &Path) {
         let _ = std::fs::remove_dir_all(home.join(name));
         let _ = std::fs::remove_file(home.join(name));
     }
-    let coordinator = begin(home, Arc::new(OsStorage));
+    let committer = begin(home, Arc::new(OsStorage));
     for incarnation in [1, 2] {
         let at = directory(home, incarnation);
         let options = LogOptions::default();
-        let (log, _) = Log::open(&at, identity(incarnation), options, &coordinator).unwrap();
+        let (log, _) = Log::open(&at, identity(incarnation), options, &committer).unwrap();
         assert_eq!(log.reader().log_end(), ROUNDS);
     }
 }
@@ -117,9 +117,9 @@ fn all_there(home: &Path) {
 fn many_small_batches_share_one_write_of_zeros() {
     let home = tempfile::tempdir().unwrap();
     let zeros = Arc::<Zeros>::default();
-    let (coordinator, mut logs) = two(home.path(), Arc::new(Counting(zeros.clone())));
+    let (committer, mut logs) = two(home.path(), Arc::new(Counting(zeros.clone())));
     let before = zeros.written.load(Ordering::Relaxed);
-    publish(&mut logs, &coordinator);
+    publish(&mut logs, &committer);
     let bytes = ROUNDS * (2 << 10);
     let (written, least) = (
         zeros.written.load(Ordering::Relaxed) - before,
@@ -134,7 +134,7 @@ fn many_small_batches_share_one_write_of_zeros() {
         assert!(len > bytes && len.is_multiple_of(STRIDE), "{len} bytes");
     }
     drop(logs);
-    drop(coordinator);
+    drop(committer);
     all_there(home.path());
 }
 
@@ -142,10 +142,10 @@ fn many_small_batches_share_one_write_of_zeros() {
 fn without_room_for_zeros_the_batches_are_written_all_the_same() {
     let home = tempfile::tempdir().unwrap();
     let zeros = Arc::<Zeros>::default();
-    let (coordinator, mut logs) = two(home.path(), Arc::new(Counting(zeros.clone())));
+    let (committer, mut logs) = two(home.path(), Arc::new(Counting(zeros.clone())));
     zeros.is_full.store(true, Ordering::Relaxed);
-    publish(&mut logs, &coordinator);
+    publish(&mut logs, &committer);
     drop(logs);
-    drop(coordinator);
+    drop(committer);
     all_there(home.path());
 }

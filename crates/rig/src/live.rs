@@ -5,7 +5,7 @@ use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
 use bascule_log::{
-    Compaction, Coordinator, DeletedLogs, Error, JournalOptions, Log, LogOptions, Retention,
+    Compaction, DeletedLogs, Error, GroupCommitter, JournalOptions, Log, LogOptions, Retention,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ struct Life {
     ledger: Arc<Ledger>,
     directory: PathBuf,
     options: LogOptions,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
     /// By partition; one whose deletion or new beginning failed is not there.
     logs: BTreeMap<u32, Log>,
     in_flight: Arc<InFlight>,
@@ -103,8 +103,8 @@ struct Life {
 }
 
 /// Nothing damages the journal here: whatever ends a life, it must not look like a loss.
-fn check_journal(coordinator: &Coordinator, ledger: &Ledger) {
-    let told = coordinator.journal_damages();
+fn check_journal(committer: &GroupCommitter, ledger: &Ledger) {
+    let told = committer.journal_damages();
     for damage in told.iter().filter(|damage| damage.was_acked) {
         eprintln!("told without a reason: {damage:?}");
         let wrong = Entry {
@@ -125,15 +125,15 @@ impl Life {
             preallocate_bytes: arguments.number("ahead", 64 << 10)?,
             ..LogOptions::default()
         };
-        let coordinator = Coordinator::start_journaled(
+        let committer = GroupCommitter::start_journaled(
             Arc::new(HastyStorage),
             journal_options(arguments, &directory)?,
         )
         .inspect_err(|_| ledger.note(Kind::RecoveryFailed, Entry::default()))?;
-        check_journal(&coordinator, &ledger);
+        check_journal(&committer, &ledger);
         let ledger = Arc::new(ledger);
         let told = Arc::clone(&ledger);
-        coordinator.on_failure(Box::new(move |_| {
+        committer.on_failure(Box::new(move |_| {
             told.note(Kind::Failed, Entry::default());
         }));
         let partitions = arguments.number("partitions", 1)? as u32;
@@ -141,7 +141,7 @@ impl Life {
             .map(|partition| {
                 let name = recovered::new_incarnation(number, 0, partition);
                 let options = options.clone();
-                recovered::open(&directory, partition, name, options, &coordinator, &ledger)
+                recovered::open(&directory, partition, name, options, &committer, &ledger)
                     .map(|log| (partition, log))
             })
             .collect::<Result<BTreeMap<_, _>, _>>()?;
@@ -152,7 +152,7 @@ impl Life {
             ledger,
             directory,
             options,
-            coordinator,
+            committer,
             uncommitted: vec![0; logs.len()],
             logs,
             in_flight: Arc::new(InFlight::default()),
@@ -315,7 +315,7 @@ impl Life {
             0,
             recovered::new_incarnation(self.number, self.begun, 0),
             self.options.clone(),
-            &self.coordinator,
+            &self.committer,
             &self.ledger,
         )?;
         self.logs.insert(0, log);

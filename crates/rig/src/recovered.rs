@@ -1,7 +1,9 @@
 //! Opening the logs of a directory and writing down all that is in them.
 use crate::content::recognise;
 use crate::ledger::{Entry, Kind, Ledger};
-use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, LogReader, ReadError, ReadMode};
+use bascule_log::{
+    Error, GroupCommitter, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
+};
 use bascule_record::{Batch, Batches, Header};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ pub fn open(
     partition: u32,
     new_incarnation: u64,
     options: LogOptions,
-    coordinator: &Arc<Coordinator>,
+    committer: &Arc<GroupCommitter>,
     ledger: &Ledger,
 ) -> Result<Log, Box<dyn std::error::Error>> {
     let entry = Entry {
@@ -32,7 +34,7 @@ pub fn open(
             incarnation: present.unwrap_or(new_incarnation),
             partition,
         };
-        open_or_create(directory, identity, options, coordinator)
+        open_or_create(directory, identity, options, committer)
     });
     let (log, cut, damaged) = opened.inspect_err(|_| ledger.note(Kind::RecoveryFailed, entry))?;
     let reader = log.reader();
@@ -92,13 +94,13 @@ fn open_or_create(
     directory: &Path,
     identity: Identity,
     options: LogOptions,
-    coordinator: &Arc<Coordinator>,
+    committer: &Arc<GroupCommitter>,
 ) -> Result<(Log, u64, u32), Box<dyn std::error::Error>> {
     let path = partitions(directory).join(identity.incarnation.to_string());
-    match Log::open(&path, identity, options.clone(), coordinator) {
+    match Log::open(&path, identity, options.clone(), committer) {
         Ok((log, found)) => Ok((log, found.cut_bytes, found.damaged.len() as u32)),
         Err(Error::Absent { .. }) => {
-            let log = Log::create(&path, identity, options, coordinator)?;
+            let log = Log::create(&path, identity, options, committer)?;
             Ok((log, 0, 0))
         }
         Err(other) => Err(other.into()),

@@ -5,7 +5,9 @@
 //! Prints one line: `<tear> <times> <exact>` for each way to tear, then sentences about the first failures.
 use crate::arguments::Arguments;
 use crate::content::{Chance, Name, recognise};
-use bascule_log::{Coordinator, Error, Identity, Log, LogOptions, OsStorage, ReadMode, Recovery};
+use bascule_log::{
+    Error, GroupCommitter, Identity, Log, LogOptions, OsStorage, ReadMode, Recovery,
+};
 use bascule_record::{Batch, Batches};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,16 +105,16 @@ struct Rig {
     others: Vec<(PathBuf, Vec<u8>)>,
     /// (name of the batch, end in the file, next offset), in order.
     batches: Vec<(Name, usize, u64)>,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
 }
 
 impl Rig {
     /// Writes a log of one segment whose batches take a bit more than `bytes`, and drops it without closing.
     fn build(parent: &Path, bytes: usize, seed: u64) -> Outcome<Self> {
-        let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+        let committer = GroupCommitter::stepped(Arc::new(OsStorage));
         let directory = parent.join("0");
         fs::create_dir_all(parent)?;
-        let mut log = Log::create(&directory, IDENTITY, options(), &coordinator)?;
+        let mut log = Log::create(&directory, IDENTITY, options(), &committer)?;
         let mut batches = Vec::new();
         let mut total = 0;
         while total < bytes + (8 << 10) {
@@ -127,7 +129,7 @@ impl Rig {
             batches.push((name, total, appended.next_offset));
         }
         log.commit(Box::new(|_| ()));
-        while coordinator.step() {}
+        while committer.step() {}
         drop(log);
         let mut files = Vec::new();
         for entry in fs::read_dir(&directory)? {
@@ -147,7 +149,7 @@ impl Rig {
             segment,
             others: files,
             batches,
-            coordinator,
+            committer,
         })
     }
 
@@ -195,7 +197,7 @@ impl Rig {
         };
         let appended = log.append(name.build(1)?, 2, 1)?;
         log.commit(Box::new(|_| ()));
-        while self.coordinator.step() {}
+        while self.committer.step() {}
         drop(log);
         expected.push(name);
         let (log, found) = self.open()?;
@@ -204,8 +206,8 @@ impl Rig {
     }
 
     fn open(&self) -> Result<(Log, Recovery), Error> {
-        let opened = Log::open(&self.directory, IDENTITY, options(), &self.coordinator);
-        while self.coordinator.step() {}
+        let opened = Log::open(&self.directory, IDENTITY, options(), &self.committer);
+        while self.committer.step() {}
         opened
     }
 

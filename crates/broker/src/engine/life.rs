@@ -13,7 +13,7 @@ use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, cautious_now_ns};
 use crate::tools;
 use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
-use bascule_log::{Coordinator, DeletedLogs, JournalOptions, OsStorage};
+use bascule_log::{DeletedLogs, GroupCommitter, JournalOptions, OsStorage};
 use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ const SWEEP_LONGEST: Duration = Duration::from_mins(1);
 pub struct Engine {
     pub(super) shared: SharedRef,
     pub(super) data: PathBuf,
-    pub(super) coordinator: Arc<Coordinator>,
+    pub(super) committer: Arc<GroupCommitter>,
     pub(super) admin: Mutex<()>,
     pub(super) state: Mutex<State>,
     /// Whose threads these are.
@@ -106,9 +106,9 @@ impl Engine {
                 .events
                 .log(30, "storage", text, serde_json::json!({}));
         }
-        let coordinator = start_log(directory.path(), &shared.limits)?;
-        report_wal_damage(&coordinator, &shared);
-        runtime.spawn(close_idle_files(Arc::downgrade(&coordinator)));
+        let committer = start_log(directory.path(), &shared.limits)?;
+        report_wal_damage(&committer, &shared);
+        runtime.spawn(close_idle_files(Arc::downgrade(&committer)));
         runtime.spawn(watch_clock());
         runtime.spawn(sweep(
             shared.clone(),
@@ -117,7 +117,7 @@ impl Engine {
         Ok(Self {
             shared,
             data: directory.path().to_owned(),
-            coordinator,
+            committer,
             admin: Mutex::new(()),
             state: Mutex::new(State {
                 directory: Some(directory),
@@ -146,7 +146,7 @@ impl Engine {
     pub(super) fn source(&self) -> Source {
         Source {
             shared: self.shared.clone(),
-            coordinator: Arc::downgrade(&self.coordinator),
+            committer: Arc::downgrade(&self.committer),
             data: self.data.clone(),
         }
     }
@@ -194,7 +194,7 @@ impl Engine {
         self.shared.serving.store(serving, Ordering::Release);
         if serving {
             self.shared.condition.set_served();
-            self.coordinator.journal_told();
+            self.committer.journal_told();
         } else {
             self.shared.groups.close();
         }
@@ -241,7 +241,7 @@ impl Engine {
             let text = "the metadata log is open already";
             return Err(EngineError::new(ErrorCode::InvalidArgument, text));
         }
-        let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.coordinator)?;
+        let (log, index, state) = MetadataLog::open(&self.shared, &self.data, &self.committer)?;
         let last = log.last_index();
         self.state.lock().metadata = Some(Arc::new(log));
         self.shared.condition.set_metadata_open();
@@ -308,7 +308,7 @@ impl Engine {
                 .events
                 .log(40, "metadata", text, serde_json::json!({}));
         }
-        self.coordinator.settle_journal();
+        self.committer.settle_journal();
         drop(http);
         self.shared.events.close();
         // The view holds the partitions, and they what the view is in.
@@ -353,28 +353,28 @@ impl Drop for Engine {
         }
         // A forked child: the threads to wait for are the parent's, so whatever waits for them on drop is leaked.
         std::mem::forget(std::mem::take(self.state.get_mut()));
-        std::mem::forget(self.coordinator.clone());
+        std::mem::forget(self.committer.clone());
         std::mem::forget(self.shared.clone());
     }
 }
 
 /// The committer of the directory, with a journal for its partitions. What a journal holds is also taken over when it is
 /// not to be used any more.
-fn start_log(data: &Path, limits: &Limits) -> Result<Arc<Coordinator>, EngineError> {
+fn start_log(data: &Path, limits: &Limits) -> Result<Arc<GroupCommitter>, EngineError> {
     let mut options = JournalOptions::new(data.join("journal"), directory::partitions(data));
     options.from_dirty_files = match limits.journal_from_dirty_files {
         0 => usize::MAX,
         files => files,
     };
-    let coordinator = Coordinator::start_journaled(Arc::new(OsStorage), options)
+    let committer = GroupCommitter::start_journaled(Arc::new(OsStorage), options)
         .map_err(|error| EngineError::new(open_code(&error), error.to_string()))?;
-    coordinator.set_open_segments(for_segments(limits.open_segments));
-    Ok(coordinator)
+    committer.set_open_segments(for_segments(limits.open_segments));
+    Ok(committer)
 }
 
 /// Says what of the journal did not check; what that costs a partition is said when it is opened.
-fn report_wal_damage(coordinator: &Coordinator, shared: &SharedRef) {
-    for damage in coordinator.journal_damages() {
+fn report_wal_damage(committer: &GroupCommitter, shared: &SharedRef) {
+    for damage in committer.journal_damages() {
         let (incarnation, start, end) = match damage.of {
             Some((log, start, end)) => (Some(log.incarnation), Some(start), Some(end)),
             None => (None, None, None),
@@ -404,14 +404,14 @@ fn raise_descriptors() -> std::io::Result<()> {
 }
 
 /// Closes the files of segments that were not used for a while, until the engine is gone.
-async fn close_idle_files(coordinator: Weak<Coordinator>) {
+async fn close_idle_files(committer: Weak<GroupCommitter>) {
     loop {
         tokio::time::sleep(IDLE_FILES).await;
-        let Some(coordinator) = coordinator.upgrade() else {
+        let Some(committer) = committer.upgrade() else {
             return;
         };
         // The last handle must not be dropped on a thread of the runtime: that waits for the log's threads.
-        let closed = tokio::task::spawn_blocking(move || coordinator.close_idle_files());
+        let closed = tokio::task::spawn_blocking(move || committer.close_idle_files());
         if closed.await.is_err() {
             return;
         }

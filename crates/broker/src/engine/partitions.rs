@@ -65,7 +65,7 @@ impl Engine {
         let known = directory::was_created(&self.data, spec.incarnation).map_err(failed)?;
         let incarnation = spec.incarnation;
         let (partition, recovery) =
-            Partition::open(&self.shared, spec, &path, &self.coordinator, known)?;
+            Partition::open(&self.shared, spec, &path, &self.committer, known)?;
         if !known {
             directory::remember_created(&self.data, incarnation).map_err(failed)?;
         }
@@ -138,7 +138,7 @@ impl Engine {
             })?;
         }
         self.shared.deleted.notify_one();
-        self.coordinator.failure().map_or(Ok(()), |text| {
+        self.committer.failure().map_or(Ok(()), |text| {
             Err(EngineError::new(ErrorCode::StorageFailed, text))
         })
     }

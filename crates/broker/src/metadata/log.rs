@@ -4,7 +4,7 @@ use crate::context::SharedRef;
 use crate::events::Event;
 use crate::partition::now_ns;
 use crate::private;
-use bascule_log::{Coordinator, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
+use bascule_log::{GroupCommitter, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -74,7 +74,7 @@ impl MetadataLog {
     pub fn open(
         shared: &SharedRef,
         data: &Path,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, u64, Vec<u8>), MetadataError> {
         let directory = data.join("metadata");
         private::create_directories(&directory)?;
@@ -98,7 +98,7 @@ impl MetadataLog {
             preallocate_bytes: PREALLOCATE_BYTES,
             ..LogOptions::default()
         };
-        let log = open_log(&directory.join("log"), options, coordinator)?;
+        let log = open_log(&directory.join("log"), options, committer)?;
         let reader = log.reader();
         if let Some(text) = behind_partitions(data, reader.log_end()) {
             return Err(MetadataError::Damaged(text));
@@ -350,9 +350,9 @@ impl MetadataLog {
 fn open_log(
     path: &Path,
     options: LogOptions,
-    coordinator: &Arc<Coordinator>,
+    committer: &Arc<GroupCommitter>,
 ) -> Result<Log, MetadataError> {
-    match Log::open(path, IDENTITY, options.clone(), coordinator) {
+    match Log::open(path, IDENTITY, options.clone(), committer) {
         Ok((log, recovery)) => match recovery.damaged.first() {
             None => Ok(log),
             Some((start, end)) => Err(MetadataError::Damaged(format!(
@@ -364,7 +364,7 @@ fn open_log(
         },
         // Also when a crash came between making the directory and its first segment.
         Err(bascule_log::Error::Absent { .. }) => {
-            Ok(Log::create(path, IDENTITY, options, coordinator)?)
+            Ok(Log::create(path, IDENTITY, options, committer)?)
         }
         Err(error) => Err(error.into()),
     }

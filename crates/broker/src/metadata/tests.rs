@@ -3,7 +3,7 @@ use super::{MetadataError, MetadataLog, Proposal};
 use crate::context::{Shared, SharedRef};
 use crate::events::Event;
 use crate::limits::Limits;
-use bascule_log::Coordinator;
+use bascule_log::GroupCommitter;
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ struct Life {
 
 fn open(data: &Path) -> Result<Life, MetadataError> {
     let shared = Arc::new(Shared::new("c", "b", "n", Limits::default()).unwrap());
-    let (log, index, state) = MetadataLog::open(&shared, data, &Coordinator::start())?;
+    let (log, index, state) = MetadataLog::open(&shared, data, &GroupCommitter::start())?;
     Ok(Life {
         shared,
         log,

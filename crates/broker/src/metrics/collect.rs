@@ -41,10 +41,10 @@ fn admission(source: &Source) -> Vec<(&'static str, u64)> {
 
 /// Absent while the engine is being closed.
 fn syncs(source: &Source) -> Vec<(&'static str, u64)> {
-    let Some(coordinator) = source.coordinator.upgrade() else {
+    let Some(committer) = source.committer.upgrade() else {
         return Vec::new();
     };
-    let sync = coordinator.statistics();
+    let sync = committer.statistics();
     vec![
         ("sync_rounds", sync.rounds),
         ("sync_files", sync.files),
@@ -52,10 +52,7 @@ fn syncs(source: &Source) -> Vec<(&'static str, u64)> {
         ("sync_longest_nanos", sync.longest_nanos),
         ("sync_journaled_rounds", sync.journaled_rounds),
         ("sync_journal_bytes", sync.journal_bytes),
-        (
-            "journal_damages",
-            coordinator.journal_damages().len() as u64,
-        ),
+        ("journal_damages", committer.journal_damages().len() as u64),
     ]
 }
 

@@ -189,7 +189,7 @@ fn durations(source: &Source, name: &str) -> Option<Durations> {
     match name {
         "queue_wait" => Some(source.shared.statistics.queue_wait.durations()),
         "append_duration" => Some(source.shared.statistics.append_duration.durations()),
-        "sync_duration" => Some(source.coordinator.upgrade()?.statistics().durations),
+        "sync_duration" => Some(source.committer.upgrade()?.statistics().durations),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use super::task::{self, Message};
 use super::{Append, AppendError, Committed, PartitionSpec, Payload};
 use crate::context::SharedRef;
 use crate::nats::NatsAcks;
-use bascule_log::{Coordinator, HighWatermark, Log, LogReader, Recovery};
+use bascule_log::{GroupCommitter, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
 
 use parking_lot::Mutex;
@@ -120,15 +120,15 @@ impl Partition {
         shared: &SharedRef,
         spec: PartitionSpec,
         directory: &Path,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
         must_exist: bool,
     ) -> Result<(Self, Option<Recovery>), bascule_log::Error> {
         let (identity, options) = (spec.log_identity(), spec.log_options(&shared.masters));
-        let (log, recovery) = match Log::open(directory, identity, options.clone(), coordinator) {
+        let (log, recovery) = match Log::open(directory, identity, options.clone(), committer) {
             Ok((log, recovery)) => (log, Some(recovery)),
             // Also when a crash came between making the directory and its first segment.
             Err(bascule_log::Error::Absent { .. }) if !must_exist => {
-                let log = Log::create(directory, identity, options, coordinator)?;
+                let log = Log::create(directory, identity, options, committer)?;
                 (log, None)
             }
             Err(error) => return Err(error),

@@ -15,7 +15,7 @@ use bascule_broker::context::{Shared, SharedRef};
 use bascule_broker::limits::Limits;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{Partition, PartitionSpec};
-use bascule_log::{Coordinator, ReadMode};
+use bascule_log::{GroupCommitter, ReadMode};
 use bascule_record::{Batch, Batches, HeaderEntry};
 use bascule_wire::envelope::{MessageType, open};
 use bascule_wire::liftbridge::messages::Ack;
@@ -202,7 +202,7 @@ pub struct TestBroker {
     /// Names and texts of `nats` events.
     seen: Mutex<Vec<(String, String)>>,
     directory: TempDir,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
 }
 
 impl TestBroker {
@@ -212,14 +212,14 @@ impl TestBroker {
 
     pub fn with_limits(broker_id: &str, limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let coordinator = Coordinator::start();
+        let committer = GroupCommitter::start();
         let shared = Shared::new("cluster", broker_id, "bascule", limits).unwrap();
         shared.serving.store(true, Ordering::Relaxed);
         Self {
             shared: Arc::new(shared),
             seen: Mutex::default(),
             directory,
-            coordinator,
+            committer,
         }
     }
 
@@ -268,7 +268,7 @@ impl TestBroker {
             &self.shared,
             stream.spec(),
             &directory,
-            &self.coordinator,
+            &self.committer,
             false,
         )
         .unwrap();

@@ -6,7 +6,9 @@ use crate::frames::{self, JournalFile};
 use crate::power::{self, Cut, Power};
 use crate::prepare::{Template, push};
 use bascule_log::integrity::verify;
-use bascule_log::{Coordinator, Durability, Identity, JournalOptions, Log, LogOptions, OsStorage};
+use bascule_log::{
+    Durability, GroupCommitter, Identity, JournalOptions, Log, LogOptions, OsStorage,
+};
 use bascule_record::Codec;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -163,7 +165,7 @@ impl Part {
 
 /// A life of the logs.
 pub struct Life {
-    pub coordinator: Arc<Coordinator>,
+    pub committer: Arc<GroupCommitter>,
     pub logs: Vec<Log>,
 }
 
@@ -189,7 +191,7 @@ impl Life {
                 asked += 1;
             }
         }
-        while self.coordinator.step() {}
+        while self.committer.step() {}
         assert_eq!(acked.load(Ordering::Relaxed), asked);
     }
 }
@@ -334,25 +336,29 @@ impl Maker {
         root.join("partitions").join(name)
     }
 
-    fn begin(&self, open: impl Fn(&Path, usize, &Arc<Coordinator>) -> Log, count: usize) -> Life {
+    fn begin(
+        &self,
+        open: impl Fn(&Path, usize, &Arc<GroupCommitter>) -> Log,
+        count: usize,
+    ) -> Life {
         let options = self.plan.options(&self.live);
-        let coordinator = Coordinator::stepped_journaled(Arc::new(self.power.clone()), options);
-        let coordinator = coordinator.unwrap();
-        let logs = (0..count).map(|i| open(&self.directory(&self.live, i), i, &coordinator));
+        let committer = GroupCommitter::stepped_journaled(Arc::new(self.power.clone()), options);
+        let committer = committer.unwrap();
+        let logs = (0..count).map(|i| open(&self.directory(&self.live, i), i, &committer));
         Life {
             logs: logs.collect(),
-            coordinator,
+            committer,
         }
     }
 
     /// All rounds of the plan. What the logs hold then; `earlier`: where all goes that was synced in the first half.
     fn live(&self, earlier: &Path) -> (Life, Vec<Vec<Vec<u8>>>) {
         let (plan, mut values) = (self.plan, vec![Vec::new(); 3]);
-        let create = |at: &Path, i, coordinator: &_| {
-            Log::create(at, self.identity(i), plan.log_options(), coordinator).unwrap()
+        let create = |at: &Path, i, committer: &_| {
+            Log::create(at, self.identity(i), plan.log_options(), committer).unwrap()
         };
-        let open = |at: &Path, i, coordinator: &_| {
-            let opened = Log::open(at, self.identity(i), plan.log_options(), coordinator);
+        let open = |at: &Path, i, committer: &_| {
+            let opened = Log::open(at, self.identity(i), plan.log_options(), committer);
             opened.unwrap().0
         };
         let (mut life, mut epoch) = (self.begin(create, 3), 1);

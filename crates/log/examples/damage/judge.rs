@@ -2,7 +2,7 @@
 use crate::apply::Told;
 use crate::prepare::{Template, append};
 use bascule_log::integrity::{inspect, verify};
-use bascule_log::{Coordinator, Log, LogReader, OsStorage, ReadError, ReadMode};
+use bascule_log::{GroupCommitter, Log, LogReader, OsStorage, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Codec, Header};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,13 +28,13 @@ impl Seen {
 pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static str, String) {
     let found = verify(&OsStorage, directory, template.identity);
     let found = found.map_or(true, |verified| !verified.findings.is_empty());
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
     let open = || {
         Log::open(
             directory,
             template.identity,
             template.options.clone(),
-            &coordinator,
+            &committer,
         )
     };
     // Refusing to open is an answer: nothing is served, nothing was touched.
@@ -56,7 +56,7 @@ pub fn judge(template: &Template, directory: &Path, told: &Told) -> (&'static st
     values.truncate(end as usize);
     values.resize(end as usize, Vec::new());
     let mut fresh = values.clone();
-    append((&mut log, &coordinator), &mut fresh, 2, 9, Codec::None);
+    append((&mut log, &committer), &mut fresh, 2, 9, Codec::None);
     drop(log);
     let Ok((log, _)) = open() else {
         return ("silent", "it does not open a second time".to_owned());

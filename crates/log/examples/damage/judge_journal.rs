@@ -10,7 +10,7 @@ use crate::judge::{Seen, check, read};
 use crate::power::{self, Cut, Power};
 use crate::prepare::Template;
 use bascule_log::integrity::{Hanging, JournalVerified, verify, verify_journal};
-use bascule_log::{Coordinator, Log, OsStorage, Storage};
+use bascule_log::{GroupCommitter, Log, OsStorage, Storage};
 use bascule_record::Codec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -161,7 +161,7 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         };
     };
     let first = read_all(&life);
-    let told = life.coordinator.journal_damages();
+    let told = life.committer.journal_damages();
     let of_journal = told.iter().any(|damage| damage.place.can_cost());
     let mut any = offline.any || of_journal;
     check_telling(&offline, &life, dues)?;
@@ -187,7 +187,7 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         return silent("it does not start a second time");
     };
     // All logs have taken over what there was: what is lost by then was told.
-    let told = life.coordinator.journal_damages();
+    let told = life.committer.journal_damages();
     if told.iter().any(|damage| damage.was_acked) {
         return Err(("alarm", format!("the second start tells {told:?}")));
     }
@@ -227,16 +227,16 @@ fn directory(work: &Path, log: &Template) -> PathBuf {
 }
 
 fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, bascule_log::Error> {
-    let coordinator = Coordinator::stepped_journaled(storage, home.options(work))?;
-    coordinator.journal_told();
+    let committer = GroupCommitter::stepped_journaled(storage, home.options(work))?;
+    committer.journal_told();
     let open = |log: &Template| {
         let at = directory(work, log);
-        let (opened, _) = Log::open(&at, log.identity, log.options.clone(), &coordinator)?;
+        let (opened, _) = Log::open(&at, log.identity, log.options.clone(), &committer)?;
         opened.set_high_watermark(u64::MAX);
         Ok(opened)
     };
     let logs = home.logs.iter().map(open).collect::<Result<_, _>>()?;
-    Ok(Life { coordinator, logs })
+    Ok(Life { committer, logs })
 }
 
 fn read_all(life: &Life) -> Vec<Seen> {
@@ -285,7 +285,7 @@ fn look_offline(home: &Home, work: &Path) -> Offline {
 
 /// The start and the tool say the same of the journal, and what a limit excuses is said where something is left of it.
 fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fault> {
-    let told = life.coordinator.journal_damages();
+    let told = life.committer.journal_damages();
     let found = offline.journal.as_ref().map(|journal| &journal.damages);
     if found != Some(&told) {
         return silent(&format!("the start tells {told:?}, verify {found:?}"));

@@ -1,7 +1,7 @@
 //! The logs that are damaged: small, with everything a log can have on disk.
 use crate::Dice;
 use crate::apply::{Told, apply};
-use bascule_log::{Coordinator, Durability, Identity, Log, LogOptions, OsStorage, Retention};
+use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage, Retention};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, Producer, RecordRef};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub fn push(log: &mut Log, values: &mut Vec<Vec<u8>>, epoch: u64, codec: Codec) 
 
 /// Appends, and does everything that waits: nothing happens to the files behind the caller's back.
 pub fn append(
-    (log, coordinator): (&mut Log, &Coordinator),
+    (log, committer): (&mut Log, &GroupCommitter),
     values: &mut Vec<Vec<u8>>,
     count: usize,
     epoch: u64,
@@ -78,7 +78,7 @@ pub fn append(
     }
     let (done, committed) = mpsc::channel();
     log.commit(Box::new(move |outcome| done.send(outcome.is_ok()).unwrap()));
-    while coordinator.step() {}
+    while committer.step() {}
     assert!(committed.try_recv().unwrap());
     log.set_high_watermark(u64::MAX);
 }
@@ -115,16 +115,16 @@ fn make(
         preallocate_bytes: 4 << 10,
         ..LogOptions::default()
     };
-    let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    let committer = GroupCommitter::stepped(Arc::new(OsStorage));
     let live = root.join(format!("live-{incarnation}"));
-    let mut log = Log::create(&live, identity, options.clone(), &coordinator).unwrap();
+    let mut log = Log::create(&live, identity, options.clone(), &committer).unwrap();
     let mut values = Vec::new();
-    append((&mut log, &coordinator), &mut values, 30, 1, codec);
+    append((&mut log, &committer), &mut values, 30, 1, codec);
     log.close().unwrap();
     let before = root.join(format!("before-{incarnation}"));
     copy(&live, &before);
-    let (mut log, _) = Log::open(&live, identity, options.clone(), &coordinator).unwrap();
-    append((&mut log, &coordinator), &mut values, 15, 2, codec);
+    let (mut log, _) = Log::open(&live, identity, options.clone(), &committer).unwrap();
+    append((&mut log, &committer), &mut values, 15, 2, codec);
     if keep > 0 {
         let retention = Retention {
             messages: keep,
@@ -133,9 +133,9 @@ fn make(
         // The first call only rolls.
         log.maintain(&retention, 10).unwrap();
         log.maintain(&retention, 10).unwrap();
-        while coordinator.step() {}
+        while committer.step() {}
     }
-    append((&mut log, &coordinator), &mut values, 15, 3, codec);
+    append((&mut log, &committer), &mut values, 15, 3, codec);
     let start = log.reader().log_start();
     let now = if incarnation == 5 {
         other.to_path_buf()
@@ -159,8 +159,8 @@ fn make(
     }
     // What lies there is what a kill leaves behind; the checkpoint knows of everything so far, and of nothing later.
     log.close().unwrap();
-    let (mut log, _) = Log::open(&live, identity, options.clone(), &coordinator).unwrap();
-    append((&mut log, &coordinator), &mut values, 8, 4, codec);
+    let (mut log, _) = Log::open(&live, identity, options.clone(), &committer).unwrap();
+    append((&mut log, &committer), &mut values, 8, 4, codec);
     copy(&live, &now);
     drop(log);
     template(

@@ -3,17 +3,17 @@
 //! A round takes every request that waits, syncs each distinct file once, then each distinct directory, then answers
 //! all. What arrives during a round joins the next one; nothing waits for a timer.
 //!
-//! Threads: the committer runs the rounds; a second, the preparer, does what acks must not wait for (zeros ahead of the
+//! Threads: the committer runs the rounds; a second, the background worker, does what acks must not wait for (zeros ahead of the
 //! tail, index files, checkpoints, removal of segments); a third, begun when it is first needed, compacts. They end when
 //! the last handle is dropped and nothing waits.
-//! A stepped coordinator has neither: its owner calls [`Coordinator::step`], and everything happens in that call.
+//! A stepped group committer has neither: its owner calls [`GroupCommitter::step`], and everything happens in that call.
 //!
 //! After a failed sync the directory is failed for good: the kernel may have dropped the pages, so a
 //! second sync that succeeds would prove nothing.
 use crate::commit::histogram::Durations;
-pub(crate) use crate::commit::sync_queue::{Rounds, SyncRequest};
+pub(crate) use crate::commit::sync_queue::{SyncQueue, SyncRequest};
 use crate::io::files::Files;
-use crate::io::jobs::{Door, Jobs, Worker, join};
+use crate::io::jobs::{JobSender, Jobs, Worker, join};
 use crate::io::storage::{OsStorage, Storage};
 use crate::wal::{Journal, JournalDamage, JournalOptions};
 use crate::{Error, IoOp};
@@ -50,46 +50,46 @@ pub struct SyncStatistics {
 /// The committer of one data directory. Owns two threads, which end when the last handle is dropped, or none.
 ///
 /// After a failed sync the directory is failed for good: every waiting and later request gets the error.
-pub struct Coordinator {
-    rounds: Arc<Rounds>,
-    committer: Mutex<Option<JoinHandle<()>>>,
-    preparer: Preparer,
+pub struct GroupCommitter {
+    queue: Arc<SyncQueue>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    background: Background,
     /// Compacts logs, one at a time; started by the first one.
     compactor: Mutex<Option<Worker>>,
 }
 
 /// Who does what acks must not wait for.
-enum Preparer {
+enum Background {
     Thread(Worker),
-    /// The caller of [`Coordinator::step`].
+    /// The caller of [`GroupCommitter::step`].
     Stepped(Jobs),
     /// Nobody: the system gave no thread.
     Missing,
 }
 
-impl std::fmt::Debug for Coordinator {
+impl std::fmt::Debug for GroupCommitter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Coordinator")
+        f.debug_struct("GroupCommitter")
             .field("statistics", &self.statistics())
-            .field("failure", &self.rounds.failure())
+            .field("failure", &self.queue.failure())
             .finish_non_exhaustive()
     }
 }
 
-impl Coordinator {
+impl GroupCommitter {
     /// Starts the threads. When the operating system gives none, the directory counts as failed.
     pub fn start() -> Arc<Self> {
         Self::start_on(Arc::new(OsStorage))
     }
 
-    /// As [`Coordinator::start`], on another storage.
+    /// As [`GroupCommitter::start`], on another storage.
     pub fn start_on(storage: Arc<dyn Storage>) -> Arc<Self> {
-        let preparer = Worker::start("log-prepare");
-        let rounds = Rounds::new(Files::new(storage), true, None);
-        Self::with_threads(rounds, preparer)
+        let background = Worker::start("log-background");
+        let queue = SyncQueue::new(Files::new(storage), true, None);
+        Self::with_threads(queue, background)
     }
 
-    /// As [`Coordinator::start_on`], with a journal for rounds in which many partitions are dirty. What the last life left
+    /// As [`GroupCommitter::start_on`], with a journal for rounds in which many partitions are dirty. What the last life left
     /// in it is looked at now, and taken over by each log when it is opened.
     ///
     /// # Errors
@@ -98,117 +98,117 @@ impl Coordinator {
         storage: Arc<dyn Storage>,
         options: JournalOptions,
     ) -> Result<Arc<Self>, Error> {
-        let preparer = Worker::start("log-prepare");
-        let door = preparer
+        let background = Worker::start("log-background");
+        let sender = background
             .as_ref()
-            .map_or_else(|_| Door::closed(), Worker::door);
+            .map_or_else(|_| JobSender::closed(), Worker::sender);
         let files = Files::new(storage);
-        let journal = Journal::open(options, &files, door, true)?;
-        let rounds = Rounds::new(files, true, Some(journal));
-        Ok(Self::with_threads(rounds, preparer))
+        let journal = Journal::open(options, &files, sender, true)?;
+        let queue = SyncQueue::new(files, true, Some(journal));
+        Ok(Self::with_threads(queue, background))
     }
 
-    fn with_threads(rounds: Arc<Rounds>, preparer: std::io::Result<Worker>) -> Arc<Self> {
-        let theirs = Arc::clone(&rounds);
-        let committer = Builder::new()
+    fn with_threads(queue: Arc<SyncQueue>, background: std::io::Result<Worker>) -> Arc<Self> {
+        let theirs = Arc::clone(&queue);
+        let thread = Builder::new()
             .name("log-commit".into())
             .spawn(move || theirs.run());
-        for error in [committer.as_ref().err(), preparer.as_ref().err()]
+        for error in [thread.as_ref().err(), background.as_ref().err()]
             .into_iter()
             .flatten()
         {
-            rounds.files.fail(&Error::io(
+            queue.files.fail(&Error::io(
                 IoOp::StartThread,
                 Path::new("the log"),
                 clone_io(error),
             ));
         }
         Arc::new(Self {
-            rounds,
-            committer: Mutex::new(committer.ok()),
-            preparer: preparer.map_or(Preparer::Missing, Preparer::Thread),
+            queue,
+            thread: Mutex::new(thread.ok()),
+            background: background.map_or(Background::Missing, Background::Thread),
             compactor: Mutex::new(None),
         })
     }
 
-    /// A coordinator without threads: nothing is synced, answered or prepared but in [`Coordinator::step`], and in the
+    /// A group committer without threads: nothing is synced, answered or prepared but in [`GroupCommitter::step`], and in the
     /// calls of a log that wait for what was asked before ([`crate::Log::close`], [`crate::Log::delete`] and a change of
     /// class). The same calls in the same order do the same to the storage.
     pub fn stepped(storage: Arc<dyn Storage>) -> Arc<Self> {
         Arc::new(Self {
-            rounds: Rounds::new(Files::new(storage), false, None),
-            committer: Mutex::new(None),
-            preparer: Preparer::Stepped(Jobs::default()),
+            queue: SyncQueue::new(Files::new(storage), false, None),
+            thread: Mutex::new(None),
+            background: Background::Stepped(Jobs::default()),
             compactor: Mutex::new(None),
         })
     }
 
-    /// As [`Coordinator::stepped`], with a journal; its segments are synced after so many bytes or rounds.
+    /// As [`GroupCommitter::stepped`], with a journal; its segments are synced after so many bytes or rounds.
     ///
     /// # Errors
-    /// As [`Coordinator::start_journaled`].
+    /// As [`GroupCommitter::start_journaled`].
     pub fn stepped_journaled(
         storage: Arc<dyn Storage>,
         options: JournalOptions,
     ) -> Result<Arc<Self>, Error> {
         let (files, jobs) = (Files::new(storage), Jobs::default());
-        let journal = Journal::open(options, &files, jobs.door(), false)?;
+        let journal = Journal::open(options, &files, jobs.sender(), false)?;
         Ok(Arc::new(Self {
-            rounds: Rounds::new(files, false, Some(journal)),
-            committer: Mutex::new(None),
-            preparer: Preparer::Stepped(jobs),
+            queue: SyncQueue::new(files, false, Some(journal)),
+            thread: Mutex::new(None),
+            background: Background::Stepped(jobs),
             compactor: Mutex::new(None),
         }))
     }
 
-    /// Of a stepped coordinator: runs one round for all requests that wait, then every job that waits, those handed in
+    /// Of a stepped group committer: runs one round for all requests that wait, then every job that waits, those handed in
     /// meanwhile included. Returns whether there was anything to do. Of one with threads: does nothing, `false`.
     pub fn step(&self) -> bool {
-        let Preparer::Stepped(jobs) = &self.preparer else {
+        let Background::Stepped(jobs) = &self.background else {
             return false;
         };
-        let any = self.rounds.run_once();
+        let any = self.queue.run_once();
         jobs.run_all() || any
     }
 
-    /// Whether its owner does the work by [`Coordinator::step`].
+    /// Whether its owner does the work by [`GroupCommitter::step`].
     pub(crate) fn is_stepped(&self) -> bool {
-        matches!(self.preparer, Preparer::Stepped(_))
+        matches!(self.background, Background::Stepped(_))
     }
 
     /// The files of the data directory.
     pub(crate) fn files(&self) -> &Arc<Files> {
-        &self.rounds.files
+        &self.queue.files
     }
 
     /// Sets how many segments are kept open, at least 1; 512 when nothing was set. Those with unsynced writes stay open
     /// beyond it.
     pub fn set_open_segments(&self, segments: usize) {
-        self.rounds.files.set_limit(segments);
+        self.queue.files.set_limit(segments);
     }
 
     /// Closes the files of segments that were neither read nor written since the last call and have nothing unsynced; they
     /// are opened again when they are used.
     pub fn close_idle_files(&self) {
-        self.rounds.files.close_idle();
+        self.queue.files.close_idle();
     }
 
     /// What was done so far.
     pub fn statistics(&self) -> SyncStatistics {
-        self.rounds.statistics()
+        self.queue.statistics()
     }
 
     /// What of the journal did not check when it was opened, in the order in which it was written. What that costs a log is
     /// told when the log is opened.
     pub fn journal_damages(&self) -> Vec<JournalDamage> {
-        let journal = self.rounds.journal();
+        let journal = self.queue.journal();
         journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
     }
 
-    /// What [`Coordinator::journal_damages`] tells is known to whoever has to know it. Until then the next start tells what is
+    /// What [`GroupCommitter::journal_damages`] tells is known to whoever has to know it. Until then the next start tells what is
     /// lost once more: this one may end before anybody has heard.
     pub fn journal_told(&self) {
-        if let Some(journal) = self.rounds.journal() {
+        if let Some(journal) = self.queue.journal() {
             journal.told();
         }
     }
@@ -216,15 +216,15 @@ impl Coordinator {
     /// Syncs what only the journal has, once all logs are closed: then its files may be lost. Of a directory that has failed
     /// nothing. Blocks.
     pub fn settle_journal(&self) {
-        let journal = self.rounds.journal();
-        if let Some(journal) = journal.filter(|_| self.rounds.failure().is_none()) {
+        let journal = self.queue.journal();
+        if let Some(journal) = journal.filter(|_| self.queue.failure().is_none()) {
             journal.settle();
         }
     }
 
     /// The first failure, if any: then nothing is acked from this directory until restart.
     pub fn failure(&self) -> Option<String> {
-        self.rounds
+        self.queue
             .failure()
             .map(|failure| failure.to_error().to_string())
     }
@@ -232,53 +232,55 @@ impl Coordinator {
     /// Has `listener` told of the failure with a sentence, once: at once when it has happened before. It runs on the thread
     /// that found out and must not block; no good answer to a commit is given while it runs or later.
     pub fn on_failure(&self, listener: Box<dyn Fn(&str) + Send + Sync>) {
-        self.rounds.files.health().listen(listener);
+        self.queue.files.health().listen(listener);
     }
 
     /// The first failure as an error for the one who asks.
     pub(crate) fn check_usable(&self) -> Result<(), Error> {
-        self.rounds
+        self.queue
             .failure()
             .map_or(Ok(()), |failure| Err(failure.to_error()))
     }
 
     /// The committer's side.
-    pub(crate) fn rounds(&self) -> &Arc<Rounds> {
-        &self.rounds
+    pub(crate) fn sync_queue(&self) -> &Arc<SyncQueue> {
+        &self.queue
     }
 
     /// Where work that acks must not wait for is handed in.
-    pub(crate) fn preparer(&self) -> Door {
-        match &self.preparer {
-            Preparer::Thread(worker) => worker.door(),
-            Preparer::Stepped(jobs) => jobs.door(),
-            Preparer::Missing => Door::closed(),
+    pub(crate) fn background(&self) -> JobSender {
+        match &self.background {
+            Background::Thread(worker) => worker.sender(),
+            Background::Stepped(jobs) => jobs.sender(),
+            Background::Missing => JobSender::closed(),
         }
     }
 
     /// Where compactions are handed in. Without a thread for them they are dropped, and may be tried again.
-    pub(crate) fn compactor(&self) -> Door {
-        if !matches!(self.preparer, Preparer::Thread(_)) {
-            return self.preparer();
+    pub(crate) fn compactor(&self) -> JobSender {
+        if !matches!(self.background, Background::Thread(_)) {
+            return self.background();
         }
         let mut worker = self.compactor.lock();
         if worker.is_none() {
             *worker = Worker::start("log-compact").ok();
             if let Some(worker) = &*worker {
-                worker.door().submit(Box::new(let_others_first));
+                worker.sender().submit(Box::new(let_others_first));
             }
         }
-        worker.as_ref().map_or_else(Door::closed, Worker::door)
+        worker
+            .as_ref()
+            .map_or_else(JobSender::closed, Worker::sender)
     }
 }
 
-impl Drop for Coordinator {
+impl Drop for GroupCommitter {
     fn drop(&mut self) {
-        self.rounds.close();
+        self.queue.close();
         if self.is_stepped() {
-            self.rounds.forget_waiting();
+            self.queue.forget_waiting();
         }
-        join(self.committer.get_mut().take());
+        join(self.thread.get_mut().take());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The rounds of a coordinator: take what waits, make it durable, answer.
+//! The rounds of a group committer: take what waits, make it durable, answer.
 //!
 //! What few wait for is synced file by file, mostly; of many partitions the [`Journal`] is synced instead, where there is one.
 use crate::commit::group_committer::SyncStatistics;
@@ -38,19 +38,19 @@ pub(crate) struct SyncRequest {
 }
 
 #[derive(Default)]
-struct Queue {
+struct Waiting {
     requests: Vec<SyncRequest>,
     closing: bool,
 }
 
 /// The state that outlives the handle for as long as a thread needs it.
-pub(crate) struct Rounds {
+pub(crate) struct SyncQueue {
     /// The files, and where they are.
     pub files: Arc<Files>,
     /// Whether a round may use threads of its own.
     threads: bool,
     journal: Option<Arc<Journal>>,
-    queue: Mutex<Queue>,
+    waiting: Mutex<Waiting>,
     wake: Condvar,
     finished: AtomicU64,
     synced_files: AtomicU64,
@@ -62,22 +62,22 @@ pub(crate) struct Rounds {
     durations: Histogram,
 }
 
-impl std::fmt::Debug for Rounds {
+impl std::fmt::Debug for SyncQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rounds")
+        f.debug_struct("SyncQueue")
             .field("failure", &self.failure())
             .finish_non_exhaustive()
     }
 }
 
-impl Rounds {
+impl SyncQueue {
     /// Rounds over these files, with threads of their own or none.
     pub fn new(files: Arc<Files>, threads: bool, journal: Option<Arc<Journal>>) -> Arc<Self> {
         Arc::new(Self {
             files,
             threads,
             journal,
-            queue: Mutex::default(),
+            waiting: Mutex::default(),
             wake: Condvar::new(),
             finished: AtomicU64::new(0),
             synced_files: AtomicU64::new(0),
@@ -112,19 +112,19 @@ impl Rounds {
 
     /// Lets the committer end once nothing waits; later requests are refused.
     pub fn close(&self) {
-        self.queue.lock().closing = true;
+        self.waiting.lock().closing = true;
         self.wake.notify_one();
     }
 
     /// Drops what waits unanswered, as the end of a process does: a request may hold what holds these rounds.
     pub fn forget_waiting(&self) {
-        let unanswered = std::mem::take(&mut self.queue.lock().requests);
+        let unanswered = std::mem::take(&mut self.waiting.lock().requests);
         drop(unanswered);
     }
 
     /// Runs one round for what waits, on this thread. Returns whether there was anything.
     pub fn run_once(&self) -> bool {
-        let mut requests = std::mem::take(&mut self.queue.lock().requests);
+        let mut requests = std::mem::take(&mut self.waiting.lock().requests);
         let any = !requests.is_empty();
         if any {
             self.round(&mut requests);
@@ -134,9 +134,9 @@ impl Rounds {
 
     /// Queues a request; never blocks.
     pub fn submit(&self, request: SyncRequest) {
-        let mut queue = self.queue.lock();
-        if queue.closing {
-            drop(queue);
+        let mut waiting = self.waiting.lock();
+        if waiting.closing {
+            drop(waiting);
             let failure = Failure {
                 operation: IoOp::Sync,
                 path: PathBuf::from("the log"),
@@ -145,10 +145,10 @@ impl Rounds {
             (request.answer)(Err(&failure));
             return;
         }
-        queue.requests.push(request);
+        waiting.requests.push(request);
         // The committer looks at the queue before it waits, so only the first request has to wake it.
-        let wake = queue.requests.len() == 1;
-        drop(queue);
+        let wake = waiting.requests.len() == 1;
+        drop(waiting);
         if wake {
             self.wake.notify_one();
         }
@@ -169,23 +169,23 @@ impl Rounds {
 
     /// Waits for requests; `false` when there will be none.
     fn take(&self, requests: &mut Vec<SyncRequest>) -> bool {
-        let mut queue = self.queue.lock();
-        while queue.requests.is_empty() {
-            if queue.closing {
+        let mut waiting = self.waiting.lock();
+        while waiting.requests.is_empty() {
+            if waiting.closing {
                 return false;
             }
             match self.journal.as_ref().and_then(|journal| journal.due_in()) {
-                None => self.wake.wait(&mut queue),
+                None => self.wake.wait(&mut waiting),
                 Some(pause) => {
-                    if self.wake.wait_for(&mut queue, pause).timed_out() {
-                        drop(queue);
+                    if self.wake.wait_for(&mut waiting, pause).timed_out() {
+                        drop(waiting);
                         self.settle_when_due();
-                        queue = self.queue.lock();
+                        waiting = self.waiting.lock();
                     }
                 }
             }
         }
-        std::mem::swap(&mut queue.requests, requests);
+        std::mem::swap(&mut waiting.requests, requests);
         true
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A file that the coordinator may be asked to sync.
+/// A file that the group committer may be asked to sync.
 #[derive(Debug)]
 pub(crate) struct SyncFile {
     /// Where it was opened; for messages.
@@ -32,7 +32,7 @@ impl SyncFile {
         Ok(Self::new(path.to_path_buf(), open(storage, path, mode)?))
     }
 
-    /// Whether this is the first time the file is met in this round; rounds count from 1 within one coordinator.
+    /// Whether this is the first time the file is met in this round; rounds count from 1 within one group committer.
     pub fn first_in(&self, round: u64) -> bool {
         self.round.swap(round, Ordering::Relaxed) != round
     }
@@ -69,7 +69,7 @@ pub(crate) fn open(
         .map_err(|source| Error::io(operation, path, source))
 }
 
-/// Opens a directory, so that the coordinator can sync it.
+/// Opens a directory, so that the group committer can sync it.
 pub(crate) fn open_directory(storage: &dyn Storage, path: &Path) -> Result<Arc<SyncFile>, Error> {
     SyncFile::open(storage, path, OpenMode::Directory)
 }

@@ -28,7 +28,7 @@ pub(crate) trait HeldFile: Debug + Send + Sync {
     fn is_open(&self) -> bool;
 }
 
-/// Shared by all logs of a coordinator.
+/// Shared by all logs of a group committer.
 #[derive(Debug)]
 pub(crate) struct Files {
     storage: Arc<dyn Storage>,

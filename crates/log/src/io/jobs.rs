@@ -51,8 +51,8 @@ impl Worker {
     }
 
     /// A handle to hand in jobs with, which does not keep the thread alive.
-    pub fn door(&self) -> Door {
-        Door(Arc::clone(&self.shared))
+    pub fn sender(&self) -> JobSender {
+        JobSender(Arc::clone(&self.shared))
     }
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Jobs(Arc<Shared>);
 
 impl Jobs {
     /// A handle to hand in jobs with.
-    pub fn door(&self) -> Door {
-        Door(Arc::clone(&self.0))
+    pub fn sender(&self) -> JobSender {
+        JobSender(Arc::clone(&self.0))
     }
 
     /// Runs what waits, and what is handed in meanwhile. Returns whether there was anything.
@@ -90,15 +90,15 @@ impl Drop for Jobs {
 
 /// Hands in jobs.
 #[derive(Clone)]
-pub(crate) struct Door(Arc<Shared>);
+pub(crate) struct JobSender(Arc<Shared>);
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for JobSender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").finish_non_exhaustive()
+        f.debug_struct("JobSender").finish_non_exhaustive()
     }
 }
 
-impl Door {
+impl JobSender {
     /// A door behind which no thread works: what is handed in is dropped.
     pub fn closed() -> Self {
         let shared = Shared::default();

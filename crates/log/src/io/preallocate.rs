@@ -1,10 +1,10 @@
 //! A segment's file, written ahead with zeros so that a sync has no metadata to write.
 //!
 //! A sync of a file that grows must also write its size and block map; one of a file whose blocks exist already writes
-//! data only, in about half the time. So the preparer keeps the file longer than the log: chunk by chunk it writes and
+//! data only, in about half the time. So the background worker keeps the file longer than the log: chunk by chunk it writes and
 //! syncs zeros, while syncs are small enough to gain by it. The writer never waits for it: when it reaches the end of the zeros it simply goes on.
 //!
-//! Locks: `ahead` guards the range being zeroed. The preparer holds it while it writes one chunk to the page cache (not
+//! Locks: `ahead` guards the range being zeroed. The background worker holds it while it writes one chunk to the page cache (not
 //! while it syncs); the writer takes it only for a write that passes the zeroed end.
 use crate::error::is_full;
 use crate::failpoint;

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 impl Log {
     /// Writes the checkpoint (high watermark, log start, durable point), and now and then the landmark from which the next
-    /// recovery begins. Never on the path of an ack: the preparer does it, after the return. In class `memory` it has the
+    /// recovery begins. Never on the path of an ack: the background worker does it, after the return. In class `memory` it has the
     /// data synced first.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed.
     pub fn checkpoint(&mut self) -> Result<(), Error> {
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         let end = self.shared.log_end();
         if self.options.durability == Durability::Memory && self.shared.durable_end() < end {
             let mut files = vec![self.target()?];
@@ -23,16 +23,13 @@ impl Log {
             self.sync_lazily(files, None, end);
         }
         let candidate = self.candidate();
-        self.preparer.submit(self.checkpoint_job(candidate));
+        self.background.submit(self.checkpoint_job(candidate));
         Ok(())
     }
 
     /// Writes what is true when it runs.
     pub(super) fn checkpoint_job(&self, candidate: Option<Arc<Candidate>>) -> Job {
-        let (shared, files) = (
-            Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.files()),
-        );
+        let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
         let checkpoint = Arc::clone(&self.checkpoint);
         Box::new(move || {
             let mut checkpoint = checkpoint.lock();

@@ -16,9 +16,9 @@ impl Log {
         self.compacting.cancel();
         self.settle();
         // Also what failed just now: the failure has been told once, a sync after it would prove nothing.
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         self.write_end()
-            .inspect_err(|error| self.coordinator.files().fail_if_fatal(error))
+            .inspect_err(|error| self.committer.files().fail_if_fatal(error))
     }
 
     fn write_end(&mut self) -> Result<(), Error> {
@@ -35,7 +35,7 @@ impl Log {
         let identity = self.shared.identity;
         let summary = self.active.summary(self.chain, self.epochs.last());
         let index_path = self.active.path().with_extension("idx");
-        let storage = self.coordinator.files().storage();
+        let storage = self.committer.files().storage();
         disk::write(
             storage,
             &index_path,
@@ -60,7 +60,7 @@ impl Log {
         self.shared.close();
         self.compacting.cancel();
         self.settle();
-        let storage = self.coordinator.files().storage();
+        let storage = self.committer.files().storage();
         let marked = file_names::deleted_name(&self.directory, storage.wall_clock_ns());
         let mark = || {
             disk::rename(storage, &self.directory, &marked)?;
@@ -69,30 +69,30 @@ impl Log {
                 .parent()
                 .map_or(Ok(()), |parent| disk::sync_directory(storage, parent))
         };
-        mark().inspect_err(|error| self.coordinator.files().fail_if_fatal(error))
+        mark().inspect_err(|error| self.committer.files().fail_if_fatal(error))
     }
 
-    /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the preparer.
+    /// Waits until both threads have done what this log asked for. The committer first: its answers may ask the background worker.
     pub(crate) fn settle(&self) {
-        if self.coordinator.is_stepped() {
-            while self.coordinator.step() {}
+        if self.committer.is_stepped() {
+            while self.committer.step() {}
             return;
         }
         let (done, settled) = mpsc::channel();
         let last = done.clone();
-        self.coordinator.rounds().submit(SyncRequest {
+        self.committer.sync_queue().submit(SyncRequest {
             file: None,
             also: None,
             range: None,
             directory: None,
-            // The receiver waits below; here and for the preparer.
+            // The receiver waits below; here and for the background worker.
             answer: Box::new(move |_| {
                 let _ = done.send(());
             }),
         });
         // An error means that no thread is left to do anything.
         let _ = settled.recv();
-        self.preparer.submit(Box::new(move || {
+        self.background.submit(Box::new(move || {
             let _ = last.send(());
         }));
         let _ = settled.recv();

@@ -3,7 +3,7 @@
 //! In this order: the log start moves for readers; the segment that is then the first is synced, since it alone tells how
 //! late the removed records were; the checkpoint with the log start is synced; the files get marked names; the directory is
 //! synced; after a grace period the files are unlinked. A crash between any two of these leaves a state
-//! from which the next open goes on. All but the first is done by the preparer.
+//! from which the next open goes on. All but the first is done by the background worker.
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::file_names;
@@ -34,17 +34,17 @@ impl Log {
     ///
     /// Only segments wholly below the high watermark go, never the active one, and none before [`Retention::min_age_ns`].
     /// Their files stay for a minute under marked names, over a reopening too. The removal on disk happens after the
-    /// return, on the preparer's thread.
+    /// return, on the background worker's thread.
     ///
     /// # Errors
     /// [`Error::Failed`] when the directory has failed; [`Error::Io`] when rolling failed, and then the log refuses writes.
     pub fn maintain(&mut self, retention: &Retention, now_ns: i64) -> Result<u64, Error> {
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         if self.roll_due(now_ns) {
             self.roll(now_ns)?;
             return Ok(self.shared.log_start());
         }
-        let monotonic_ns = self.coordinator.files().storage().monotonic_ns();
+        let monotonic_ns = self.committer.files().storage().monotonic_ns();
         let segments = self.shared.segments();
         let removable = Removable {
             committed: self.shared.high_watermark(),
@@ -84,12 +84,9 @@ impl Log {
         if only_sweeps && self.shared.sweep_waits.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (shared, files) = (
-            Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.files()),
-        );
+        let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
         let checkpoint = Arc::clone(&self.checkpoint);
-        self.preparer.submit(Box::new(move || {
+        self.background.submit(Box::new(move || {
             if only_sweeps {
                 shared.sweep_waits.store(false, Ordering::Relaxed);
             }
@@ -320,26 +317,26 @@ fn beyond(segments: &[Arc<Segment>], limit: u64, size: impl Fn(&Segment) -> u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Coordinator, Identity, LogOptions};
+    use crate::{GroupCommitter, Identity, LogOptions};
 
     #[test]
     fn a_log_that_is_looked_after_more_often_than_its_directory_is_swept_waits_once() {
         let home = tempfile::tempdir().unwrap();
-        let coordinator = Coordinator::stepped(Arc::new(OsStorage));
+        let committer = GroupCommitter::stepped(Arc::new(OsStorage));
         let identity = Identity {
             incarnation: 1,
             partition: 0,
         };
         let path = home.path().join("1");
-        let mut log = Log::create(&path, identity, LogOptions::default(), &coordinator).unwrap();
-        coordinator.step();
+        let mut log = Log::create(&path, identity, LogOptions::default(), &committer).unwrap();
+        committer.step();
         for _ in 0..2 {
             for now_ns in 0..1000 {
                 log.maintain(&Retention::default(), now_ns).unwrap();
             }
-            assert_eq!(log.preparer.waiting(), 1);
-            coordinator.step();
-            assert_eq!(log.preparer.waiting(), 0);
+            assert_eq!(log.background.waiting(), 1);
+            committer.step();
+            assert_eq!(log.background.waiting(), 0);
         }
     }
 }

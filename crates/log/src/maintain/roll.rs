@@ -1,6 +1,6 @@
 //! The later life of a log: rolling, checkpoints, the end. Removal from its start is in `retention`.
 //!
-//! What acks must not wait for is done by the preparer, in the order in which it was asked for.
+//! What acks must not wait for is done by the background worker, in the order in which it was asked for.
 use crate::commit::group_committer::SyncRequest;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
@@ -73,7 +73,7 @@ impl Log {
             last_timestamp: self.shared.last_timestamp(),
             epoch: self.epochs.last(),
         };
-        let files = self.coordinator.files();
+        let files = self.committer.files();
         let created =
             disk::open_directory(files.storage(), &self.directory).and_then(|directory| {
                 let sealed = self.target()?;
@@ -92,7 +92,7 @@ impl Log {
             Ok(next) => Ok(Some(next)),
             Err(error) if error.is_transient() => Ok(None),
             Err(error) => {
-                self.coordinator.files().fail(&error);
+                self.committer.files().fail(&error);
                 Err(error)
             }
         }
@@ -112,7 +112,7 @@ impl Log {
             .finish(&sealed_file, end)
             .map_err(|source| {
                 let error = Error::io(IoOp::Truncate, self.active.path(), source);
-                self.coordinator.files().fail(&error);
+                self.committer.files().fail(&error);
                 error
             })?;
         failpoint::pass("segment.seal");
@@ -140,10 +140,10 @@ impl Log {
         }
         let [sealed, new] = files;
         let segment = Arc::clone(&self.active);
-        let (shared, preparer) = (Arc::clone(&self.shared), self.preparer.clone());
+        let (shared, background) = (Arc::clone(&self.shared), self.background.clone());
         let write_checkpoint = self.checkpoint_job(None);
         let end = self.active.base_offset;
-        self.coordinator.rounds().submit(SyncRequest {
+        self.committer.sync_queue().submit(SyncRequest {
             file: Some(sealed),
             also: Some(new),
             range: None,
@@ -152,13 +152,13 @@ impl Log {
                 if result.is_ok() {
                     segment.made_durable();
                     shared.raise_settled_end(end);
-                    preparer.submit(write_checkpoint);
+                    background.submit(write_checkpoint);
                 }
             }),
         });
     }
 
-    /// Class `memory`: nobody waits for the sync, and it may have a whole segment to write. So the preparer does it, and
+    /// Class `memory`: nobody waits for the sync, and it may have a whole segment to write. So the background worker does it, and
     /// the acks of other partitions do not wait behind it.
     pub(super) fn sync_lazily(
         &self,
@@ -167,9 +167,9 @@ impl Log {
         end: u64,
     ) {
         let shared = Arc::clone(&self.shared);
-        let files = Arc::clone(self.coordinator.files());
+        let files = Arc::clone(self.committer.files());
         let segment = Arc::clone(&self.active);
-        self.preparer.submit(Box::new(move || {
+        self.background.submit(Box::new(move || {
             if files.failure().is_some() {
                 return;
             }
@@ -190,11 +190,8 @@ impl Log {
         let (chain, epoch, identity) = (self.chain, self.epochs.last(), self.shared.identity);
         let producers = self.producers.to_bytes(identity, self.active.base_offset);
         let producers_path = self.directory.join("producers");
-        let (shared, files) = (
-            Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.files()),
-        );
-        self.preparer.submit(Box::new(move || {
+        let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
+        self.background.submit(Box::new(move || {
             let _names = shared.names.lock();
             if shared.is_closed() {
                 return;

@@ -15,7 +15,7 @@ impl Log {
     /// [`Error::Failed`]; [`Error::Full`], or [`Error::Io`] for a lack of descriptors: nothing changed, and while the log ends
     /// below `before` nothing may be appended before a later trim went well; any other [`Error::Io`]: the log refuses writes.
     pub fn trim(&mut self, before: u64, now_ns: i64) -> Result<u64, Error> {
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         let end = self.shared.log_end();
         if before > end {
             self.go_on_at(before, now_ns)?;
@@ -47,7 +47,7 @@ impl Log {
         let noted = self.note_log_start(before);
         if noted.is_err() {
             // It holds nothing: one that stays is removed by recovery.
-            let _ = self.coordinator.files().storage().remove_file(&path);
+            let _ = self.committer.files().storage().remove_file(&path);
         }
         noted?;
         self.go_on_in(next, now_ns)?;
@@ -60,7 +60,7 @@ impl Log {
     /// Moves the log start to an offset beyond the log end. The checkpoint that says so is on disk before anything comes
     /// behind the gap: otherwise recovery would end before the gap, after a crash.
     fn note_log_start(&self, before: u64) -> Result<(), Error> {
-        let storage = self.coordinator.files().storage();
+        let storage = self.committer.files().storage();
         // Held until the ends have moved, so that nobody writes the old ones behind it.
         let mut checkpoint = self.checkpoint.lock();
         let moved = Checkpoint {
@@ -71,7 +71,7 @@ impl Log {
         checkpoint
             .write(storage, moved)
             .and_then(|()| checkpoint.sync(storage))
-            .inspect_err(|error| self.coordinator.files().fail_if_fatal(error))?;
+            .inspect_err(|error| self.committer.files().fail_if_fatal(error))?;
         self.shared.raise_log_start(before);
         // Nothing below it is asked of any segment any more.
         self.shared.raise_settled_end(before);

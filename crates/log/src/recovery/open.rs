@@ -30,7 +30,7 @@ use crate::state::checkpoint::{CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::{Landmark, Noted};
 use crate::state::producers::Producers;
 use crate::state::shared::Shared;
-use crate::{Coordinator, Error, Identity, Log, LogOptions};
+use crate::{Error, GroupCommitter, Identity, Log, LogOptions};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,20 +44,20 @@ impl Log {
         directory: &Path,
         identity: Identity,
         options: LogOptions,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<Self, Error> {
-        coordinator.check_usable()?;
-        Self::make(directory, identity, options.bounded(), coordinator)
-            .inspect_err(|error| coordinator.files().fail_if_fatal(error))
+        committer.check_usable()?;
+        Self::make(directory, identity, options.bounded(), committer)
+            .inspect_err(|error| committer.files().fail_if_fatal(error))
     }
 
     fn make(
         directory: &Path,
         identity: Identity,
         options: LogOptions,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<Self, Error> {
-        let storage = coordinator.files().storage();
+        let storage = committer.files().storage();
         disk::create_directories(storage, directory)?;
         if disk::list(storage, directory)?
             .iter()
@@ -71,7 +71,7 @@ impl Log {
         checkpoint.write(storage, Checkpoint::default())?;
         checkpoint.sync(storage)?;
         let (segment, preallocation) = create_segment(
-            coordinator.files(),
+            committer.files(),
             directory,
             Preamble::first(storage, identity, 0),
             &options,
@@ -89,8 +89,8 @@ impl Log {
         shared.quarantine.attach(
             directory,
             identity,
-            coordinator.files(),
-            coordinator.preparer(),
+            committer.files(),
+            committer.background(),
             &[],
         );
         let parts = Parts {
@@ -104,7 +104,7 @@ impl Log {
             producers: Producers::default(),
             checkpoint,
         };
-        Ok(parts.into_log(options, coordinator))
+        Ok(parts.into_log(options, committer))
     }
 
     /// Opens and recovers (reliability §3.1): cut at the first failure at or above the durable point, sync the cut,
@@ -118,20 +118,20 @@ impl Log {
         directory: &Path,
         identity: Identity,
         options: LogOptions,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
-        coordinator.check_usable()?;
-        Self::recover(directory, identity, options.bounded(), coordinator)
-            .inspect_err(|error| coordinator.files().fail_if_fatal(error))
+        committer.check_usable()?;
+        Self::recover(directory, identity, options.bounded(), committer)
+            .inspect_err(|error| committer.files().fail_if_fatal(error))
     }
 
     fn recover(
         directory: &Path,
         identity: Identity,
         options: LogOptions,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
-        let storage = coordinator.files().storage();
+        let storage = committer.files().storage();
         let mut sources = find_sources(storage, directory)?;
         sources.iter().try_for_each(check_version)?;
         let known = holds(storage, directory, CHECKPOINT)?;
@@ -189,7 +189,7 @@ impl Log {
         if sources.is_empty() {
             let base = last.map_or(0, |last| last.log_start);
             let (segment, _) = create_segment(
-                coordinator.files(),
+                committer.files(),
                 directory,
                 Preamble::first(storage, identity, base),
                 &options,
@@ -199,14 +199,14 @@ impl Log {
             disk::sync_directory(storage, directory)?;
             sources = find_sources(storage, directory)?;
         }
-        let journal = coordinator.rounds().journal();
+        let journal = committer.sync_queue().journal();
         let journal = journal.filter(|journal| journal.serves(directory));
         let replay = journal.and_then(|journal| {
             let parts = journal.replay(identity)?;
             Some(Replay::new(parts, journal.damages(), identity))
         });
         let recovered = Recovered::scan(
-            coordinator.files(),
+            committer.files(),
             directory,
             identity,
             sources,
@@ -219,7 +219,7 @@ impl Log {
         )?;
         let known = checkpoint.last().map_or(0, |last| last.high_watermark);
         let (mut log, mut report) =
-            Self::from_recovered(recovered, checkpoint, identity, options, coordinator)?;
+            Self::from_recovered(recovered, checkpoint, identity, options, committer)?;
         if let (Some(journal), Some(replay)) = (journal, replay) {
             let taken = log.take_over(&replay)?;
             report.replayed = taken.batches;
@@ -236,7 +236,7 @@ impl Log {
         mut checkpoint: CheckpointFile,
         identity: Identity,
         options: LogOptions,
-        coordinator: &Arc<Coordinator>,
+        committer: &Arc<GroupCommitter>,
     ) -> Result<(Self, Recovery), Error> {
         let last = checkpoint.last();
         let directory = recovered.directory;
@@ -246,7 +246,7 @@ impl Log {
         shared.set_log_end(recovered.next_offset, recovered.last_timestamp);
         shared.raise_settled_end(recovered.next_offset);
         shared.raise_high_watermark(last.map_or(log_start, |last| last.high_watermark));
-        let storage = coordinator.files().storage();
+        let storage = committer.files().storage();
         checkpoint.write(storage, shared.checkpoint(false))?;
         if last.is_none() {
             // From now on there is one: without it a torn tail in a sealed segment could not be told from damage.
@@ -256,8 +256,8 @@ impl Log {
         shared.quarantine.attach(
             &directory,
             identity,
-            coordinator.files(),
-            coordinator.preparer(),
+            committer.files(),
+            committer.background(),
             &recovered.quarantine,
         );
         let parts = Parts {
@@ -271,7 +271,7 @@ impl Log {
             producers: recovered.producers,
             checkpoint,
         };
-        Ok((parts.into_log(options, coordinator), recovered.report))
+        Ok((parts.into_log(options, committer), recovered.report))
     }
 }
 
@@ -289,14 +289,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn into_log(self, options: LogOptions, coordinator: &Arc<Coordinator>) -> Log {
-        let journal = coordinator.rounds().journal();
+    fn into_log(self, options: LogOptions, committer: &Arc<GroupCommitter>) -> Log {
+        let journal = committer.sync_queue().journal();
         let journaled = journal.is_some_and(|journal| journal.serves(&self.shared.directory));
         Log {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: {
                 self.shared.set_keys(&options.keys);
-                self.shared.names.lock().opened = coordinator.files().storage().monotonic_ns();
+                self.shared.names.lock().opened = committer.files().storage().monotonic_ns();
                 if let Some(journal) = journal.filter(|_| journaled) {
                     self.shared.set_journal(journal);
                 }
@@ -306,8 +306,8 @@ impl Parts {
                 self.segment.attach(&shared);
                 shared
             },
-            coordinator: Arc::clone(coordinator),
-            preparer: coordinator.preparer(),
+            committer: Arc::clone(committer),
+            background: committer.background(),
             journaled,
             committed_to: self.segment.end(),
             uncommitted: Vec::new(),

@@ -168,7 +168,7 @@ impl Log {
     fn sync_taken_over(&mut self, has_lost: bool) -> Result<(), Error> {
         // The syncs of a roll first: what follows must not be told before.
         self.settle();
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         self.target()?.sync()?;
         if let Some(epochs) = self.epochs.take_unsynced() {
             epochs.sync()?;
@@ -176,7 +176,7 @@ impl Log {
         self.committed_to = self.active.end();
         self.uncommitted.clear();
         self.shared.raise_settled_end(self.shared.log_end());
-        let storage = self.coordinator.files().storage();
+        let storage = self.committer.files().storage();
         let mut checkpoint = self.checkpoint.lock();
         let known: Checkpoint = self.shared.checkpoint(false);
         checkpoint.write(storage, known)?;

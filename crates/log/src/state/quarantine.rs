@@ -19,7 +19,7 @@ use crate::io::fields::{i64_at, seal, u32_at, u64_at, unseal};
 use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::file_names::{journal_name, journal_number};
 use crate::io::files::Files;
-use crate::io::jobs::Door;
+use crate::io::jobs::JobSender;
 use crate::io::storage::Storage;
 use crate::segment::damage::{Damage, Fault};
 use crate::{Error, Identity};
@@ -55,7 +55,7 @@ pub(crate) struct Ranges {
 #[derive(Default)]
 pub(crate) struct Quarantine {
     ranges: Arc<Mutex<Ranges>>,
-    /// The preparer is asked to write the file, and has not begun: it writes what is known when it does.
+    /// The background worker is asked to write the file, and has not begun: it writes what is known when it does.
     queued: Arc<AtomicBool>,
     /// Whether the file is another's now; held while it is written.
     ended: Arc<Mutex<bool>>,
@@ -68,7 +68,7 @@ struct Home {
     directory: PathBuf,
     identity: Identity,
     files: Arc<Files>,
-    preparer: Door,
+    background: JobSender,
 }
 
 impl std::fmt::Debug for Quarantine {
@@ -86,14 +86,14 @@ impl Quarantine {
         directory: &Path,
         identity: Identity,
         files: &Arc<Files>,
-        preparer: Door,
+        background: JobSender,
         found: &[Damage],
     ) {
         let home = Home {
             directory: directory.to_path_buf(),
             identity,
             files: Arc::clone(files),
-            preparer,
+            background,
         };
         let before = read(files.storage(), directory, identity);
         let mut ranges = Ranges {
@@ -178,7 +178,7 @@ impl Quarantine {
         self.save();
     }
 
-    /// Has the file written, by the preparer, once for all that is found before it comes to that; without ranges and
+    /// Has the file written, by the background worker, once for all that is found before it comes to that; without ranges and
     /// scrubs there is no file.
     fn save(&self) {
         let Some(home) = self.home.get() else { return };
@@ -189,7 +189,7 @@ impl Quarantine {
         let (identity, path) = (home.identity, home.directory.join(QUARANTINE));
         let (files, ended) = (Arc::clone(&home.files), Arc::clone(&self.ended));
         // Once the group committer has ended nothing runs this: the next open finds the damage again.
-        home.preparer.submit(Box::new(move || {
+        home.background.submit(Box::new(move || {
             // First: what comes while this is written is not in it.
             queued.store(false, Ordering::Release);
             let bytes = to_bytes(identity, &ranges.lock());

@@ -67,7 +67,7 @@ impl Journal {
         let (lazy, retired) = begin(&mut state);
         drop(state);
         let journal = Arc::clone(self);
-        self.preparer
+        self.background
             .submit(Box::new(move || journal.settle_these(lazy, retired)));
     }
 

@@ -1,8 +1,8 @@
 //! The journal of a data directory: one file to sync when many partitions are dirty at once.
 //!
-//! A round of the coordinator that finds many dirty segments copies what each of them has got since its last commit into
+//! A round of the group committer that finds many dirty segments copies what each of them has got since its last commit into
 //! the journal, syncs that one file and answers; the segments themselves are synced later (64 MiB or 5 s), by the
-//! preparer. With few dirty segments a round syncs them directly, unless it has few bytes and one of them waits for that
+//! background worker. With few dirty segments a round syncs them directly, unless it has few bytes and one of them waits for that
 //! later sync: then the round would have to do it, and goes to the journal as well.
 //!
 //! * [`ring`]: the files, made in advance, filled one after the other and used again once the segments are synced.
@@ -41,7 +41,7 @@ mod witness;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
 use crate::io::files::Files;
-use crate::io::jobs::Door;
+use crate::io::jobs::JobSender;
 use crate::io::storage::{OpenMode, Storage};
 use crate::segment::scan::Place;
 use crate::state::shared::UnsyncedBatches;
@@ -85,7 +85,7 @@ pub struct JournalOptions {
     /// Files at most, and as many again with what logs of the last life have yet to take over; when all are full, rounds sync
     /// directly until segments are synced. At least 2, at most 14.
     pub files: usize,
-    /// Only of a stepped coordinator, which has no time: so many rounds stand for the 5 s after which segments are synced.
+    /// Only of a stepped group committer, which has no time: so many rounds stand for the 5 s after which segments are synced.
     pub lazy_rounds: u32,
 }
 
@@ -121,7 +121,7 @@ struct State {
 pub(crate) struct Journal {
     options: JournalOptions,
     files: Arc<Files>,
-    preparer: Door,
+    background: JobSender,
     threads: bool,
     state: Mutex<State>,
     /// Whoever holds both has locked the state first; its owner need not hold it to write.
@@ -149,7 +149,7 @@ impl Journal {
     pub fn open(
         options: JournalOptions,
         files: &Arc<Files>,
-        preparer: Door,
+        background: JobSender,
         threads: bool,
     ) -> Result<Arc<Self>, Error> {
         let storage = files.storage();
@@ -170,7 +170,7 @@ impl Journal {
         Ok(Arc::new(Self {
             options,
             files: Arc::clone(files),
-            preparer,
+            background,
             threads,
             state: Mutex::new(state),
             head: Mutex::new(head),
@@ -286,7 +286,7 @@ impl Journal {
         let path = self.options.directory.join(name);
         let journal = Arc::clone(self);
         // Until it is there rounds sync many segments: that must not wait for what acks do not wait for.
-        self.preparer.submit_first(Box::new(move || {
+        self.background.submit_first(Box::new(move || {
             let made = journal.make(&path);
             let now_ns = journal.files.storage().monotonic_ns();
             journal.state.lock().ring.made(made.as_ref().ok(), now_ns);

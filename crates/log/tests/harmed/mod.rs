@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on should stop
 use super::support::{Home, Records, batch, settle, small};
 use bascule_log::integrity::Damage;
-use bascule_log::{Coordinator, Log, LogReader, ReadError, ReadMode};
+use bascule_log::{GroupCommitter, Log, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, Header};
 use std::fs::{self, OpenOptions};
 use std::ops::Range;
@@ -144,16 +144,16 @@ pub fn crashed(from: &Home) -> Home {
     home
 }
 
-/// Commits, by the hand of a stepped coordinator.
-pub fn stepped_commit(log: &mut Log, coordinator: &Coordinator) {
+/// Commits, by the hand of a stepped group committer.
+pub fn stepped_commit(log: &mut Log, committer: &GroupCommitter) {
     log.commit(Box::new(|outcome| {
         outcome.unwrap();
     }));
-    while coordinator.step() {}
+    while committer.step() {}
 }
 
 /// Appends one record and commits it so.
-pub fn one_step(log: &mut Log, coordinator: &Coordinator, offset: u64) {
+pub fn one_step(log: &mut Log, committer: &GroupCommitter, offset: u64) {
     append(log, offset..offset + 1);
-    stepped_commit(log, coordinator);
+    stepped_commit(log, committer);
 }

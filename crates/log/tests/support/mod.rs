@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on should stop
 use bascule_log::{
-    Coordinator, Durability, Error, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
+    Durability, Error, GroupCommitter, Identity, Log, LogOptions, LogReader, ReadError, ReadMode,
     Recovery, Storage,
 };
 use bascule_record::{
@@ -28,14 +28,14 @@ pub fn identity(incarnation: u64) -> Identity {
 /// Where a log may live for one test.
 pub struct Home {
     pub root: tempfile::TempDir,
-    pub coordinator: Arc<Coordinator>,
+    pub committer: Arc<GroupCommitter>,
 }
 
 impl Home {
     pub fn new() -> Self {
         Self {
             root: tempfile::tempdir().unwrap(),
-            coordinator: Coordinator::start(),
+            committer: GroupCommitter::start(),
         }
     }
 
@@ -43,7 +43,7 @@ impl Home {
     pub fn on(storage: Arc<dyn Storage>) -> Self {
         Self {
             root: tempfile::tempdir().unwrap(),
-            coordinator: Coordinator::start_on(storage),
+            committer: GroupCommitter::start_on(storage),
         }
     }
 
@@ -52,7 +52,7 @@ impl Home {
     }
 
     pub fn create(&self, options: LogOptions) -> Log {
-        Log::create(&self.path(), IDENTITY, options, &self.coordinator).unwrap()
+        Log::create(&self.path(), IDENTITY, options, &self.committer).unwrap()
     }
 
     pub fn open(&self, options: LogOptions) -> (Log, Recovery) {
@@ -60,7 +60,7 @@ impl Home {
     }
 
     pub fn try_open(&self, options: LogOptions) -> Result<(Log, Recovery), Error> {
-        Log::open(&self.path(), IDENTITY, options, &self.coordinator)
+        Log::open(&self.path(), IDENTITY, options, &self.committer)
     }
 
     /// The segment files, oldest first.

@@ -2,7 +2,7 @@
 use super::disk::Disk;
 use super::failure::raise;
 use super::log::Log;
-use bascule_log::{Coordinator, Durability, Identity, JournalOptions, LogOptions};
+use bascule_log::{Durability, GroupCommitter, Identity, JournalOptions, LogOptions};
 use bascule_record::Codec;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
@@ -10,19 +10,19 @@ use pyo3::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The coordinator of a data directory, stepped by the caller.
+/// The group committer of a data directory, stepped by the caller.
 #[pyclass(frozen)]
 pub(crate) struct Store {
-    coordinator: Mutex<Option<Arc<Coordinator>>>,
+    committer: Mutex<Option<Arc<GroupCommitter>>>,
 }
 
 /// What recovery reports: bytes scanned, batches, bytes cut, damaged ranges, clean.
 type Report = (u64, u64, u64, Vec<(u64, u64)>, bool);
 
 impl Store {
-    fn coordinator(&self) -> PyResult<Arc<Coordinator>> {
-        let coordinator = self.coordinator.lock();
-        coordinator
+    fn committer(&self) -> PyResult<Arc<GroupCommitter>> {
+        let committer = self.committer.lock();
+        committer
             .clone()
             .ok_or_else(|| PyValueError::new_err("this life has ended"))
     }
@@ -56,8 +56,8 @@ impl Store {
     #[pyo3(signature = (disk, journal=None))]
     fn new(disk: &Disk, journal: Option<(usize, u64, usize, u32)>) -> PyResult<Self> {
         let storage = Arc::new(disk.storage());
-        let coordinator = match journal {
-            None => Coordinator::stepped(storage),
+        let committer = match journal {
+            None => GroupCommitter::stepped(storage),
             Some((from_dirty_files, file_bytes, files, lazy_rounds)) => {
                 let options = JournalOptions {
                     from_dirty_files,
@@ -66,11 +66,12 @@ impl Store {
                     lazy_rounds,
                     ..JournalOptions::new("/journal".into(), "/partitions".into())
                 };
-                Coordinator::stepped_journaled(storage, options).map_err(|error| raise(&error))?
+                GroupCommitter::stepped_journaled(storage, options)
+                    .map_err(|error| raise(&error))?
             }
         };
         Ok(Self {
-            coordinator: Mutex::new(Some(coordinator)),
+            committer: Mutex::new(Some(committer)),
         })
     }
 
@@ -91,8 +92,8 @@ impl Store {
             incarnation,
             partition,
         };
-        let coordinator = self.coordinator()?;
-        bascule_log::Log::create(Path::new(path), identity, options, &coordinator)
+        let committer = self.committer()?;
+        bascule_log::Log::create(Path::new(path), identity, options, &committer)
             .map(Log::new)
             .map_err(|error| raise(&error))
     }
@@ -114,9 +115,9 @@ impl Store {
             incarnation,
             partition,
         };
-        let coordinator = self.coordinator()?;
+        let committer = self.committer()?;
         let (log, recovery) =
-            bascule_log::Log::open(Path::new(path), identity, options, &coordinator)
+            bascule_log::Log::open(Path::new(path), identity, options, &committer)
                 .map_err(|error| raise(&error))?;
         let report = (
             recovery.scanned_bytes,
@@ -129,11 +130,11 @@ impl Store {
     }
 
     fn step(&self) -> PyResult<bool> {
-        Ok(self.coordinator()?.step())
+        Ok(self.committer()?.step())
     }
 
     fn journal_losses(&self) -> PyResult<Vec<(String, u64)>> {
-        let damages = self.coordinator()?.journal_damages();
+        let damages = self.committer()?.journal_damages();
         let lost = damages.into_iter().filter(|damage| damage.was_acked);
         Ok(lost
             .map(|damage| (damage.path.display().to_string(), damage.position))
@@ -141,11 +142,11 @@ impl Store {
     }
 
     fn failure(&self) -> PyResult<Option<String>> {
-        Ok(self.coordinator()?.failure())
+        Ok(self.committer()?.failure())
     }
 
     /// Ends the life; nothing more is written.
     fn end(&self) {
-        *self.coordinator.lock() = None;
+        *self.committer.lock() = None;
     }
 }

@@ -283,7 +283,7 @@ async fn headers_subjects_and_ids_are_stored() {
 #[tokio::test]
 async fn a_duplicate_of_what_is_not_synced_waits_for_the_sync() {
     let mut home = home();
-    home.coordinator = Coordinator::stepped(Arc::new(OsStorage));
+    home.committer = GroupCommitter::stepped(Arc::new(OsStorage));
     let partition = home.led(spec());
     let send = |sequence| append(Payload::Sealed(sealed(sequence, &["a"])));
     // Two in one group, then one more that finds both appended and none synced.
@@ -299,7 +299,7 @@ async fn a_duplicate_of_what_is_not_synced_waits_for_the_sync() {
         assert!(outcome.try_recv().is_err(), "answered before the sync");
     }
     assert_eq!(partition.reader().high_watermark(), 0);
-    while home.coordinator.step() {}
+    while home.committer.step() {}
     for (outcome, duplicate) in [(one, false), (two, true), (three, true)] {
         let committed = outcome.await.unwrap().unwrap();
         assert_eq!((committed.base_offset, committed.duplicate), (0, duplicate));

@@ -283,7 +283,7 @@ async fn without_the_option_headers_are_content() {
 async fn a_duplicate_waits_until_its_original_is_durable() {
     let disk = Arc::new(Disk::default());
     let mut home = home();
-    home.coordinator = Coordinator::start_on(disk.clone());
+    home.committer = GroupCommitter::start_on(disk.clone());
     let partition = home.led(acknowledging());
     one(&partition, with_id("before")).await.unwrap();
     disk.hold(true);
@@ -313,7 +313,7 @@ async fn a_duplicate_waits_until_its_original_is_durable() {
 async fn what_a_full_disk_refused_is_not_remembered_and_its_duplicate_fails_with_it() {
     let disk = Arc::new(Disk::default());
     let mut home = home();
-    home.coordinator = Coordinator::start_on(disk.clone());
+    home.committer = GroupCommitter::start_on(disk.clone());
     let partition = home.led(acknowledging());
     assert_eq!(one(&partition, with_id("before")).await, Ok(0));
     disk.fill(true);

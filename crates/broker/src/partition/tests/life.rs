@@ -228,7 +228,7 @@ async fn what_a_panic_meets_halfway_is_answered_at_once() {
 async fn a_trim_beyond_the_end_that_found_no_space_comes_before_the_next_append() {
     let storage = Arc::new(Tight::default());
     let mut home = home();
-    home.coordinator = Coordinator::start_on(storage.clone());
+    home.committer = GroupCommitter::start_on(storage.clone());
     let partition = home.led(spec());
     put(&partition, records(&["a", "b"])).await.unwrap();
     storage.full.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use crate::context::SharedRef;
 use crate::events::Event;
 use crate::limits::Limits;
 use bascule_log::ReadMode;
-use bascule_log::{Coordinator, OsStorage, Recovery};
+use bascule_log::{GroupCommitter, OsStorage, Recovery};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, Producer, RecordRef, SealedBatch,
 };
@@ -29,7 +29,7 @@ type Outcome = Result<Committed, AppendError>;
 struct Home {
     folder: tempfile::TempDir,
     shared: SharedRef,
-    coordinator: Arc<Coordinator>,
+    committer: Arc<GroupCommitter>,
 }
 
 impl Home {
@@ -37,7 +37,7 @@ impl Home {
         Self {
             folder: tempfile::tempdir().unwrap(),
             shared: Arc::new(Shared::new("c", "b", "n", limits).unwrap()),
-            coordinator: Coordinator::start(),
+            committer: GroupCommitter::start(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Home {
             &self.shared,
             spec,
             &self.directory(),
-            &self.coordinator,
+            &self.committer,
             false,
         )
         .unwrap()

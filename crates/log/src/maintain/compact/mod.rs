@@ -138,7 +138,7 @@ impl Log {
         now_ns: i64,
         done: Compacted,
     ) -> Result<bool, Error> {
-        self.coordinator.check_usable()?;
+        self.committer.check_usable()?;
         let due = self
             .compacting
             .progress
@@ -149,15 +149,12 @@ impl Log {
         }
         let busy = Busy(Arc::clone(&self.compacting));
         let mut compaction = *compaction;
-        if self.coordinator.is_stepped() {
+        if self.committer.is_stepped() {
             // Whoever steps the work decides on its speed.
             compaction.bytes_per_second = 0;
         }
-        let (shared, files) = (
-            Arc::clone(&self.shared),
-            Arc::clone(self.coordinator.files()),
-        );
-        self.coordinator.compactor().submit(Box::new(move || {
+        let (shared, files) = (Arc::clone(&self.shared), Arc::clone(self.committer.files()));
+        self.committer.compactor().submit(Box::new(move || {
             let mut progress = busy.0.progress.lock();
             let cancelled = Arc::clone(&busy.0.cancelled);
             let pace = Pace::new(Arc::clone(&shared), cancelled, compaction.bytes_per_second);

@@ -6,11 +6,11 @@ use crate::wal::ring;
 
 /// The journal of a life of two logs: its file with the first three rounds, and with all six.
 fn grown(home: &Path) -> [Vec<u8>; 2] {
-    let (coordinator, mut logs) = journaled_behind_a_copy(home, 2, 4);
+    let (committer, mut logs) = journaled_behind_a_copy(home, 2, 4);
     let file = home.join("journal").join(ring::name(0));
     let earlier = fs::read(&file).unwrap();
     for value in 4..7 {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
     }
     [earlier, fs::read(&file).unwrap()]
 }
@@ -26,13 +26,13 @@ fn an_older_copy_beside_a_file_takes_nothing_from_its_logs() {
             let path = home.path().join("journal").join(ring::name(number as u64));
             fs::write(path, bytes).unwrap();
         }
-        let coordinator = coordinator(home.path());
-        assert_eq!(coordinator.journal_damages(), []);
+        let committer = committer(home.path());
+        assert_eq!(committer.journal_damages(), []);
         for incarnation in [1, 2] {
-            let (log, _) = open(home.path(), incarnation, &coordinator);
+            let (log, _) = open(home.path(), incarnation, &committer);
             assert_eq!(values(&log), (0..7).collect::<Vec<_>>());
         }
-        drop(coordinator);
+        drop(committer);
         fs::remove_dir_all(home.path().join("journal")).unwrap();
         fs::create_dir(home.path().join("journal")).unwrap();
     }
@@ -54,7 +54,7 @@ fn a_file_that_lost_its_end_is_not_silent_beside_an_older_copy() {
                 let path = home.path().join("journal").join(ring::name(number as u64));
                 fs::write(path, bytes).unwrap();
             }
-            let told = coordinator(home.path()).journal_damages();
+            let told = committer(home.path()).journal_damages();
             assert!(told.iter().any(JournalDamage::is_loss), "{told:?}");
             fs::remove_dir_all(home.path().join("journal")).unwrap();
             fs::create_dir(home.path().join("journal")).unwrap();

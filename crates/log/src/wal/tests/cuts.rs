@@ -198,27 +198,27 @@ fn live(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops
         lazy_rounds: 9,
         ..options(home)
     };
-    let coordinator = Coordinator::stepped_journaled(Arc::new(cuts.clone()), options).unwrap();
-    let losses = coordinator
+    let committer = GroupCommitter::stepped_journaled(Arc::new(cuts.clone()), options).unwrap();
+    let losses = committer
         .journal_damages()
         .into_iter()
         .filter(|damage| damage.was_acked);
     assert_eq!(losses.collect::<Vec<_>>(), vec![]);
     let one = |i| {
         if directory(home, i).exists() {
-            open(home, i, &coordinator).0
+            open(home, i, &committer).0
         } else {
-            create(home, i, &coordinator)
+            create(home, i, &committer)
         }
     };
     let mut logs: Vec<Log> = (1..=opened).map(one).collect();
     for value in values {
         // In the middle of a file, at the beginning of one, and of several one after the other.
         cuts.0.lock().failing = [0, 0, 0, 1, 0, 3, 0][value as usize % 7];
-        let before = coordinator.statistics().journaled_rounds;
-        assert_eq!(round(&mut logs, value, &coordinator), opened);
+        let before = committer.statistics().journaled_rounds;
+        assert_eq!(round(&mut logs, value, &committer), opened);
         cuts.0.lock().failing = 0;
-        if coordinator.statistics().journaled_rounds > before {
+        if committer.statistics().journaled_rounds > before {
             cuts.expect_missed();
         }
     }

@@ -7,8 +7,8 @@ use crate::JournalPlace;
 
 const TAIL: usize = tail_bytes(FILE_BYTES) as usize;
 
-fn places(coordinator: &Coordinator) -> Vec<(JournalPlace, u64, bool)> {
-    let told = coordinator.journal_damages().into_iter();
+fn places(committer: &GroupCommitter) -> Vec<(JournalPlace, u64, bool)> {
+    let told = committer.journal_damages().into_iter();
     told.map(|damage| (damage.place, damage.position, damage.was_acked))
         .collect()
 }
@@ -19,12 +19,12 @@ fn lost_last_rounds_of_the_newest_file_are_told() {
     for round in 0..5 {
         let from = home.frame(2 * round).start;
         let lost = from..home.frame(9).end;
-        let coordinator = home.without(lost, true);
+        let committer = home.without(lost, true);
         // That the last round was synced itself nobody has said yet.
         let is_known = round < 4;
         let expected = [(JournalPlace::Frame, from as u64, is_known)];
-        assert_eq!(places(&coordinator), expected);
-        for (served, damages) in home.open(coordinator) {
+        assert_eq!(places(&committer), expected);
+        for (served, damages) in home.open(committer) {
             assert_eq!(served, (0..=round as u64).collect::<Vec<_>>());
             assert_eq!(damages, vec![]);
         }
@@ -39,20 +39,20 @@ fn without_one_mark_a_last_round_may_be_missing_and_what_is_there_is_served() {
     // The other one may be that of the round before the last.
     for slot in [tail, tail + TAIL / 2] {
         for at in [slot, slot + 8, slot + 31] {
-            let coordinator = home.harmed(|bytes| bytes[at] ^= 1);
+            let committer = home.harmed(|bytes| bytes[at] ^= 1);
             assert_eq!(
-                places(&coordinator),
+                places(&committer),
                 [(JournalPlace::Frame, end, false)],
                 "{at}"
             );
-            assert!(!coordinator.journal_damages()[0].is_loss());
-            home.expect_lost(coordinator, &(0..0));
+            assert!(!committer.journal_damages()[0].is_loss());
+            home.expect_lost(committer, &(0..0));
         }
     }
     // What they do not use is nobody's.
     for at in [tail + 32, tail + 511, tail + 544] {
-        let coordinator = home.harmed(|bytes| bytes[at] ^= 1);
-        assert_eq!(places(&coordinator), []);
+        let committer = home.harmed(|bytes| bytes[at] ^= 1);
+        assert_eq!(places(&committer), []);
     }
 }
 
@@ -63,17 +63,17 @@ fn without_both_marks_nobody_can_tell_what_is_missing() {
     for lost_from in [2, 5] {
         // The last rounds and the marks together, as one write of zeros takes them, or the marks alone.
         let from = home.frame(2 * lost_from - 1).end;
-        let coordinator = home.harmed(|bytes| bytes[from..tail + 600].fill(0));
+        let committer = home.harmed(|bytes| bytes[from..tail + 600].fill(0));
         let expected = [(JournalPlace::End, from as u64, false)];
-        assert_eq!(places(&coordinator), expected);
-        assert!(coordinator.journal_damages()[0].is_loss());
+        assert_eq!(places(&committer), expected);
+        assert!(committer.journal_damages()[0].is_loss());
         // Until somebody was told each start tells it.
         let harmed = home.harmed_untold(|bytes| bytes[from..tail + 600].fill(0));
         drop(harmed);
-        assert_eq!(places(&silent_coordinator(home.root.path())), expected);
-        let coordinator = super::coordinator(home.root.path());
-        assert_eq!(places(&coordinator), expected);
-        for (served, damages) in home.open(coordinator) {
+        assert_eq!(places(&silent_committer(home.root.path())), expected);
+        let committer = super::committer(home.root.path());
+        assert_eq!(places(&committer), expected);
+        for (served, damages) in home.open(committer) {
             assert_eq!(served, (0..=lost_from as u64).collect::<Vec<_>>());
             assert_eq!(damages, vec![]);
         }
@@ -83,20 +83,20 @@ fn without_both_marks_nobody_can_tell_what_is_missing() {
 #[test]
 fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = coordinator(home.path());
-    let mut logs = [1, 2].map(|i| create(home.path(), i, &coordinator));
-    round(&mut logs, 0, &coordinator);
+    let committer = committer(home.path());
+    let mut logs = [1, 2].map(|i| create(home.path(), i, &committer));
+    round(&mut logs, 0, &committer);
     let file = home.path().join("journal").join(crate::wal::ring::name(0));
     let mut before = 0;
     for value in 1..9 {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
         let bytes = fs::read(&file).unwrap();
         let of = format::read_preamble(&bytes).unwrap();
         let slots = [0, TAIL / 2].map(|slot| {
             let at = bytes.len() - TAIL + slot;
             Mark::read(&bytes[at..], &of).unwrap()
         });
-        let end = coordinator.statistics().journal_bytes as u32;
+        let end = committer.statistics().journal_bytes as u32;
         let (newer, older) = (slots[(value as usize + 1) % 2], slots[value as usize % 2]);
         assert_eq!((newer.synced, newer.written), (before, end));
         assert_eq!(older.written, before, "round {value}");
@@ -114,7 +114,7 @@ fn what_only_the_marks_tell_is_told_of_a_file_that_a_cut_of_one_log_replaced() {
         bytes[harm].fill(0);
         fs::write(&home.file, bytes).unwrap();
         forget::take_out(&OsStorage, &home.file, identity(1)).unwrap();
-        let told = places(&coordinator(home.root.path()));
+        let told = places(&committer(home.root.path()));
         assert!(matches!(told[..], [(JournalPlace::Cut, ..)]), "{told:?}");
     }
 }
@@ -124,17 +124,17 @@ fn a_frame_that_holds_an_older_batch_is_damage() {
     let home = Home::new();
     for to in 1..5 {
         // As a power cut in a file that is used again, or a write to the wrong place, leaves it: the head is the frame's.
-        let coordinator = home.harmed(|bytes| {
+        let committer = home.harmed(|bytes| {
             let (from, at) = (home.frame(0), home.frame(2 * to));
             let stale = bytes[from.start + format::FRAME_BYTES..from.end].to_vec();
             bytes[at.start + format::FRAME_BYTES..at.end].copy_from_slice(&stale);
         });
         let position = home.frame(2 * to).start as u64;
         assert_eq!(
-            places(&coordinator),
+            places(&committer),
             [(JournalPlace::Frame, position, to < 4)]
         );
-        let [(first, damages), second] = home.open(coordinator);
+        let [(first, damages), second] = home.open(committer);
         let lost = to as u64 + 1;
         let kept = (0..6).filter(|value| *value != lost);
         assert_eq!(first, kept.collect::<Vec<_>>(), "{damages:?}");
@@ -162,10 +162,9 @@ fn a_mark_of_another_use_says_nothing() {
             link,
             ..of
         });
-        let coordinator =
-            home.harmed(|bytes| bytes[tail..tail + mark.len()].copy_from_slice(&mark));
+        let committer = home.harmed(|bytes| bytes[tail..tail + mark.len()].copy_from_slice(&mark));
         let expected = [(JournalPlace::Frame, end, is_believed)];
-        assert_eq!(places(&coordinator), expected);
+        assert_eq!(places(&committer), expected);
     }
 }
 

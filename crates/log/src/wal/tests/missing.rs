@@ -29,22 +29,22 @@ fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let at = home.path();
     let options = options(at);
-    let coordinator = Coordinator::stepped_journaled(Arc::new(Scarce), options).unwrap();
-    let mut logs = [1, 2].map(|i| create(at, i, &coordinator));
-    assert_eq!(round(&mut logs, 0, &coordinator), 2);
+    let committer = GroupCommitter::stepped_journaled(Arc::new(Scarce), options).unwrap();
+    let mut logs = [1, 2].map(|i| create(at, i, &committer));
+    assert_eq!(round(&mut logs, 0, &committer), 2);
     copy_tree(&at.join("partitions"), &at.join("copy"));
     let mut value = 1;
     while journal_files(at) < 3 || files(at).iter().any(|path| sequence(path) == 0) {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
         if value == 20 {
             copy_journal(at, &at.join("earlier"));
         }
         value += 1;
     }
     for value in value..value + 20 {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
     }
-    drop((logs, coordinator));
+    drop((logs, committer));
     restore(&at.join("copy"), at);
     copy_journal(at, &at.join("whole"));
     home
@@ -74,13 +74,13 @@ fn told(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<JournalDamage
     restore(&at.join("copy"), at);
     copy_journal(&at.join("whole"), at);
     harm(at);
-    let first = coordinator(at);
+    let first = committer(at);
     let told = first.journal_damages();
     for i in 1..=2 {
         open(at, i, &first);
     }
     drop(first);
-    assert_eq!(coordinator(at).journal_damages(), vec![]);
+    assert_eq!(committer(at).journal_damages(), vec![]);
     told
 }
 
@@ -120,21 +120,21 @@ fn what_is_lost_is_told_again_until_somebody_was_told() {
         harm();
         // Lives that end before anybody has heard, and that write, and settle.
         for life in 0..3 {
-            let coordinator = silent_coordinator(at);
+            let committer = silent_committer(at);
             assert_eq!(
-                places(&coordinator.journal_damages()),
+                places(&committer.journal_damages()),
                 [(place, true)],
                 "life {life}"
             );
-            let mut logs = [1, 2].map(|i| open(at, i, &coordinator).0);
+            let mut logs = [1, 2].map(|i| open(at, i, &committer).0);
             for value in 0..40 * life {
-                round(&mut logs, value, &coordinator);
+                round(&mut logs, value, &committer);
             }
         }
-        let first = coordinator(at);
+        let first = committer(at);
         assert_eq!(places(&first.journal_damages()), [(place, true)]);
         drop(first);
-        assert_eq!(coordinator(at).journal_damages(), vec![]);
+        assert_eq!(committer(at).journal_damages(), vec![]);
     }
 }
 
@@ -209,10 +209,10 @@ fn a_file_of_a_directory_that_has_used_more_of_them_is_told() {
         lazy_rounds: 5,
         ..options(other.path())
     };
-    let coordinator = Coordinator::stepped_journaled(Arc::new(OsStorage), options).unwrap();
-    let mut logs = [3, 4].map(|i| create(other.path(), i, &coordinator));
+    let committer = GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap();
+    let mut logs = [3, 4].map(|i| create(other.path(), i, &committer));
     for value in 0..400 {
-        round(&mut logs, value, &coordinator);
+        round(&mut logs, value, &committer);
     }
     let foreign = files(other.path()).pop().unwrap();
     assert!(sequence(&foreign) > 6, "{}", sequence(&foreign));
@@ -236,17 +236,17 @@ fn a_head_of_another_directory_costs_nothing() {
         fs::copy(&foreign, home.join("journal.head")).unwrap();
     });
     assert_eq!(places(&found), [(JournalPlace::Head, false)]);
-    let coordinator = coordinator(home.path());
+    let committer = committer(home.path());
     for i in 1..=2 {
-        let (log, _) = open(home.path(), i, &coordinator);
+        let (log, _) = open(home.path(), i, &committer);
         assert_eq!(log.reader().log_end(), open_end(&other, i));
     }
 }
 
 /// Where a log of a home ends that nothing was done to.
 fn open_end(home: &tempfile::TempDir, incarnation: u64) -> u64 {
-    let coordinator = coordinator(home.path());
-    let (log, _) = open(home.path(), incarnation, &coordinator);
+    let committer = committer(home.path());
+    let (log, _) = open(home.path(), incarnation, &committer);
     log.reader().log_end()
 }
 
@@ -264,13 +264,13 @@ fn of_one_file_and_a_head_either_may_be_of_another_directory() {
         home.path().join("journal.head"),
     )
     .unwrap();
-    let coordinator = coordinator(home.path());
-    let told = places(&coordinator.journal_damages());
+    let committer = committer(home.path());
+    let told = places(&committer.journal_damages());
     assert_eq!(
         told,
         [(JournalPlace::Head, false), (JournalPlace::Lost, true)]
     );
-    let (log, _) = open(home.path(), 1, &coordinator);
+    let (log, _) = open(home.path(), 1, &committer);
     assert_eq!(log.reader().log_end(), 20);
 }
 
@@ -383,7 +383,7 @@ fn after_a_clean_end_the_journal_is_not_missed() {
     first.settle_journal();
     drop(first);
     fs::remove_dir_all(at.join("journal")).unwrap();
-    let second = coordinator(at);
+    let second = committer(at);
     assert_eq!(second.journal_damages(), vec![]);
     let (log, replayed) = open(at, 1, &second);
     assert_eq!((replayed, log.reader().log_end()), (0, 20));

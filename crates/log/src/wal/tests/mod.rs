@@ -10,7 +10,7 @@ mod power;
 use super::{FEW_BYTES, JournalOptions, format};
 use crate::integrity::{RepairOptions, repair};
 use crate::io::storage::OsStorage;
-use crate::{Coordinator, Identity, Log, LogOptions, ReadMode};
+use crate::{GroupCommitter, Identity, Log, LogOptions, ReadMode};
 use bascule_record::{
     Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch, Stamp,
 };
@@ -32,14 +32,14 @@ fn options(home: &Path) -> JournalOptions {
 }
 
 /// One whose owner tells at once what is lost.
-fn coordinator(home: &Path) -> Arc<Coordinator> {
-    let coordinator = silent_coordinator(home);
-    coordinator.journal_told();
-    coordinator
+fn committer(home: &Path) -> Arc<GroupCommitter> {
+    let committer = silent_committer(home);
+    committer.journal_told();
+    committer
 }
 
-fn silent_coordinator(home: &Path) -> Arc<Coordinator> {
-    Coordinator::stepped_journaled(Arc::new(OsStorage), options(home)).unwrap()
+fn silent_committer(home: &Path) -> Arc<GroupCommitter> {
+    GroupCommitter::stepped_journaled(Arc::new(OsStorage), options(home)).unwrap()
 }
 
 fn identity(incarnation: u64) -> Identity {
@@ -53,7 +53,7 @@ fn directory(home: &Path, incarnation: u64) -> PathBuf {
     home.join("partitions").join(incarnation.to_string())
 }
 
-fn create(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> Log {
+fn create(home: &Path, incarnation: u64, committer: &Arc<GroupCommitter>) -> Log {
     let options = LogOptions {
         preallocate_bytes: 4 << 10,
         ..LogOptions::default()
@@ -62,17 +62,17 @@ fn create(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> Log 
         &directory(home, incarnation),
         identity(incarnation),
         options,
-        coordinator,
+        committer,
     )
     .unwrap()
 }
 
-fn open(home: &Path, incarnation: u64, coordinator: &Arc<Coordinator>) -> (Log, u64) {
+fn open(home: &Path, incarnation: u64, committer: &Arc<GroupCommitter>) -> (Log, u64) {
     let (log, found) = Log::open(
         &directory(home, incarnation),
         identity(incarnation),
         LogOptions::default(),
-        coordinator,
+        committer,
     )
     .unwrap();
     log.set_high_watermark(log.reader().log_end());
@@ -107,7 +107,7 @@ fn values(log: &Log) -> Vec<u64> {
 }
 
 /// Appends one record to each log and commits all in one round. Returns how many were acked.
-fn round(logs: &mut [Log], value: u64, coordinator: &Coordinator) -> u64 {
+fn round(logs: &mut [Log], value: u64, committer: &GroupCommitter) -> u64 {
     let acked = Arc::new(AtomicU64::new(0));
     for log in logs {
         log.append(batch(value), 1, 0).unwrap();
@@ -116,7 +116,7 @@ fn round(logs: &mut [Log], value: u64, coordinator: &Coordinator) -> u64 {
             acked.fetch_add(u64::from(outcome.is_ok()), Ordering::Relaxed);
         }));
     }
-    coordinator.step();
+    committer.step();
     acked.load(Ordering::Relaxed)
 }
 
@@ -141,33 +141,33 @@ fn copy_tree(from: &Path, to: &Path) {
 
 /// So many logs with a record each, of which `copy` in the home holds a copy, and records up to value `end` that came later: all
 /// of these are in the journal.
-fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<Coordinator>, Vec<Log>) {
-    let coordinator = coordinator(home);
-    let mut logs: Vec<Log> = (1..=count).map(|i| create(home, i, &coordinator)).collect();
-    round(&mut logs, 0, &coordinator);
+fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<GroupCommitter>, Vec<Log>) {
+    let committer = committer(home);
+    let mut logs: Vec<Log> = (1..=count).map(|i| create(home, i, &committer)).collect();
+    round(&mut logs, 0, &committer);
     copy_tree(&home.join("partitions"), &home.join("copy"));
     for value in 1..end {
-        assert_eq!(round(&mut logs, value, &coordinator), count);
+        assert_eq!(round(&mut logs, value, &committer), count);
     }
-    assert_eq!(coordinator.statistics().journaled_rounds, end - 1);
-    (coordinator, logs)
+    assert_eq!(committer.statistics().journaled_rounds, end - 1);
+    (committer, logs)
 }
 
 #[test]
 fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = coordinator(home.path());
+    let committer = committer(home.path());
     let mut logs: Vec<Log> = (1..=4)
-        .map(|i| create(home.path(), i, &coordinator))
+        .map(|i| create(home.path(), i, &committer))
         .collect();
     let (many, one) = logs.split_at_mut(3);
-    let journaled = || coordinator.statistics().journaled_rounds;
+    let journaled = || committer.statistics().journaled_rounds;
     // The first round finds no file and has one made.
-    assert_eq!(round(many, 0, &coordinator), 3);
+    assert_eq!(round(many, 0, &committer), 3);
     assert_eq!(journaled(), 0);
-    assert_eq!(round(many, 1, &coordinator), 3);
+    assert_eq!(round(many, 1, &committer), 3);
     assert_eq!(journaled(), 1);
-    assert_eq!(round(one, 0, &coordinator), 1);
+    assert_eq!(round(one, 0, &committer), 1);
     assert_eq!(journaled(), 1, "one alone is synced");
     let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
     assert_eq!(
@@ -180,14 +180,14 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
 fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced() {
     let home = tempfile::tempdir().unwrap();
     let rounds = u64::from(options(home.path()).lazy_rounds);
-    let (coordinator, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
-    let journaled = || coordinator.statistics().journaled_rounds;
+    let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
+    let journaled = || committer.statistics().journaled_rounds;
     for value in 1..rounds {
-        assert_eq!(round(&mut logs[..1], value, &coordinator), 1);
+        assert_eq!(round(&mut logs[..1], value, &committer), 1);
         assert_eq!(journaled(), value + 1);
     }
     assert_eq!(logs[0].shared.settled_end(), rounds + 1, "synced now");
-    assert_eq!(round(&mut logs[..1], rounds, &coordinator), 1);
+    assert_eq!(round(&mut logs[..1], rounds, &committer), 1);
     assert_eq!(journaled(), rounds);
     logs[0].set_high_watermark(rounds + 2);
     let expected: Vec<u64> = (0..=1).chain(1..=rounds).collect();
@@ -201,18 +201,18 @@ fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
         file_bytes: 1 << 20,
         ..options(home.path())
     };
-    let coordinator = Coordinator::stepped_journaled(Arc::new(OsStorage), options).unwrap();
-    let mut logs = [1, 2].map(|i| create(home.path(), i, &coordinator));
+    let committer = GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap();
+    let mut logs = [1, 2].map(|i| create(home.path(), i, &committer));
     for value in 0..3 {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
     }
     let ends = |log: &Log| (log.shared.durable_end(), log.shared.settled_end());
     assert_eq!(logs.each_ref().map(ends), [(3, 1), (3, 1)]);
     logs[0].append(sealed(&vec![0; FEW_BYTES]), 1, 0).unwrap();
     logs[0].commit(Box::new(|outcome| assert_eq!(outcome.unwrap(), 4)));
-    coordinator.step();
+    committer.step();
     assert_eq!(logs.each_ref().map(ends), [(4, 4), (3, 1)]);
-    assert_eq!(coordinator.statistics().journaled_rounds, 2);
+    assert_eq!(committer.statistics().journaled_rounds, 2);
 }
 
 #[test]
@@ -225,13 +225,13 @@ fn what_only_the_journal_has_is_taken_over_once() {
     // The third was deleted meanwhile, and nothing of it comes back.
     fs::remove_dir_all(directory(home.path(), 3)).unwrap();
 
-    let second = coordinator(home.path());
+    let second = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &second);
     assert_eq!((replayed, values(&log)), (9, (0..10).collect()));
     assert_eq!(log.shared.settled_end(), 10);
     drop(log);
     // Another crash before the second was opened: the first finds its part done, the second not.
-    let third = coordinator(home.path());
+    let third = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &third);
     assert_eq!((replayed, log.reader().log_end()), (0, 10));
     let (other, replayed) = open(home.path(), 2, &third);
@@ -242,7 +242,7 @@ fn what_only_the_journal_has_is_taken_over_once() {
     assert_eq!(round(&mut logs, 10, &third), 2);
     assert_eq!(third.statistics().journaled_rounds, 1);
     drop(logs);
-    let fourth = coordinator(home.path());
+    let fourth = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &fourth);
     assert_eq!((replayed, log.reader().log_end()), (0, 11));
 }
@@ -250,12 +250,12 @@ fn what_only_the_journal_has_is_taken_over_once() {
 #[test]
 fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
     let home = tempfile::tempdir().unwrap();
-    let coordinator = coordinator(home.path());
+    let committer = committer(home.path());
     let mut logs: Vec<Log> = (1..=2)
-        .map(|i| create(home.path(), i, &coordinator))
+        .map(|i| create(home.path(), i, &committer))
         .collect();
     for value in 0..9 {
-        assert_eq!(round(&mut logs, value, &coordinator), 2);
+        assert_eq!(round(&mut logs, value, &committer), 2);
     }
     let log = &logs[0];
     log.set_high_watermark(8);
@@ -287,7 +287,7 @@ fn what_a_segment_lost_before_its_sync_is_read_from_the_journal() {
 fn files_are_used_again_and_every_record_stays() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let first = coordinator(home.path());
+    let first = committer(home.path());
     let mut logs: Vec<Log> = (1..=4).map(|i| create(home.path(), i, &first)).collect();
     for value in 0..200 {
         assert_eq!(round(&mut logs, value, &first), 4);
@@ -310,7 +310,7 @@ fn files_are_used_again_and_every_record_stays() {
     }
     drop(logs);
     restore(&copy, home.path());
-    let second = coordinator(home.path());
+    let second = committer(home.path());
     for (i, end) in (1..).zip(settled) {
         let (log, replayed) = open(home.path(), i, &second);
         assert_eq!((replayed, values(&log)), (200 - end, (0..200).collect()));
@@ -359,7 +359,7 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     let kept = at.join("aside").join(format!("{:020}.journal.0", 0));
     assert_eq!(fs::read(kept).unwrap(), before);
 
-    let second = coordinator(home.path());
+    let second = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &second);
     assert_eq!((replayed, values(&log)), (0, (0..4).collect()));
     let mut logs = vec![log];
@@ -374,7 +374,7 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     assert_eq!(second.statistics().journaled_rounds, 1);
     drop(logs);
     restore(&home.path().join("later"), home.path());
-    let third = coordinator(home.path());
+    let third = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &third);
     assert_eq!((replayed, values(&log)), (1, vec![0, 1, 2, 3, 10]));
 }
@@ -382,10 +382,10 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
 /// Lives in which the second and third log of `home` fill the journal, and the others are not opened.
 fn live_on(home: &Path, lives: u64) {
     for _ in 0..lives {
-        let coordinator = coordinator(home);
-        let mut logs = vec![open(home, 2, &coordinator).0, open(home, 3, &coordinator).0];
+        let committer = committer(home);
+        let mut logs = vec![open(home, 2, &committer).0, open(home, 3, &committer).0];
         for value in 0..200 {
-            assert_eq!(round(&mut logs, value, &coordinator), 2);
+            assert_eq!(round(&mut logs, value, &committer), 2);
         }
     }
 }
@@ -397,7 +397,7 @@ fn journal_files(home: &Path) -> usize {
 #[test]
 fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
     let home = tempfile::tempdir().unwrap();
-    let first = coordinator(home.path());
+    let first = committer(home.path());
     let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
     for value in 0..20 {
         round(&mut logs, value, &first);
@@ -406,7 +406,7 @@ fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
     drop((logs, first));
     live_on(home.path(), 3);
     assert!(journal_files(home.path()) <= 3);
-    let last = coordinator(home.path());
+    let last = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &last);
     assert_eq!((replayed, values(&log)), (0, (0..20).collect()));
 }
@@ -415,7 +415,7 @@ fn a_log_that_is_not_opened_holds_up_no_file_once_its_segments_have_it_all() {
 fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
     let home = tempfile::tempdir().unwrap();
     let copy = home.path().join("copy");
-    let first = coordinator(home.path());
+    let first = committer(home.path());
     drop(
         (2..=3)
             .map(|i| create(home.path(), i, &first))
@@ -423,7 +423,7 @@ fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
     );
     drop(first);
     for i in 4..9 {
-        let life = coordinator(home.path());
+        let life = committer(home.path());
         let mut logs = vec![open(home.path(), 2, &life).0, create(home.path(), i, &life)];
         for value in 0..200 {
             assert_eq!(round(&mut logs, value, &life), 2);
@@ -439,7 +439,7 @@ fn logs_that_are_never_opened_hold_up_as_many_files_again_at_most() {
         assert!(journal_files(home.path()) <= 6);
     }
     assert!(journal_files(home.path()) > 3);
-    let (last, mut taken_over) = (coordinator(home.path()), 0);
+    let (last, mut taken_over) = (committer(home.path()), 0);
     for i in 4..9 {
         let (log, replayed) = open(home.path(), i, &last);
         assert_eq!(values(&log), (0..200).collect::<Vec<_>>(), "{i}");

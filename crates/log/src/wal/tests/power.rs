@@ -105,20 +105,21 @@ impl World {
 
     /// So many starts, of which the last one opens the logs.
     fn start(&self, scratch: &Path, (starts, acked): (usize, u64), what: &str) {
-        let mut coordinator = None;
+        let mut committer = None;
         for start in 0..=starts {
-            drop(coordinator.take());
-            let begun = Coordinator::stepped_journaled(Arc::new(OsStorage), self.options(scratch));
-            let begun = coordinator.insert(begun.unwrap());
+            drop(committer.take());
+            let begun =
+                GroupCommitter::stepped_journaled(Arc::new(OsStorage), self.options(scratch));
+            let begun = committer.insert(begun.unwrap());
             for damage in begun.journal_damages() {
                 let is_tail = damage.place == JournalPlace::Frame && !damage.was_acked;
                 let is_fine = is_tail || damage.place == JournalPlace::Beginning;
                 assert!(is_fine, "{what}, start {start}: {damage:?}");
             }
         }
-        let coordinator = coordinator.unwrap();
+        let committer = committer.unwrap();
         for log in 1..=LOGS {
-            let (values, damages) = served(&open(scratch, log, &coordinator).0);
+            let (values, damages) = served(&open(scratch, log, &committer).0);
             let all: Vec<u64> = (0..values.len() as u64).collect();
             assert_eq!(values, all, "{what}, log {log}");
             assert!(
@@ -195,15 +196,15 @@ fn live(power: &Power, file_bytes: u64, values: std::ops::Range<u64>) {
         world.file_bytes = file_bytes;
         (world.home.clone(), world.options(&world.home.clone()))
     };
-    let coordinator = Coordinator::stepped_journaled(Arc::new(power.clone()), options).unwrap();
-    coordinator.journal_told();
+    let committer = GroupCommitter::stepped_journaled(Arc::new(power.clone()), options).unwrap();
+    committer.journal_told();
     let log = |i| match values.start {
-        0 => create(&home, i, &coordinator),
-        _ => open(&home, i, &coordinator).0,
+        0 => create(&home, i, &committer),
+        _ => open(&home, i, &committer).0,
     };
     let mut logs: Vec<Log> = (1..=LOGS).map(log).collect();
     for value in values {
-        assert_eq!(round(&mut logs, value, &coordinator), LOGS);
+        assert_eq!(round(&mut logs, value, &committer), LOGS);
         power.0.lock().acked(value + 1);
     }
     power.0.lock().acked = None;

@@ -25,8 +25,8 @@ impl Home {
         Self::of(home, &first)
     }
 
-    pub fn of(home: tempfile::TempDir, coordinator: &Coordinator) -> Self {
-        let written = coordinator.statistics().journal_bytes as usize;
+    pub fn of(home: tempfile::TempDir, committer: &GroupCommitter) -> Self {
+        let written = committer.statistics().journal_bytes as usize;
         let file = home.path().join("journal").join(ring::name(0));
         let whole = fs::read(&file).unwrap();
         let head = fs::read(home.path().join("journal.head")).unwrap();
@@ -40,14 +40,14 @@ impl Home {
     }
 
     /// As it was, but for the bytes that `harm` changes.
-    pub fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
-        let coordinator = self.harmed_untold(harm);
-        coordinator.journal_told();
-        coordinator
+    pub fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<GroupCommitter> {
+        let committer = self.harmed_untold(harm);
+        committer.journal_told();
+        committer
     }
 
     /// The same; nobody hears what is lost.
-    pub fn harmed_untold(&self, harm: impl Fn(&mut [u8])) -> Arc<Coordinator> {
+    pub fn harmed_untold(&self, harm: impl Fn(&mut [u8])) -> Arc<GroupCommitter> {
         restore(&self.root.path().join("copy"), self.root.path());
         let mut bytes = self.whole.clone();
         harm(&mut bytes);
@@ -55,7 +55,7 @@ impl Home {
         fs::create_dir(self.file.parent().unwrap()).unwrap();
         fs::write(&self.file, bytes).unwrap();
         fs::write(self.head_path(), &self.head).unwrap();
-        silent_coordinator(self.root.path())
+        silent_committer(self.root.path())
     }
 
     pub fn head_path(&self) -> PathBuf {
@@ -63,7 +63,7 @@ impl Home {
     }
 
     /// As it was, but for those bytes, which are changed or zeros.
-    pub fn without(&self, range: Range<usize>, zeros: bool) -> Arc<Coordinator> {
+    pub fn without(&self, range: Range<usize>, zeros: bool) -> Arc<GroupCommitter> {
         self.harmed(|bytes| destroy(&mut bytes[range.clone()], zeros))
     }
 
@@ -72,8 +72,8 @@ impl Home {
     }
 
     /// Opens both logs, of which that range of offsets is lost and refused, and nothing else.
-    pub fn expect_lost(&self, coordinator: Arc<Coordinator>, lost: &Range<u64>) {
-        for (served, damages) in self.open(coordinator) {
+    pub fn expect_lost(&self, committer: Arc<GroupCommitter>, lost: &Range<u64>) {
+        for (served, damages) in self.open(committer) {
             let kept = (0..RECORDS).filter(|offset| !lost.contains(offset));
             assert_eq!(served, kept.collect::<Vec<_>>(), "{lost:?}");
             let refused = damages.iter().map(|damage| damage.start..damage.end);
@@ -88,17 +88,17 @@ impl Home {
     }
 
     /// What each log serves, and what it is refused, also after another start.
-    pub fn open(&self, coordinator: Arc<Coordinator>) -> [(Vec<u64>, Vec<Damage>); 2] {
-        let look = |coordinator: &Arc<Coordinator>| {
+    pub fn open(&self, committer: Arc<GroupCommitter>) -> [(Vec<u64>, Vec<Damage>); 2] {
+        let look = |committer: &Arc<GroupCommitter>| {
             [1, 2].map(|i| {
-                let (log, _) = open(self.root.path(), i, coordinator);
+                let (log, _) = open(self.root.path(), i, committer);
                 assert!(log.reader().log_end() <= RECORDS);
                 served(&log)
             })
         };
-        let found = look(&coordinator);
-        drop(coordinator);
-        let again = look(&super::super::coordinator(self.root.path()));
+        let found = look(&committer);
+        drop(committer);
+        let again = look(&super::super::committer(self.root.path()));
         let ranges = |found: &[(Vec<u64>, Vec<Damage>); 2]| {
             found.clone().map(|(served, damages)| {
                 let ends = damages.iter().map(|damage| (damage.start, damage.end));

@@ -19,14 +19,14 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
     let home = Home::new();
     let mut costly = 0;
     for at in (0..home.written).step_by(23) {
-        let coordinator = home.harmed(|bytes| bytes[at] ^= 0x55);
-        let told = coordinator.journal_damages();
+        let committer = home.harmed(|bytes| bytes[at] ^= 0x55);
+        let told = committer.journal_damages();
         assert_eq!(told.len(), 1, "byte {at}: {told:?}");
         assert!(
             (0..=at as u64).contains(&told[0].position),
             "byte {at}: {told:?}"
         );
-        let found = home.open(coordinator);
+        let found = home.open(committer);
         let gone: usize = found
             .iter()
             .map(|(served, _)| RECORDS as usize - served.len())
@@ -56,21 +56,21 @@ fn a_changed_byte_costs_the_frame_that_it_is_in_and_no_more() {
 #[test]
 fn a_changed_byte_in_the_last_frame_of_a_log_costs_its_batch_when_others_go_on_behind() {
     let home = tempfile::tempdir().unwrap();
-    let (coordinator, mut logs) = journaled_behind_a_copy(home.path(), 2, 3);
-    let written = || coordinator.statistics().journal_bytes as usize;
+    let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 3);
+    let written = || committer.statistics().journal_bytes as usize;
     let begin = written();
     logs[1].append(batch(3), 1, 0).unwrap();
-    round(&mut logs[1..], 4, &coordinator);
+    round(&mut logs[1..], 4, &committer);
     let frame = begin..written();
     for value in 3..RECORDS {
-        round(&mut logs[..1], value, &coordinator);
+        round(&mut logs[..1], value, &committer);
     }
-    assert_eq!(coordinator.statistics().journaled_rounds, 6);
+    assert_eq!(committer.statistics().journaled_rounds, 6);
     drop(logs);
-    let home = Home::of(home, &coordinator);
+    let home = Home::of(home, &committer);
     for at in frame.clone().step_by(7) {
-        let coordinator = home.harmed(|bytes| bytes[at] ^= 0x55);
-        let told = coordinator.journal_damages();
+        let committer = home.harmed(|bytes| bytes[at] ^= 0x55);
+        let told = committer.journal_damages();
         let places = told
             .iter()
             .map(|damage| (damage.position, damage.was_acked));
@@ -79,7 +79,7 @@ fn a_changed_byte_in_the_last_frame_of_a_log_costs_its_batch_when_others_go_on_b
             [(frame.start as u64, true)],
             "byte {at}"
         );
-        let [first, (served, damages)] = home.open(coordinator);
+        let [first, (served, damages)] = home.open(committer);
         assert_eq!(first, ((0..RECORDS).collect(), vec![]));
         let refused: Vec<u64> = damages.iter().flat_map(|d| d.start..d.end).collect();
         let head = at < frame.start + format::FRAME_BYTES;
@@ -94,9 +94,9 @@ fn a_changed_byte_in_the_last_frame_of_a_log_costs_its_batch_when_others_go_on_b
 fn a_frame_that_is_lost_whole_is_known_by_those_behind_it() {
     let home = Home::new();
     for number in 2..=5 {
-        let coordinator = home.harmed(|bytes| bytes[home.frame(number)].fill(0));
+        let committer = home.harmed(|bytes| bytes[home.frame(number)].fill(0));
         let lost = (number / 2 + 1) as u64;
-        let found = home.open(coordinator);
+        let found = home.open(committer);
         let (served, damages) = &found[number % 2];
         let expected: Vec<u64> = (0..RECORDS).filter(|offset| *offset != lost).collect();
         assert_eq!(*served, expected);
@@ -110,16 +110,16 @@ fn a_copy_of_a_frame_in_the_wrong_place_costs_what_it_was_written_over() {
     let home = Home::new();
     let len = home.frame(0).len();
     // Of an earlier frame, over the second half of one and the head of the next.
-    let coordinator = home.harmed(|bytes| {
+    let committer = home.harmed(|bytes| {
         bytes.copy_within(home.frame(0), home.frame(4).start + len / 2);
     });
-    home.expect_lost(coordinator, &(3..4));
+    home.expect_lost(committer, &(3..4));
     // Of the beginning of a later one: by its length it would hold the beginning of the frame that lies behind it, too.
     let from = home.frame(7).start + format::FRAME_BYTES + bascule_record::HEADER_BYTES - len;
-    let coordinator = home.harmed(|bytes| {
+    let committer = home.harmed(|bytes| {
         bytes.copy_within(from..from + len, home.frame(5).start);
     });
-    let [first, (served, damages)] = home.open(coordinator);
+    let [first, (served, damages)] = home.open(committer);
     assert_eq!(first, ((0..RECORDS).collect(), vec![]));
     assert_eq!(served, [0, 1, 2, 4, 5]);
     assert_eq!((damages[0].start, damages[0].end), (3, 4));
@@ -130,18 +130,18 @@ fn offsets_that_were_acknowledged_and_lost_are_not_used_again() {
     let home = Home::new();
     let last = 2 * (RECORDS as usize - 1) - 1;
     // Of the second log everything but its last frame, and that of the first log behind it.
-    let coordinator = home.harmed(|bytes| {
+    let committer = home.harmed(|bytes| {
         for number in (1..last).step_by(2) {
             let end = home.frame(number).end;
             bytes[end - 1] ^= 1;
         }
     });
-    let mut logs = [1, 2].map(|i| open(home.root.path(), i, &coordinator).0);
+    let mut logs = [1, 2].map(|i| open(home.root.path(), i, &committer).0);
     assert_eq!(
         logs.each_ref().map(|log| log.reader().log_end()),
         [RECORDS; 2]
     );
-    assert_eq!(round(&mut logs, RECORDS, &coordinator), 2);
+    assert_eq!(round(&mut logs, RECORDS, &committer), 2);
     for log in &logs {
         log.set_high_watermark(RECORDS + 1);
     }
@@ -159,14 +159,14 @@ fn what_was_being_written_at_the_end_is_no_damage() {
     let last = 2 * (RECORDS as usize - 1) - 1;
     // The last round in any state that a power cut may leave: no ack was given for it.
     for (first, second) in [(0, 1), (1, 0), (0, 0), (1, 1)] {
-        let coordinator = home.harmed(|bytes| {
+        let committer = home.harmed(|bytes| {
             for (number, kept) in [(last - 1, first), (last, second)] {
                 if kept == 0 {
                     bytes[home.frame(number)].fill(0);
                 }
             }
         });
-        for (i, (served, damages)) in home.open(coordinator).into_iter().enumerate() {
+        for (i, (served, damages)) in home.open(committer).into_iter().enumerate() {
             let kept = [first, second][i];
             assert_eq!(served, (0..RECORDS - 1 + kept).collect::<Vec<_>>());
             assert_eq!(damages, vec![]);
@@ -177,7 +177,7 @@ fn what_was_being_written_at_the_end_is_no_damage() {
 #[test]
 fn a_file_that_is_used_again_ends_before_what_its_earlier_use_left() {
     let home = tempfile::tempdir().unwrap();
-    let first = coordinator(home.path());
+    let first = committer(home.path());
     let mut logs: Vec<Log> = (1..=3).map(|i| create(home.path(), i, &first)).collect();
     for value in 0..300 {
         round(&mut logs, value, &first);
@@ -195,13 +195,13 @@ fn a_hole_in_all_logs_costs_what_lay_in_it_and_is_told() {
     // Of five rounds all holes but those that the last round is in.
     for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 4), (0, 3), (1, 4), (0, 4)] {
         for zeros in [false, true] {
-            let coordinator = home.without(home.frames(2 * from..2 * to), zeros);
-            let told = coordinator.journal_damages();
+            let committer = home.without(home.frames(2 * from..2 * to), zeros);
+            let told = committer.journal_damages();
             let position = home.frame(2 * from).start as u64;
             assert_eq!(told.len(), 1, "{told:?}");
             // Where only one round lies behind it, the mark of that one says that it was synced.
             assert_eq!((told[0].position, told[0].was_acked), (position, true));
-            home.expect_lost(coordinator, &(from as u64 + 1..to as u64 + 1));
+            home.expect_lost(committer, &(from as u64 + 1..to as u64 + 1));
         }
     }
 }
@@ -210,9 +210,9 @@ fn a_hole_in_all_logs_costs_what_lay_in_it_and_is_told() {
 fn the_first_frame_is_lost_alone() {
     let home = Home::new();
     for zeros in [false, true] {
-        let coordinator = home.without(home.frame(0), zeros);
-        assert_eq!(coordinator.journal_damages().len(), 1);
-        let [first, second] = home.open(coordinator);
+        let committer = home.without(home.frame(0), zeros);
+        assert_eq!(committer.journal_damages().len(), 1);
+        let [first, second] = home.open(committer);
         assert_eq!(first.0, [0, 2, 3, 4, 5]);
         assert_eq!((first.1[0].start, first.1[0].end), (1, 2));
         assert_eq!(second, ((0..RECORDS).collect(), vec![]));
@@ -223,18 +223,18 @@ fn the_first_frame_is_lost_alone() {
 fn a_lost_beginning_is_known_from_its_copy() {
     let home = Home::new();
     for zeros in [false, true] {
-        let coordinator = home.without(0..64, zeros);
-        let told = coordinator.journal_damages();
+        let committer = home.without(0..64, zeros);
+        let told = committer.journal_damages();
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(
             (told[0].position, told[0].place),
             (0, JournalPlace::Beginning)
         );
-        home.expect_lost(coordinator, &(0..0));
+        home.expect_lost(committer, &(0..0));
         let first_round = home.frame(1).end;
         for to in [first_round, 512.max(first_round), home.frame(3).end] {
-            let coordinator = home.without(0..to, zeros);
-            let places = coordinator
+            let committer = home.without(0..to, zeros);
+            let places = committer
                 .journal_damages()
                 .into_iter()
                 .map(|damage| damage.place);
@@ -243,7 +243,7 @@ fn a_lost_beginning_is_known_from_its_copy() {
                 [JournalPlace::Beginning, JournalPlace::Frame]
             );
             let rounds = (to - 64).div_ceil(home.frame(0).len()).div_ceil(2) as u64;
-            let found = home.open(coordinator);
+            let found = home.open(committer);
             assert!(
                 found
                     .iter()
@@ -267,15 +267,15 @@ fn a_file_whose_beginning_and_copy_are_lost_is_told_and_kept_and_not_used_again(
             destroy(&mut bytes[..64], zeros);
             destroy(&mut bytes[copy..], zeros);
         };
-        let coordinator = home.harmed(harmed);
-        let told = coordinator.journal_damages();
+        let committer = home.harmed(harmed);
+        let told = committer.journal_damages();
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!((told[0].position, told[0].place), (0, JournalPlace::File));
         assert!(!home.file.exists());
         let aside = fs::read(home.file.with_file_name("damaged")).unwrap();
         assert_eq!(aside[64..home.written], home.whole[64..home.written]);
-        drop(coordinator);
-        let again = super::coordinator(home.root.path());
+        drop(committer);
+        let again = super::committer(home.root.path());
         assert_eq!(again.journal_damages(), vec![]);
     }
 }
@@ -310,7 +310,7 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
     head.as_mut().unwrap().set(&OsStorage, facts).unwrap();
     home.head = fs::read(home.head_path()).unwrap();
     for zeros in [false, true] {
-        let coordinator = home.harmed(|bytes| {
+        let committer = home.harmed(|bytes| {
             let (preamble, of) = format::preamble(&second);
             bytes[..64].copy_from_slice(&preamble);
             let marks = [0, 1].map(|round| {
@@ -330,8 +330,8 @@ fn what_an_earlier_use_left_behind_the_end_is_never_taken() {
             }
             destroy(&mut bytes[home.frame(4)], zeros);
         });
-        assert_eq!(coordinator.journal_damages(), vec![]);
-        for (served, damages) in home.open(coordinator) {
+        assert_eq!(committer.journal_damages(), vec![]);
+        for (served, damages) in home.open(committer) {
             assert_eq!((served, damages), (vec![0, 1, 2], vec![]));
         }
     }
@@ -354,15 +354,15 @@ fn a_file_of_version_1_is_taken_over() {
             link = format::frame(head, content, link, format::Seal::default());
         }
     };
-    let coordinator = home.harmed(as_first_version);
-    assert_eq!(coordinator.journal_damages(), vec![]);
-    home.expect_lost(coordinator, &(0..0));
-    let coordinator = home.harmed(|bytes| {
+    let committer = home.harmed(as_first_version);
+    assert_eq!(committer.journal_damages(), vec![]);
+    home.expect_lost(committer, &(0..0));
+    let committer = home.harmed(|bytes| {
         as_first_version(bytes);
         bytes[home.frame(3)].fill(0);
     });
-    assert_eq!(coordinator.journal_damages().len(), 1);
-    let [first, second] = home.open(coordinator);
+    assert_eq!(committer.journal_damages().len(), 1);
+    let [first, second] = home.open(committer);
     assert_eq!(first, ((0..RECORDS).collect(), vec![]));
     assert_eq!(second.0, [0, 1, 3, 4, 5]);
 }
