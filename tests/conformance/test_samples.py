@@ -224,9 +224,9 @@ def test_a_password_that_looks_like_a_number_arrives(tmp_path: Path) -> None:
         ("lisen: a:1", 'Unknown configuration setting "lisen"'),
         ("logging.level: loud", 'Invalid logging.level setting "loud"'),
         ("listen: 9292", 'Invalid listen setting "9292"'),
-        ("streams.segment.max.age: 10ms", "at least 1s is wanted"),
-        ("activity.stream.publish.ack.policy: some", "none, leader or all is wanted"),
-        ("clustering.raft.bootstrap.peers: [a, b]", "clusters are not there yet"),
+        ("streams.segment.max.age: 10ms", "expected at least 1s"),
+        ("activity.stream.publish.ack.policy: some", "expected none, leader or all"),
+        ("clustering.raft.bootstrap.peers: [a, b]", "clusters are not supported yet"),
         ("nats.tls.cert: /nowhere.pem", "go together"),
     ],
 )

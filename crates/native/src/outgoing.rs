@@ -244,7 +244,7 @@ fn push_to(
     }
     let most = spread.partitioner().partitions().get() - 1;
     let text = format!(
-        "partition is {}: it is to be from 0 to {most}",
+        "partition is {}: it must be from 0 to {most}",
         partition.unwrap_or_default()
     );
     Err(native_error(ErrorCode::InvalidArgument, &text, "{}"))

@@ -1,5 +1,5 @@
-"""The commands `bascule` and `liftbridge`: parse, call, render. Every command is a small function; what it found out is
-one typed result, which `output` prints in the form that was asked for.
+"""The commands `bascule` and `liftbridge`: parse, call, render. Each command is a small function that builds one typed
+result; `render.output` prints it in the requested format.
 """
 
 import signal
@@ -12,9 +12,9 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, without the program's name; `None` = this process's. Returns its exit code.
+    """Run one command line (without the program's name; `None` = that of this process). Returns the exit code.
 
-    Loading the commands takes a good part of a second; Ctrl-C within it ends the process at once, without a traceback.
+    Loading the commands takes up to a second; Ctrl-C during that time ends the process at once, without a traceback.
     """
     try:
         from bascule.cli.app import main as run  # noqa: PLC0415 - inside, so that an interrupt is caught

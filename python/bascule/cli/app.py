@@ -1,4 +1,4 @@
-"""The `bascule` command: its sub-commands, and how every failure ends.
+"""The `bascule` command: its sub-commands, exit codes and error messages.
 
 Data goes to standard output, everything else to standard error. A failure that a user can cause is one line, never a
 traceback. Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 conflict, 7 outcome unknown,
@@ -89,17 +89,17 @@ def version(output: Output = OutputFormat.TABLE) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
+    """Run one command line (without the program's name; `None` = that of this process). Returns the exit code."""
     register_shells()
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None and not sys.stdout.isatty():
-        reconfigure(encoding="utf-8")  # what `consume` writes, `produce` reads, whatever the locale
+        reconfigure(encoding="utf-8")  # `produce` reads the output of `consume` in any locale
     return end_with(lambda: app(args=arguments, prog_name="bascule", standalone_mode=False), "bascule", with_codes=True)
 
 
 def end_with(command: Callable[[], object], program: str, *, with_codes: bool = False) -> int:
-    """Run `command` and turn however it ends into an exit code and at most one line on standard error, which names the
-    code of `specs/errors.toml` if `with_codes`.
+    """Run `command`. Returns its exit code, and writes at most one line to standard error; it names the error code of
+    `specs/errors.toml` if `with_codes`.
     """
     sentence = ""
     try:
@@ -118,7 +118,7 @@ def end_with(command: Callable[[], object], program: str, *, with_codes: bool = 
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has seen enough; nothing may be flushed into the broken pipe at exit
+        # the reader of the output has closed it: nothing may be flushed into the broken pipe at exit
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILURE

@@ -1,6 +1,6 @@
-"""Groups of commands whose help is plain text: names of options and examples stay whole in a terminal of any width.
+"""Groups of commands with plain-text help: names of options and examples are not cut in a narrow terminal.
 
-Columns side by side, as in panels, cut the longest of them at 80 characters.
+The panels of Typer have columns side by side and cut long ones at 80 characters.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 __all__ = ["Commands"]
 
 USAGE: Final = 2
-"""What a wrong call ends with."""
+"""Exit code of a wrong call."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,7 +23,7 @@ class Commands(typer.Typer):
     """A group of commands."""
 
     def __init__(self, **options: Any) -> None:
-        """`options`: of `typer.Typer`."""
+        """`options`: passed to `typer.Typer`."""
         super().__init__(cls=_Group, rich_markup_mode=None, pretty_exceptions_enable=False, **options)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
@@ -33,7 +33,7 @@ class Commands(typer.Typer):
 
 class _Command(TyperCommand):
     def make_parser(self, ctx: Any) -> Any:
-        """Refuses an option for one value that is given twice: the last would count, and nobody would notice."""
+        """Reject an option for one value that is given twice, which would silently use the last one."""
         parser: Any = super().make_parser(ctx)
         parse = parser.parse_args
 
@@ -49,12 +49,12 @@ class _Command(TyperCommand):
         return parser
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """The first sentence of its help, whole."""
+        """The complete first sentence of its help."""
         del limit
         return _first_sentence(self.help)
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """What it does, then the examples, one a line."""
+        """The description, then the examples, one per line."""
         del ctx
         about, _, examples = inspect.cleandoc(self.help or "").partition("Examples:")
         with formatter.indentation():
@@ -68,14 +68,14 @@ class _Command(TyperCommand):
 
 class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Without any the help is shown, and the call was wrong."""
+        """Without arguments: show the help and exit with a usage error."""
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help())
             raise typer.Exit(USAGE)
         return super().parse_args(ctx, args)
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """As that of a command."""
+        """As for a command."""
         del limit
         return _first_sentence(self.help)
 

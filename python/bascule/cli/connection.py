@@ -1,5 +1,5 @@
-"""Which broker a command talks to: `--url`, else `--context`, else `$BASCULE_URL`, else `$BASCULE_CONTEXT`, else the
-current context, else the broker on this machine.
+"""The broker of a command: `--url`, else `--context`, else `$BASCULE_URL`, else `$BASCULE_CONTEXT`, else the current
+context, else the broker on this machine.
 """
 
 import inspect
@@ -43,23 +43,23 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         min=0.001,
-        help="Seconds for a whole call, retries included; given here, a broker that is not there yet is waited for.",
+        help="Seconds for a whole call, retries included. If given, the command also waits for a broker to start.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A broker to be connected to."""
+    """The broker of a command and how to connect to it."""
 
     url: str
     timeout: float
     context: str = ""
-    """Name of the context that it comes from; empty = of none."""
+    """Name of its context; empty = none."""
     protected: bool = False
-    """Whether what destroys something wants the name of the thing typed."""
+    """Whether destructive commands ask for the name of the object."""
     waits: bool = False
-    """Whether a broker that is not there yet is waited for, up to `timeout`."""
+    """Whether to wait, up to `timeout`, for a broker that is not running yet."""
 
     @contextmanager
     def open(self) -> Generator[Client]:
@@ -67,7 +67,7 @@ class Connection:
 
         Raises:
             UsageError: code `invalid_argument`: the URL.
-            UnavailableError: no broker answered in time, or none is there.
+            UnavailableError: no broker answered in time, or none is running.
         """
         with terminated_as_interrupted():
             notice = SlowNotice(addresses(self.url), self.timeout)
@@ -81,10 +81,10 @@ class Connection:
 def connected(
     timeout: float = 10.0,
 ) -> Callable[[Callable[Concatenate[Connection, P], R]], Callable[..., R]]:
-    """A decorator: the command has the options of a connection, and takes what they mean as its first argument.
+    """A decorator: adds the options of a connection to a command, which gets the `Connection` as first argument.
 
     Args:
-        timeout: seconds, where neither the option nor the context says.
+        timeout: seconds, if neither the option nor the context sets them.
     """
 
     def bundle(url: str | None, context: str | None, timeout_s: float | None) -> Connection:
@@ -97,14 +97,14 @@ def connected(
 
 
 def choose(url: str | None, context: str | None, timeout: float | None, default_timeout: float) -> Connection:
-    """What the options, the environment and the file of contexts amount to.
+    """The connection by the options, the environment and the file of contexts.
 
     Raises:
         UsageError: code `invalid_argument`: a URL and a context; `configuration_invalid`: the file.
         StateError: code `not_found`: no such context.
     """
     if url is not None and context is not None:
-        raise UsageError("invalid_argument", "--url and --context exclude each other: name one broker")
+        raise UsageError("invalid_argument", "--url and --context cannot be combined: name one broker")
     waits = timeout is not None
     if url is None and context is None:
         url = os.environ.get("BASCULE_URL") or None

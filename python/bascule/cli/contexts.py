@@ -8,7 +8,7 @@ configuration files (`$XDG_CONFIG_HOME`, else `~/.config`).
         timeout: 20
         protected: true
 
-No secret stands in it: a URL names the files of certificates and keys. The file is replaced as a whole, and readable by
+The file contains no secrets: a URL names the files of certificates and keys. It is replaced atomically, and readable by
 its owner only.
 """
 
@@ -37,25 +37,25 @@ class Context:
 
     url: str
     timeout: float | None = None
-    """Seconds for a call; `None` = the command's own."""
+    """Seconds for a call; `None` = the default of the command."""
     protected: bool = False
-    """Whether what destroys something wants the name of the thing typed."""
+    """Whether destructive commands ask for the name of the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """What the file says."""
+    """The content of the file."""
 
     current: str = ""
-    """Empty = none."""
+    """Name of the current context; empty = none."""
     contexts: Mapping[str, Context] = field(default_factory=dict[str, Context])
 
     @classmethod
     def load(cls) -> "Contexts":
-        """Read the file; nothing when there is none.
+        """Read the file; no contexts if it does not exist.
 
         Raises:
-            UsageError: code `configuration_invalid`, naming the file and what is wrong.
+            UsageError: code `configuration_invalid`, naming the file and the error.
         """
         file = path()
         try:
@@ -75,7 +75,7 @@ class Contexts:
         return cls(current, contexts)
 
     def save(self) -> None:
-        """Write the file, whole or not at all.
+        """Replace the file atomically.
 
         Raises:
             OSError: it cannot be written.
@@ -94,7 +94,7 @@ class Contexts:
         }
         file = path()
         file.parent.mkdir(parents=True, exist_ok=True)
-        # made for its owner only
+        # readable by its owner only
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", delete=False) as new:
             new.write(yaml.safe_dump({"current": self.current, "contexts": entries}, sort_keys=False))
         Path(new.name).replace(file)
@@ -112,23 +112,23 @@ class Contexts:
         return self.contexts[name]
 
     def with_(self, name: str, context: Context, *, current: bool) -> "Contexts":
-        """The same with one more, or another one in its place.
+        """A copy with one context added or replaced.
 
         Raises:
             UsageError: code `invalid_argument`: the name, the URL or the timeout.
         """
         if not 1 <= len(name) <= MOST_NAME or not all(letter.isalnum() or letter in "-_." for letter in name):
-            text = f'"{name[:80]}" is no name of a context: 1 to {MOST_NAME} letters, digits, "-", "_" and "."'
+            text = f'"{name[:80]}" is not the name of a context: use 1 to {MOST_NAME} letters, digits, "-", "_" and "."'
             raise UsageError("invalid_argument", text)
         addresses(context.url)
         protection(context.url)
         if context.timeout is not None and context.timeout <= 0:
-            raise UsageError("invalid_argument", f"the timeout is {context.timeout}: it is to be above 0 seconds")
+            raise UsageError("invalid_argument", f"the timeout is {context.timeout}: it must be above 0 seconds")
         chosen = name if current else self.current
         return replace(self, current=chosen, contexts={**self.contexts, name: context})
 
     def without(self, name: str) -> "Contexts":
-        """The same without one.
+        """A copy without one context.
 
         Raises:
             StateError: code `not_found`.
@@ -139,7 +139,7 @@ class Contexts:
 
 
 def path() -> Path:
-    """Where the file is."""
+    """The path of the file."""
     chosen = os.environ.get("BASCULE_CONTEXTS")
     if chosen:
         return Path(chosen)
@@ -154,17 +154,17 @@ def _context(where: str, value: object) -> Context:
         raise _invalid(f"{where}: unknown key {unknown[0]}; known are {', '.join(sorted(_KEYS))}")
     url, timeout, protected = document.get("url"), document.get("timeout"), document.get("protected", False)
     if not isinstance(url, str):
-        raise _invalid(f"{where}.url is {url!r}: it is to be the URL of a broker")
+        raise _invalid(f"{where}.url is {url!r}: it must be the URL of a broker")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):
-        raise _invalid(f"{where}.timeout is {timeout!r}: it is to be a number of seconds above 0")
+        raise _invalid(f"{where}.timeout is {timeout!r}: it must be a number of seconds above 0")
     if not isinstance(protected, bool):
-        raise _invalid(f"{where}.protected is {protected!r}: it is to be true or false")
+        raise _invalid(f"{where}.protected is {protected!r}: it must be true or false")
     return Context(url, timeout, protected)
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _invalid(f"{where} is to be a mapping, not {type(value).__name__}")
+        raise _invalid(f"{where} must be a mapping, not {type(value).__name__}")
     return cast("dict[str, Any]", value)
 
 

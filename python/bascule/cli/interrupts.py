@@ -1,4 +1,4 @@
-"""How a command that talks to a broker is ended from outside."""
+"""SIGTERM for commands that talk to a broker."""
 
 import signal
 import threading
@@ -11,9 +11,9 @@ __all__ = ["terminated_as_interrupted"]
 
 @contextmanager
 def terminated_as_interrupted() -> Generator[None]:
-    """SIGTERM is taken as Ctrl-C while the context lasts: what is open is closed, and the command ends with 130."""
+    """Treat SIGTERM as Ctrl-C while the context lasts: connections are closed and the command exits with 130."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield  # only the main thread may set signal handlers
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

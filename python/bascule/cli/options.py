@@ -1,4 +1,4 @@
-"""Options that several commands share; those of a connection are in `connection`."""
+"""Options shared by several commands; those of a connection are in `connection`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ __all__ = ["ConfigFile", "DryRun", "DryRunHere", "Output", "Partition", "Partiti
 
 
 def as_path(text: str) -> Path:
-    """Parser of an option or argument that is a path: `~` is expanded, an empty text is refused."""
+    """Parse a path: `~` is expanded, empty text is rejected."""
     try:
         found = parse_path(text)
     except ValueError as failure:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they amount to as one argument."""
+"""Decorators that add shared options to a command and pass them as one argument."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ T = TypeVar("T")
 def bundled(
     parameters: Sequence[inspect.Parameter], bundle: Callable[..., T]
 ) -> Callable[[Callable[Concatenate[T, P], R]], Callable[..., R]]:
-    """A decorator: the command has these options too, and takes what `bundle` makes of their values as its first
+    """A decorator: adds these options to a command, and passes the result of `bundle` for their values as its first
     argument.
 
     Args:
-        parameters: keyword-only ones, annotated as commands are; their names are those of `bundle`'s arguments.
+        parameters: keyword-only, annotated as those of commands; their names are those of `bundle`'s arguments.
         bundle: called with all of them by name.
     """
     names = [parameter.name for parameter in parameters]
@@ -30,7 +30,7 @@ def bundled(
 
         signature = inspect.signature(command, eval_str=True)
         own = list(signature.parameters.values())[1:]
-        # a stable sort: what may be given by position stays in front
+        # a stable sort: positional parameters stay first
         every = sorted([*own, *parameters], key=lambda parameter: parameter.kind)
         run.__signature__ = signature.replace(parameters=every)  # pyright: ignore[reportFunctionMemberAccess]
         run.__annotations__ = {}

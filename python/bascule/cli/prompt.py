@@ -1,4 +1,4 @@
-"""Questions before something is destroyed."""
+"""Confirmation of destructive commands."""
 
 import sys
 
@@ -11,16 +11,16 @@ __all__ = ["ask"]
 
 
 def ask(question: str, *, name: str, connection: Connection, yes: bool) -> None:
-    """Go on only after a yes; where nobody can answer, nothing is done.
+    """Return only if the user confirms; without a terminal raise an error.
 
     Args:
-        question: with what is destroyed and how much of it.
-        name: of the thing; in a protected context it has to be typed.
-        connection: where it is.
-        yes: whether `--yes` was given. It does not suffice in a protected context.
+        question: names the object to destroy and its size.
+        name: name of the object; in a protected context the user must type it.
+        connection: the broker of the object.
+        yes: whether `--yes` was given. In a protected context it is ignored.
 
     Raises:
-        UsageError: there is no terminal; the name that was typed is another one.
+        UsageError: there is no terminal; the user typed another name.
         typer.Abort: the answer was no.
     """
     if yes and not connection.protected:

@@ -1,4 +1,4 @@
-"""Saying on standard error that a broker keeps a person waiting."""
+"""A notice on standard error when a broker is slow to answer."""
 
 import sys
 import threading
@@ -9,26 +9,26 @@ from typing import Final
 __all__ = ["NOTICE_AFTER_S", "SlowNotice"]
 
 NOTICE_AFTER_S: Final = 1.0
-"""How long a silent broker is waited for in silence."""
+"""Seconds without an answer before the notice is written."""
 
 
 class SlowNotice:
-    """Tells of a connection, and of the first call over it, that takes longer than a person likes to look at nothing.
+    """Writes a notice when connecting, or the first call over the connection, takes more than one second.
 
-    Of later calls it does not tell: the broker is known to answer, and what then takes long is the work. Nor does it
-    tell while no call is under way, as when records are waited for, or standard input.
+    Later calls cause no notice: the broker is known to answer, and the work itself may take long. Waiting for records
+    or for standard input causes none either.
     """
 
     def __init__(self, addresses: Sequence[str], timeout: float) -> None:
-        """Of a broker at `addresses`, where connecting and each call may take `timeout` seconds."""
+        """For a broker at `addresses`, where connecting and each call may take `timeout` seconds."""
         self._where: Final = ", ".join(addresses)
         self._left: Final = timeout - NOTICE_AFTER_S
         self._answered = False
 
     @contextmanager
     def connecting(self) -> Generator[None]:
-        """While the context lasts."""
-        timer = threading.Timer(NOTICE_AFTER_S, self._tell)
+        """Watch connecting, while the context lasts."""
+        timer = threading.Timer(NOTICE_AFTER_S, self._write)
         timer.daemon = True
         timer.start()
         try:
@@ -38,7 +38,7 @@ class SlowNotice:
 
     @contextmanager
     def calling(self) -> Generator[None]:
-        """The same, the first time."""
+        """Watch a call, if it is the first one."""
         if self._answered:
             yield
             return
@@ -48,6 +48,6 @@ class SlowNotice:
         finally:
             self._answered = True
 
-    def _tell(self) -> None:
+    def _write(self) -> None:
         sys.stderr.write(f"bascule: no answer from {self._where} yet; waiting for at most another {self._left:.3g} s\n")
         sys.stderr.flush()

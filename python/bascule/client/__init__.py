@@ -1,9 +1,9 @@
 """The SDK: publish to and read from streams, synchronously or with asyncio.
 
 `connect(url)` gives a `Client`, `connect_async(url)` an `AsyncClient`; both have the same methods, and the asynchronous
-ones are awaited. Neither needs anything of the broker's own code.
+ones are awaited. Neither imports any code of the broker.
 
-Beside the client's methods: `group_cursor(group)` is the id under which the members of a group store positions.
+`group_cursor(group)` returns the id of the cursor under which the members of a group store their positions.
 """
 
 from bascule.client._aio.consumer import AsyncConsumer

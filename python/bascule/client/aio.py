@@ -1,8 +1,8 @@
-"""The client for asyncio: the same methods as the synchronous one, awaited. The native core waits in threads of the
-client's own, so nothing here blocks the event loop and nothing is awaited per record.
+"""The client for asyncio: the same methods as the synchronous one, awaited. The native core waits in threads that the
+client owns, so nothing here blocks the event loop and nothing is awaited per record.
 
-What each method promises is written once, at the method of the same name in `bascule.client.sync`. Cancelling: a
-publish that was cancelled may have happened; a cancelled `next_batch` loses nothing, the next one gives its records.
+Each method is documented once, at the method of the same name in `bascule.client.sync`. Cancellation: the outcome of a
+cancelled publish is unknown; a cancelled `next_batch` loses nothing, the next call returns its records.
 """
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
@@ -135,7 +135,7 @@ class AsyncSubscription:
     def __init__(self, subscription: Subscription) -> None:
         """Use `AsyncClient.subscribe`."""
         self._subscription: Final = subscription
-        # a thread of its own: it waits for as long as the subscription lasts
+        # its own thread, because it waits for as long as the subscription lasts
         self._thread: Final = ThreadPoolExecutor(1, "bascule-subscription")
         self._waiting: Future[Batch | None] | None = None
 
@@ -187,7 +187,7 @@ class AsyncSubscription:
         """As `Subscription.next_batch`."""
         if self._waiting is None:
             self._waiting = self._thread.submit(self._subscription.next_batch, timeout)
-        # a cancelled wait goes on in its thread, and the next call gets what it brings
+        # a cancelled wait continues in its thread, and the next call returns its result
         try:
             batch = await asyncio.shield(asyncio.wrap_future(self._waiting))
         except asyncio.CancelledError:

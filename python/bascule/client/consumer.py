@@ -15,12 +15,12 @@ from bascule.errors import BrokerError
 __all__ = ["Callbacks", "Consumer", "OnChange", "raise_first"]
 
 OnChange: TypeAlias = Callable[[Sequence[Assignment]], object]
-"""Told of partitions, in order, at least one. May use the consumer's `commit`; must not close it."""
+"""Called with one or more partitions, in order. May call the consumer's `commit`; must not close the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What the application wants to be told."""
+    """The callbacks of the application; `None` = not called."""
 
     assigned: OnChange | None
     revoked: OnChange | None
@@ -34,14 +34,13 @@ class Callbacks:
 class Consumer:
     """Reads its share of the partitions of some streams; the members of a group share them. For one thread.
 
-    Iterating gives batches of any of its partitions (`Batch.stream`, `Batch.partition`), and waits for new ones for
-    ever. Within a partition records come in order. A record may come again after a member died or partitions moved, if
-    its position was not stored before: at least once.
+    Iterating returns batches of any of its partitions (`Batch.stream`, `Batch.partition`) and waits for new ones
+    without limit. Within a partition records come in order. Delivery is at least once: a record may come again after a
+    member died or partitions moved, if its position was not stored before.
 
-    Signs of life go out from a thread of the consumer's own, so that slow processing does not cost the membership; it
-    ends when the consumer is closed. Callbacks run in the thread that reads: in `next_batch`, before the records that
-    come after the change, and in `close`. What a callback raises comes out there, and the change takes effect all the
-    same.
+    A thread of the consumer sends heartbeats, so that slow processing does not end the membership; it ends when the
+    consumer is closed. Callbacks run in the thread that reads: in `next_batch`, before the records that come after the
+    change, and in `close`. An exception of a callback is raised there; the change takes effect nevertheless.
     """
 
     def __init__(self, core: ConsumerCore, callbacks: Callbacks) -> None:
@@ -62,10 +61,10 @@ class Consumer:
     ) -> None:
         try:
             self._close(processed=failure is None)
-        except Exception as second:  # whatever a callback raises
+        except Exception as second:  # a callback may raise any exception
             if failure is None:
                 raise
-            failure.add_note(f"and the consumer could not be closed in order: {second!r}")
+            failure.add_note(f"and closing the consumer failed: {second!r}")
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
@@ -75,7 +74,7 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[Assignment]:
-        """What it reads now; empty before it is told."""
+        """The partitions that it reads now; empty until the broker has assigned some."""
         return self.core.assignment
 
     def records(self) -> Iterator[Record]:
@@ -98,22 +97,20 @@ class Consumer:
         self.core.open()
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
-        """The next records of any partition, 1 to `batch_records`. What was given before counts as processed.
+        """The next records of any partition, 1 to `batch_records`. Records returned before count as processed.
 
         Args:
-            timeout: seconds to wait for something; 0 = only what is there; `None` = half a second.
+            timeout: seconds to wait; 0 = return only what is available now; `None` = half a second.
 
         Returns:
-            `None` when nothing came in time, which includes that partitions came or went.
+            `None` when no records came in time; partitions may have been assigned or revoked meanwhile.
 
         Raises:
-            StateError: a stream was deleted or purged, and is read from the beginning of what it holds next when asked
-                again; a partition is paused; `not_found`: there is no stored position, and the consumer starts at
-                "error".
-            UnavailableError: the broker went away and did not come back in time. The consumer goes on when it is asked
-                again.
+            StateError: a stream was deleted or purged (the next call reads it from its new beginning); a partition is
+                paused; `not_found`: there is no stored position, and the consumer starts at "error".
+            UnavailableError: the broker was lost and did not come back in time. The next call continues.
             UsageError: code `closed`.
-            Exception: what a callback raised.
+            Exception: an exception of a callback.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -123,7 +120,7 @@ class Consumer:
                     self.core.give(found)
                 return found
             try:
-                self._tell(found)
+                self._notify(found)
             finally:
                 self.core.finish(found)
 
@@ -131,7 +128,7 @@ class Consumer:
         """Store positions; returns when they are committed.
 
         Args:
-            batch: everything up to its end was processed; `None` = everything that was given was.
+            batch: everything up to its end was processed; `None` = everything that was returned was processed.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -143,12 +140,12 @@ class Consumer:
         self.core.commit(batch, timeout)
 
     def close(self) -> None:
-        """Store positions (unless that is left to `commit`), give up the partitions and leave the group, so that others
-        take over at once. Everything that was given counts as processed. Idempotent; no thread is left.
+        """Store positions (unless `commit_interval` is `None`), give up the partitions and leave the group, so that
+        other members take over at once. All returned records count as processed. Idempotent; no thread is left.
 
         Raises:
-            BrokerError: a position could not be stored, or the group not be left (it notices later by itself).
-            Exception: what a callback raised.
+            BrokerError: a position could not be stored, or leaving failed (then the broker expels the member later).
+            Exception: an exception of a callback.
         """
         self._close(processed=True)
 
@@ -156,19 +153,19 @@ class Consumer:
         change, failures = self.core.begin_close(processed=processed)
         try:
             if change is not None:
-                self._tell(change)
+                self._notify(change)
         finally:
             failures += self.core.end_close()
         raise_first(failures)
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         callback = self.callbacks.of(change)
         if callback is not None:
             callback(change.partitions)
 
 
 def raise_first(failures: list[BrokerError]) -> None:
-    """Raise the first failure; the others stand in its notes."""
+    """Raise the first failure; the others are added to its notes."""
     if failures:
         for other in failures[1:]:
             failures[0].add_note(f"and: {other}")

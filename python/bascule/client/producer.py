@@ -1,4 +1,4 @@
-"""Publishing in the background: records gather in a native batch while the last one is on its way."""
+"""Publishing in the background: records are collected in a native batch while the previous one is sent."""
 
 import threading
 import time
@@ -19,10 +19,10 @@ from bascule.errors import BrokerError, UnavailableError, UsageError
 __all__ = ["OnAck", "Producer"]
 
 OnAck: TypeAlias = Callable[[list[Receipt]], object]
-"""Told of acknowledged records, in order."""
+"""Called with the receipts of acknowledged records, in order."""
 
 BATCH_BYTES: Final = 16 << 20
-"""A batch is closed at about so many bytes."""
+"""Approximate size, in bytes, at which a batch is closed."""
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class _Group:
 
 
 class Producer:
-    """Publishes in a thread of its own, in order, a bounded number of records and bytes ahead of the broker. Safe to
-    share between threads.
+    """Publishes in its own thread, in order, with a bounded number of unacknowledged records and bytes. Safe to share
+    between threads.
 
-    A record that could not be published is never lost in silence: the next `send`, `flush` or `close` raises the first
-    failure since the last one that was raised; its details say how many records are not known to be stored
-    (`unstored`). Records behind a batch that failed are published all the same. Leaving its context publishes what is
-    left, or raises; so does `close`, and no thread is left.
+    A failed publish is always reported: the next `send`, `flush` or `close` raises the first failure since the last one
+    that was raised; its details hold the number of records that are not known to be stored (`unstored`). Records after
+    a failed batch are still published. `close`, and leaving the context, publish the remaining records or raise, and
+    end the thread.
     """
 
     def __init__(  # noqa: PLR0913 (everything is keyword-only)
@@ -74,7 +74,7 @@ class Producer:
         self._failure: Exception | None = None
         self._unstored = 0
         self.published = 0
-        """Records that were acknowledged (with ack `none`: sent) so far."""
+        """Number of records acknowledged so far (with ack `none`: sent)."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,18 +84,18 @@ class Producer:
     ) -> None:
         try:
             self.close()
-        except Exception as second:  # whatever a callback raises
+        except Exception as second:  # a callback may raise any exception
             if failure is None:
                 raise
-            failure.add_note(f"and what the producer still held could not be published: {second}")
+            failure.add_note(f"and the remaining records of the producer could not be published: {second}")
 
     @property
     def in_flight(self) -> int:
-        """Records that were taken and are not acknowledged."""
+        """Number of records accepted and not yet acknowledged."""
         return self._records
 
     def prepare(self) -> None:
-        """Find out now how many partitions the stream has, instead of at the first record.
+        """Fetch the number of partitions of the stream now instead of at the first record.
 
         Raises:
             StateError: code `stream_not_found`.
@@ -104,7 +104,7 @@ class Producer:
         self._make()
 
     def send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> None:
-        """Take one record, copied; waits while too much is in flight.
+        """Accept one record and copy it; waits while too much is in flight.
 
         Args:
             value: any bytes, or text, at most the stream's `max_record_bytes`; `None` = a tombstone.
@@ -112,11 +112,11 @@ class Producer:
             headers: names and values, in which names may repeat.
 
         Raises:
-            BrokerError: records that were sent before could not be published; this one was not taken.
+            BrokerError: earlier records could not be published; this one was not accepted.
             UsageError: code `closed`.
             TypeError: neither bytes nor text.
         """
-        with self._lock:  # entered in half the time of the condition
+        with self._lock:  # takes half the time of entering the condition
             full = self._records >= self._most_records or self._bytes >= self._most_bytes
             if full or self._failure is not None or self._closed:
                 self._wait_for_room()
@@ -125,11 +125,11 @@ class Producer:
     def submit(
         self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None
     ) -> "Future[Receipt]":
-        """As `send`, with a future of the record's receipt, or of its failure; that is raised by the next `send`,
-        `flush` or `close` too.
+        """As `send`; returns a future of the record's receipt or failure. The next `send`, `flush` or `close` raises
+        the failure too.
         """
         receipt: Future[Receipt] = Future()
-        receipt.set_running_or_notify_cancel()  # it is on its way: there is no calling it back
+        receipt.set_running_or_notify_cancel()  # cannot be cancelled: the record may already be sent
         with self._changed:
             self._wait_for_room()
             group = self._take(value, key, headers)
@@ -137,7 +137,7 @@ class Producer:
         return receipt
 
     def try_send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> bool:
-        """As `send`, without waiting; false = too much is in flight, and the record was not taken."""
+        """As `send`, without waiting; false = too much is in flight, and the record was not accepted."""
         with self._changed:
             if self._is_full():
                 return False
@@ -152,7 +152,7 @@ class Producer:
         keys: Sequence[Content | None] | None = None,
         headers: Sequence[Headers | None] | None = None,
     ) -> None:
-        """Take records, copied, all or none; waits while too much is in flight. Faster than one by one.
+        """Accept all records or none, and copy them; waits while too much is in flight. Faster than one by one.
 
         Args:
             values: n ≥ 0 values, at most 50,000.
@@ -185,24 +185,25 @@ class Producer:
 
         Raises:
             BrokerError: records could not be published.
-            UnavailableError: code `deadline_exceeded`: the time is up; what is in flight stays so.
+            UnavailableError: code `deadline_exceeded`: the time is up; records in flight stay in flight.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             if not self._drained(end):
                 records = counted(self._records, "record")
-                text = f"not acknowledged within {timeout:g} s and still on the way: {records}"
+                text = f"not acknowledged within {timeout:g} s and still in flight: {records}"
                 raise UnavailableError("deadline_exceeded", text, {"in_flight": self._records})
             self._raise_failure()
 
     def close(self, timeout: float | None = None) -> None:
-        """Publish what was taken and take no more; then the producer's thread has ended. Idempotent.
+        """Publish the accepted records, accept no more, and wait until the producer's thread has ended. Idempotent.
 
         Args:
-            timeout: seconds; then what was not begun is given up. `None` = as long as the batches' own timeouts last.
+            timeout: seconds; after it, batches that were not started are dropped and reported. `None` = as long as the
+                batches' own timeouts last.
 
         Raises:
-            BrokerError: records could not be published, or were given up (`unavailable`).
+            BrokerError: records could not be published, or were dropped (`unavailable`).
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -271,7 +272,7 @@ class Producer:
         return batch.fill(keys, values, headers, chosen)
 
     def _wake(self) -> None:
-        """Let the thread know that there is something to do."""
+        """Wake the thread: there is a batch to publish."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="bascule-producer", daemon=True)
             self._thread.start()
@@ -302,9 +303,9 @@ class Producer:
             failure: Exception | None = None
             try:
                 self._send_out(group)
-            except Exception as caught:  # noqa: BLE001 (whatever it is, the caller is told)
+            except Exception as caught:  # noqa: BLE001 (reported to the caller, whatever it is)
                 failure = caught
-            self._settle(group, failure)
+            self._finish(group, failure)
 
     def _send_out(self, group: _Group) -> None:
         if self._abandoned:
@@ -321,14 +322,14 @@ class Producer:
                 self._idle = False
             return self._front.popleft()
 
-    def _settle(self, group: _Group, failure: Exception | None) -> None:
-        """Tell everyone what became of a group; last of all the group is not in flight any more."""
+    def _finish(self, group: _Group, failure: Exception | None) -> None:
+        """Report the outcome of a group; the group stays in flight until all have been notified."""
         stored = group.records
         if failure is not None:
             stored = int(failure.details.get("acknowledged", 0)) if isinstance(failure, BrokerError) else 0
         try:
-            self._tell(group, failure)
-        except Exception as raised:  # noqa: BLE001 (what a callback raises comes out of the next call)
+            self._report(group, failure)
+        except Exception as raised:  # noqa: BLE001 (the next call raises an exception of a callback)
             failure = failure or raised
         with self._changed:
             self.published += stored
@@ -338,7 +339,7 @@ class Producer:
             self._bytes -= group.bytes
             self._changed.notify_all()
 
-    def _tell(self, group: _Group, failure: Exception | None) -> None:
+    def _report(self, group: _Group, failure: Exception | None) -> None:
         if not group.futures and (self._on_ack is None or failure is not None):
             return
         places = group.batch.places()

@@ -1,4 +1,4 @@
-"""The synchronous client. Every method blocks its caller and releases the interpreter meanwhile."""
+"""The synchronous client. Every method blocks its caller and releases the interpreter while it waits."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -37,19 +37,19 @@ class Client(Administration, Positions, Publishing, Details):
 
     @property
     def reconnects(self) -> int:
-        """How often the client has come back after a broker went away or did not lead."""
+        """Number of reconnects after a broker was lost or did not lead the partition."""
         return self._pool.reconnects
 
     def open(self) -> None:
         """Connect now instead of at the first call.
 
         Raises:
-            UnavailableError: no broker answered in time, or, without `wait`, none is there.
+            UnavailableError: no broker answered in time, or, without `wait`, none is running.
         """
         self._pool.reach(Deadline(self._timeout))
 
     def close(self) -> None:
-        """Let go of the connection. Idempotent; later calls raise `closed`. Producers are to be closed before."""
+        """Close the connections. Idempotent; later calls raise `closed`. Close producers first."""
         self._pool.close()
 
     def subscribe(
@@ -69,30 +69,30 @@ class Client(Administration, Positions, Publishing, Details):
     ) -> Subscription:
         """Read one partition: `for batch in client.subscribe("orders", stop="latest")`.
 
-        The subscription opens when it is entered or first iterated. One that waits for new records (`stop=None`) comes
-        back by itself after its broker went away, behind the last record that it gave.
+        The subscription opens when it is entered or first iterated. One that waits for new records (`stop=None`)
+        reconnects automatically after its broker was lost, and continues after the last record that it returned.
 
         Args:
             stream: name of the stream.
             partition: number, from 0.
             start: "earliest", "latest", "new", an offset (inclusive), or a time (inclusive). An offset below the log
-                start means the log start, one behind the end, or a time that is still to come, the next record:
-                `position` says which, once it is open.
+                start begins at the log start; an offset beyond the end, or a time in the future, begins at the next
+                record. `position` holds the resulting offset once the subscription is open.
             stop: "latest" = what is stored when it opens; an offset or a time (both exclusive); `None` = never.
-            reverse: read towards lower offsets, from `start` down to the first record or to `stop`, an offset that is
-                not given any more. Nothing is waited for.
-            cursor: id of a cursor: reading goes on behind it; `start` counts only when it was never set. What was read
-                is stored there by `Subscription.commit`, not by itself.
+            reverse: read towards lower offsets, from `start` down to the first record or to the offset `stop`
+                (exclusive). Never waits for new records.
+            cursor: id of a cursor: reading continues after its position; `start` applies only if it was never set.
+                `Subscription.commit` stores the position; it is not stored automatically.
             subject: only records whose subject matches, `*` and a final `>` as in NATS; others are not sent.
-            auto_offset_reset: what happens when the cursor's position, or the one reached before the broker went away,
-                lies beyond the end, because records were lost or an older copy of the data was restored: "error", or
+            auto_offset_reset: what to do when the cursor's position, or the position before the connection was lost,
+                is beyond the end because records were lost or an older copy of the data was restored: "error", or
                 where to begin.
-            resume: whether a paused partition is to be resumed.
+            resume: whether to resume a paused partition.
             from_replica: whether any in-sync replica may answer, not only the leader.
-            batch_records: most records of one batch, 1 or more.
+            batch_records: maximum number of records of one batch, 1 or more.
 
         Raises:
-            UsageError: code `invalid_argument`: a start or stop that means nothing.
+            UsageError: code `invalid_argument`: an invalid start or stop.
         """
         reading = Reading(
             stream=stream,
@@ -133,19 +133,20 @@ class Client(Administration, Positions, Publishing, Details):
         Args:
             group: id of the group, 1 to 255 bytes. Its members share the partitions.
             streams: names of the streams to read, 1 or more; fixed while it is a member.
-            consumer: id of the member, 1 to 255 bytes, unique in the group; `None` = one of its own making.
-            start: where to begin in a partition without a stored position; "error" = refuse to.
-            commit_interval: seconds between stores of what was processed, above 0; `None` = only `Consumer.commit`
-                stores anything.
+            consumer: id of the member, 1 to 255 bytes, unique in the group; `None` = a generated one.
+            start: where to begin in a partition without a stored position; "error" = raise an error instead.
+            commit_interval: seconds between automatic stores of positions, above 0; `None` = only `Consumer.commit`
+                stores them.
             subject: only records whose subject matches, `*` and a final `>` as in NATS.
-            auto_offset_reset: what happens when the stored position, or the one reached before, lies beyond the end of
-                a partition, as of `subscribe`.
-            resume: whether paused partitions are to be resumed.
-            batch_records: most records of one batch, 1 or more.
-            on_assigned: told of partitions that it reads from now on.
-            on_revoked: told of partitions that it is about to give up, after their positions were stored.
-            on_lost: told of partitions that it lost because it was expelled: others may read them already. It joins
-                anew by itself.
+            auto_offset_reset: what to do when the stored position, or the one reached before, is beyond the end of a
+                partition, as for `subscribe`.
+            resume: whether to resume paused partitions.
+            batch_records: maximum number of records of one batch, 1 or more.
+            on_assigned: called with the partitions that the consumer reads from now on.
+            on_revoked: called with the partitions that the consumer is about to give up, after their positions were
+                stored.
+            on_lost: called with the partitions that the consumer lost because it was expelled: other members may
+                already read them. The consumer joins again automatically.
 
         Raises:
             UsageError: code `invalid_argument`: an id, no stream, or an option.
@@ -178,28 +179,28 @@ def connect(
     """A connected client; close it, or use it as a context manager.
 
     Args:
-        url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; port 9292 when left
-            out. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
+        url: `liftbridge://host:port` or `bascule://host:port`, several hosts separated by commas; the default port is
+            9292. Both schemes speak the Liftbridge protocol. `bascules://` is the same with TLS, and may name the files
             of `Tls`: `bascules://host?ca=ca.pem&cert=me.pem&key=me.key`.
-        tls: whom to trust and what to show; `None` = what the URL says.
-        timeout: seconds for each call that says nothing else, retries and reconnecting included; above 0.
-        reconnect: seconds that a subscription tries to come back after its broker went away.
-        wait: whether a broker that is not there yet is waited for, up to `timeout`; otherwise connecting fails at once
-            where nobody listens at any of the addresses. Coming back to a broker that was there is not affected.
-            With either, an address where TLS fails ends it at once: that is to be mended, not waited for or gone round.
-        max_in_flight: most records that a publish has sent and not yet seen acknowledged, 1 or more.
-        name: begins the user agent that the broker sees.
+        tls: trusted authorities and the client's certificate; `None` = as the URL says.
+        timeout: default seconds for each call, retries and reconnecting included; above 0.
+        reconnect: seconds for which a subscription tries to reconnect after its broker was lost.
+        wait: whether to wait, up to `timeout`, for a broker that is not running yet; otherwise connecting fails at once
+            if nobody listens at any of the addresses. Reconnecting to a broker is not affected. In both cases a failed
+            TLS handshake at one address raises at once: fix the certificate first.
+        max_in_flight: maximum number of unacknowledged records of one publish, 1 or more.
+        name: start of the user agent that the broker sees.
 
     Raises:
         UsageError: code `invalid_argument`: the URL, or a file of `tls`.
         AccessError: code `tls_failed`: one side refused the other's certificate.
-        UnavailableError: no broker answered within `timeout`, or, without `wait`, none is there.
+        UnavailableError: no broker answered within `timeout`, or, without `wait`, none is running.
     """
     return opened(connection_pool(url, tls, max_in_flight=max_in_flight, name=name, wait=wait), timeout, reconnect)
 
 
 def opened(reached: ConnectionPool, timeout: float, reconnect: float = RECONNECT_S) -> Client:
-    """A client over `reached`, connected; closed when that fails.
+    """A connected client over the pool `reached`. When connecting fails, the pool is closed.
 
     Raises:
         BrokerError: as `connect`.

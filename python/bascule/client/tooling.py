@@ -1,4 +1,4 @@
-"""What tools that ship with the SDK use beyond its public names: the command line and the tests of the documentation.
+"""Names that the command line and the documentation tests use beyond the public ones of the SDK.
 
 Programs use `bascule.client`; the names here may change in any version.
 """

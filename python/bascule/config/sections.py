@@ -252,7 +252,7 @@ class EncryptionSettings(_Section):
         if self.current is None and len(self.keys) > 1:
             raise ValueError("encryption.current is unset and there are several keys: name the one for new data")
         if self.current is not None and self.current not in known:
-            raise ValueError(f'encryption.current names "{self.current}", which is none of: {", ".join(known)}')
+            raise ValueError(f'encryption.current names "{self.current}", which is not one of: {", ".join(known)}')
         return self
 
 

@@ -155,7 +155,7 @@ def _read_model(file: Path) -> _Model:
     effect = found["policy_effect"]
     if effect not in {_ALLOW, _DENY_WINS}:
         known = "some(where (p.eft == allow)), and the same && !some(where (p.eft == deny))"
-        raise refusal(file, f"the effect is none of: {known}")
+        raise refusal(file, f"the effect is not one of: {known}")
     terms = _terms(file, found["matchers"])
     if set(terms) != set(request):
         raise refusal(file, f"the matcher compares each of {', '.join(request)} exactly once: {_TAKEN}")

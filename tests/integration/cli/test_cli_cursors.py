@@ -104,7 +104,7 @@ def test_positions_of_a_group_move_where_they_are_told(
     cli("stream", "create", stream)
     cli("produce", stream, *"abc")
     with bascule.connect(here.url) as client:
-        assert "name what it is to read with --stream" in cli("group", "reset", group, "--to", "latest", code=3)
+        assert "name its streams with --stream" in cli("group", "reset", group, "--to", "latest", code=3)
         (planned,) = cli("group", "reset", group, "--to", "2", "--stream", stream, "--dry-run")
         assert (planned["before"], planned["after"], planned["dry_run"]) == (None, 2, True)
         wish = ["group", "reset", group, "--stream", stream, "--dry-run", "--to"]
@@ -150,5 +150,5 @@ def test_what_is_too_large_is_answered_with_its_size_and_the_bound(cli: Run, str
     cli("stream", "create", stream, "--max-record-bytes", "1000")
     said = cli("produce", stream, "a", "b" * 2000, code=2)
     assert "a record of 20" in said
-    assert f'envelope included, is too large for stream "{stream}", which takes 1000' in said
+    assert f'envelope included, is too large for stream "{stream}", which accepts 1000' in said
     assert f"bascule stream edit {stream} --max-record-bytes" in said

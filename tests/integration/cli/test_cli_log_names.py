@@ -80,7 +80,7 @@ def test_a_stream_and_a_partition_are_selected(data: Path, capsys: pytest.Captur
 def test_a_wrong_selection_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partition = directory_of(data, capsys, "payments")
     for arguments, code, said in [
-        ([data, "--stream", "gone"], 3, "the metadata names no stream gone"),
+        ([data, "--stream", "gone"], 3, "the metadata has no stream gone"),
         ([data, "--stream", "orders", "--partition", "2"], 3, "has no partition 2 here: its highest is 1"),
         ([data, "--partition", "0"], 2, "--partition 0 needs --stream"),
         ([data, "--stream", "orders", "--batches"], 2, "name one with --partition"),

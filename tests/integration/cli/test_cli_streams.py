@@ -57,7 +57,7 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
     assert [row["dry_run"] for row in cli(*wish)] == [False, False, False]
     with bascule.connect(here.url) as client:
         client.publish(stream, b"x" * 50)
-        with pytest.raises(bascule.BrokerError, match="which takes 1000"):
+        with pytest.raises(bascule.BrokerError, match="which accepts 1000"):
             client.publish(stream, b"x" * 2000)
     assert cli(*wish[:5]) == []
 
@@ -223,7 +223,7 @@ def test_what_would_not_change_is_said_as_such(cli: Run, stream: str, capsys: py
     cli("stream", "create", stream, "--codec", "zstd")
     for options, said in ((["--dry-run"], "nothing would change"), ([], "nothing changed")):
         assert main(["stream", "edit", stream, "--codec", "zstd", *options]) == 0
-        assert capsys.readouterr().err == f"{said}: stream {stream} has these settings already\n"
+        assert capsys.readouterr().err == f"{said}: stream {stream} already has these settings\n"
 
 
 def test_a_name_that_cannot_be_the_subject_is_refused_as_a_name(cli: Run) -> None:

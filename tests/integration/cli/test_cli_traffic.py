@@ -99,7 +99,7 @@ def test_positions_and_directions(cli: Run, stream: str, capsys: pytest.CaptureF
     assert cli("consume", stream, "--for", "200ms") == []
     for start, more, said in (
         ("100", (), f"offset 100 is beyond the end of partition 0 of {stream}: reading begins with the next record, "),
-        ("2200-01-01T00:00:00Z", (), f"is still to come: reading of partition 0 of {stream} begins with the next"),
+        ("2200-01-01T00:00:00Z", (), f"is in the future: reading of partition 0 of {stream} begins with the next"),
         ("100", ("--reverse", "-n", "1"), "reading begins with the last record, offset 4"),
         ("4", (), ""),
         ("5", (), ""),

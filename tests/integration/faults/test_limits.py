@@ -62,7 +62,7 @@ def test_an_asynchronous_publish_goes_on_behind_a_record_that_is_too_large(raw: 
 
 
 def test_the_sdk_and_the_command_say_too_large(broker: testing.TestBroker) -> None:
-    sentence = rf'a record of 655\d\d bytes, .* stream "{STREAM}", which takes {RECORD}: .*--max-record-bytes'
+    sentence = rf'a record of 655\d\d bytes, .* stream "{STREAM}", which accepts {RECORD}: .*--max-record-bytes'
     with broker.connect() as client:
         with pytest.raises(BrokerError, match=sentence) as refused:
             client.publish(STREAM, b"x" * (RECORD + 1))
@@ -71,7 +71,9 @@ def test_the_sdk_and_the_command_say_too_large(broker: testing.TestBroker) -> No
             client.publish_many(STREAM, [b"", b"x" * (RECORD + 1), b"x" * (RECORD + 1000)])
         assert refused.value.details["index"] == 1
         for records in (1, 2):
-            with pytest.raises(BrokerError, match=rf"the broker takes {MESSAGE}, its setting limits\.message_bytes"):
+            with pytest.raises(
+                BrokerError, match=rf"the broker accepts {MESSAGE} \(its setting limits\.message_bytes\)"
+            ):
                 client.publish_many(STREAM, [b"x" * MESSAGE] * records)
     check_refusal(run("produce", STREAM, "x" * (RECORD + 1), "--url", broker.url), 2, "--max-record-bytes")
 

@@ -68,7 +68,7 @@ def test_a_function_decides_and_is_checked(client: Client, three: str) -> None:
         client.publish(three, b"v", key=b"k", partition=lambda _key, _value, count: count)
     with pytest.raises(UsageError, match="partition is a number"):
         client.publish(three, b"v", partition="sticky")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UsageError, match=r"expected_offset 0 .* name it with partition"):
+    with pytest.raises(UsageError, match=r"expected_offset 0 .* pass partition with its number"):
         client.publish(three, b"v", expected_offset=0)
     assert [len(records(client, three, number)) for number in range(3)] == [0, 0, 2]
 
@@ -76,12 +76,12 @@ def test_a_function_decides_and_is_checked(client: Client, three: str) -> None:
 def test_a_stream_of_one_partition_has_no_other(client: Client, stream: str) -> None:
     client.create_stream(stream)
     assert {receipt.partition for receipt in client.publish_many(stream, [b"v"] * 3, keys=[b"a", b"b", None])} == {0}
-    with pytest.raises(UsageError, match=r"partition is 1: it is to be from 0 to 0"):
+    with pytest.raises(UsageError, match=r"partition is 1: it must be from 0 to 0"):
         client.publish_many(stream, [b"v", b"w"], partitions=[0, 1])
-    with pytest.raises(UsageError, match=r"gave 1: it is to be from 0 to 0"):
+    with pytest.raises(UsageError, match=r"returned 1: it must be from 0 to 0"):
         client.publish_many(stream, [b"v"], partition=lambda _key, _value, _count: 1)
     producer = client.producer(stream, partition=lambda _key, _value, _count: 1)
-    with pytest.raises(UsageError, match=r"gave 1: it is to be from 0 to 0"), producer:
+    with pytest.raises(UsageError, match=r"returned 1: it must be from 0 to 0"), producer:
         producer.send(b"v")
     assert len(records(client, stream, 0)) == 3
 

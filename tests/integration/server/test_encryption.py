@@ -102,7 +102,7 @@ async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(
     async with started(tmp_path) as broker:
         for values in ((b"lost?",), (b"lost?", b"and this?")):
             with pytest.raises(
-                BrokerError, match='stream "s" takes no records, for the broker lacks the key'
+                BrokerError, match='stream "s" accepts no records, because the broker lacks the key'
             ) as raised:
                 publish(broker, *values)
             assert raised.value.code == "encryption_key_missing"

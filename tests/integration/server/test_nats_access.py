@@ -285,7 +285,7 @@ async def test_a_refused_login_is_named_wherever_one_looks(tmp_path: Path) -> No
         arguments = serve_arguments(tmp_path, "--nats", f"nats://u:wr0ng@{address}")
         with serving(tmp_path, *arguments) as served:
             await asyncio.to_thread(served.wait_ready)
-            assert "every user of this machine can read" in served.log
+            assert "every user of this machine can see" in served.log
             status, text = await asyncio.to_thread(readyz, served)
             # A broker without NATS serves publishers and readers: it is ready, and says what is missing.
             assert status == 200

@@ -33,7 +33,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "outcome_unknown",
     ],
 )  # fmt: skip
-def test_a_failure_is_one_line_and_its_exit_code(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_with_its_exit_code(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> NoReturn:
         raise errors.error(code, "something\nis wrong")
 
@@ -80,45 +80,47 @@ def test_a_defect_is_not_hidden() -> None:
         (["stream", "list", "--url", "http://x"], '"http://x" is not the URL of a broker'),
         (["stream", "create", "x", "--retention-max-age", "soon"], "--retention-max-age: 'soon' is not a duration"),
         (["stream", "create", "x", "--segment-max-bytes", "big"], "--segment-max-bytes: 'big' is not a size"),
-        (["consume", "x", "--start", "sometime"], '--start "sometime" is none of: earliest, latest, new, an offset'),
-        (["consume", "x", "--stop", "sometime"], '--stop "sometime" is none of: latest, an offset'),
+        (["consume", "x", "--start", "sometime"], '--start "sometime" is not one of: earliest, latest, new, an offset'),
+        (["consume", "x", "--stop", "sometime"], '--stop "sometime" is not one of: latest, an offset'),
         (["produce", "x", "v", "--header", "nope"], '--header "nope" is not NAME=VALUE'),
-        (["produce", "x", "v", "--partition", "1", "--partition-by", "key"], "--partition and --partition-by exclude"),
-        (["produce", "x", "v", "--format", "raw", "--key-separator", ":"], "--key-separator goes with --format"),
+        (["produce", "x", "v", "--partition", "1", "--partition-by", "key"], "--partition, --partition-by and --keep"),
+        (["produce", "x", "v", "--format", "raw", "--key-separator", ":"], "--key-separator works with --format"),
         (["consume", "x", "--subject", "a", "--subject", "b"], "--subject is given 2 times: it takes one value"),
         (["consume", "x", "-n", "1", "--count", "2"], "--count is given 2 times"),
-        (["produce", "x", "v", "--keep", "time"], "--keep goes with --format csv, json, ndjson, not with text"),
+        (["produce", "x", "v", "--keep", "time"], "--keep works with --format csv, json, ndjson, not with text"),
         (
             ["produce", "x", "v", "--rate", "0"],
             "--rate 0 is below 0.001. See bascule produce --help (invalid_argument)",
         ),
-        (["consume", "x", "--partition", "0", "--all-partitions"], "--partition and --all-partitions exclude each"),
-        (["consume", "x", "--cursor", "c", "--reverse"], "--cursor and --reverse exclude each other"),
+        (["consume", "x", "--partition", "0", "--all-partitions"], "--partition and --all-partitions cannot be"),
+        (["consume", "x", "--cursor", "c", "--reverse"], "--cursor and --reverse cannot be combined"),
         (["consume", "x", "--for", "soon"], "--for: 'soon' is not a duration"),
-        (["consume", "x", "--idle", "0s"], '--idle "0s" is to be more than nothing'),
-        (["stream", "edit", "x"], "there is nothing to change: give one of --retention-max-age"),
-        (["stream", "edit", "x", "--reset", "codec"], '--reset "codec" is none of auto-pause-'),
+        (["consume", "x", "--idle", "0s"], '--idle "0s" must be above 0'),
+        (["stream", "edit", "x"], "there is nothing to change: use one of --retention-max-age"),
+        (["stream", "edit", "x", "--reset", "codec"], '--reset "codec" is not one of auto-pause-'),
         (
             ["stream", "edit", "x", "--codec", "gzip"],
             "'gzip' is not one of 'none', 'lz4', 'zstd'. See bascule stream edit --help",
         ),
-        (["stream", "edit", "x", "--min-isr", "2", "--reset", "min-isr"], "--min-isr and --reset min-isr exclude"),
-        (["stream", "create", "x", "--segment-max-age", "9" * 30], "is longer than any time can be"),
-        (["group", "reset", "g", "--to", "new"], '--to "new" is no place in a stream'),
-        (["group", "reset", "g", "--to", "x"], '--start "x" is none of'),
-        (["cursor", "set", "c", "x", "many"], 'offset "many" is no whole number'),
-        (["stream", "list", "--url", "liftbridge://a", "--context", "b"], "--url and --context exclude each other"),
+        (["stream", "edit", "x", "--min-isr", "2", "--reset", "min-isr"], "--min-isr and --reset min-isr cannot be"),
+        (["stream", "create", "x", "--segment-max-age", "9" * 30], "is too long for a duration"),
+        (["group", "reset", "g", "--to", "new"], '--to "new" is not a position'),
+        (["group", "reset", "g", "--to", "x"], '--start "x" is not one of'),
+        (["cursor", "set", "c", "x", "many"], 'offset "many" is not a whole number'),
+        (["stream", "list", "--url", "liftbridge://a", "--context", "b"], "--url and --context cannot be combined"),
         (["completion", "tcsh"], "tcsh"),
-        (["produce", "x", "v", "--key", "k", "--key-separator", ":"], "--key and --key-separator exclude each other"),
+        (["produce", "x", "v", "--key", "k", "--key-separator", ":"], "--key and --key-separator cannot be combined"),
         (["stream", "create", "x", "--partitions", "0"], "--partitions 0 is below 1"),
         (["serve", "--port", "70000"], "--port 70000 is above 65535"),
-        (["consume", "x", "--rate", "fast"], '--rate "fast" is no number'),
+        (["consume", "x", "--rate", "fast"], '--rate "fast" is not a number'),
         (["stream", "crate"], "'create'? See bascule stream --help (invalid_argument)"),
         (["produce", "x", "--file", "/nowhere"], "file '/nowhere' does not exist."),
         (["config", "check", "/nowhere.yaml"], "cannot read the configuration file"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_call_is_one_line_and_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -151,7 +153,7 @@ GROUPS = [[], *([name] for name in sorted({command[0] for command in COMMANDS if
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *GROUPS])
-def test_help_is_whole_in_a_terminal_of_80_columns(
+def test_help_is_not_cut_at_80_columns(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -225,7 +227,7 @@ def test_what_config_show_prints_as_yaml_is_a_configuration(
     "text",
     ["listen: 127.0.0.1:9292", "nats.embedded: true\nlogging: {level: debug}", "Port: 1\nhost: h\nbroker.drain_ms: 5"],
 )
-def test_a_configuration_of_liftbridge_is_known_as_one(
+def test_a_liftbridge_configuration_is_recognized(
     command: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "liftbridge.yaml"
@@ -239,7 +241,7 @@ def test_a_configuration_of_liftbridge_is_known_as_one(
 @pytest.mark.parametrize(
     "text", ["broker.prot: 1", "broker: {drain_ms: 5}\nport: 1", "nats: {servers: [], x: 1}", "- 1"]
 )
-def test_a_mistake_in_one_of_ours_is_told_as_that(
+def test_an_error_in_a_bascule_configuration_is_not_taken_for_liftbridge(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "b.yaml"
@@ -294,7 +296,7 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", bascule.__version__)
 
 
-def test_the_ready_file_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_the_ready_file_is_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "new" / "ready.json"
     broker = Broker(config.load(None, {}, {}))
     broker.address, broker.nats_url, broker.http_address = "127.0.0.1:1", "nats://127.0.0.1:2", "127.0.0.1:3"

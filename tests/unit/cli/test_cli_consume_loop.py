@@ -36,7 +36,7 @@ def spending(clock: list[float], seconds: float | None, found: Batch | None = No
     return poll
 
 
-def test_only_what_is_waited_in_vain_is_idle(clock: list[float]) -> None:
+def test_only_waiting_without_records_is_idle(clock: list[float]) -> None:
     printing = idle_for(1.0)
     for _ in range(2):
         assert not printing.is_over
@@ -53,7 +53,7 @@ def test_a_slow_printer_does_not_end_it(clock: list[float]) -> None:
         assert not printing.is_over
 
 
-def test_coming_back_to_a_broker_is_not_idle(clock: list[float]) -> None:
+def test_reconnecting_does_not_count_as_idle(clock: list[float]) -> None:
     printing = idle_for(1.0)
     printing.next_batch(spending(clock, 30.0))
     assert not printing.is_over

@@ -50,7 +50,9 @@ def test_a_context_is_added_used_shown_and_removed(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("command", ["show", "use", "remove"])
-def test_one_that_does_not_exist_is_3_and_names_those_that_do(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_context_exits_with_3_and_lists_the_known_ones(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["context", "add", "a", A]) == 0
     capsys.readouterr()
     assert main(["context", command, "z"]) == 3
@@ -63,12 +65,12 @@ def test_one_that_does_not_exist_is_3_and_names_those_that_do(command: str, caps
     [
         (["add", "a", "http://x"], '"http://x" is not the URL of a broker'),
         (["add", "a", "bascules://x?what=1"], "what"),
-        (["add", "a b", A], '"a b" is no name of a context'),
-        (["add", "", A], "is no name of a context"),
+        (["add", "a b", A], '"a b" is not the name of a context'),
+        (["add", "", A], "is not the name of a context"),
         (["add", "a", A, "--timeout", "0"], "--timeout"),
     ],
 )
-def test_what_cannot_be_a_context_is_2(
+def test_an_invalid_context_exits_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     assert main(["context", *arguments]) == 2
@@ -79,8 +81,8 @@ def test_what_cannot_be_a_context_is_2(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- a\n", "is to be a mapping"),
-        ("contexts: [a]\n", "contexts is to be a mapping"),
+        ("- a\n", "must be a mapping"),
+        ("contexts: [a]\n", "contexts must be a mapping"),
         ("contexts: {a: {}}\n", "contexts.a.url is None"),
         (f"contexts: {{a: {{url: '{A}', patience: 5}}}}\n", "unknown key patience; known are protected, timeout, url"),
         (f"contexts: {{a: {{url: '{A}', timeout: true}}}}\n", "contexts.a.timeout is True"),
@@ -90,12 +92,12 @@ def test_what_cannot_be_a_context_is_2(
         ("\x00", "it is not valid YAML"),
     ],
 )
-def test_a_file_that_is_not_right_is_named(text: str, said: str, file: Path) -> None:
+def test_an_invalid_contexts_file_is_named_in_the_error(text: str, said: str, file: Path) -> None:
     file.parent.mkdir()
     file.write_text(text)
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=said) as raised:
         Contexts.load()
-    assert str(file) in str(told.value)
+    assert str(file) in str(raised.value)
 
 
 def test_an_empty_file_holds_nothing(file: Path) -> None:
@@ -104,7 +106,7 @@ def test_an_empty_file_holds_nothing(file: Path) -> None:
     assert Contexts.load() == Contexts()
 
 
-def test_the_nearest_says_which_broker_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_specific_source_chooses_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(None, None, None, 10).url == DEFAULT_URL
     Contexts("b", {"a": Context(A, 5), "b": Context(B, protected=True)}).save()
     current = choose(None, None, None, 10)
@@ -119,7 +121,7 @@ def test_the_nearest_says_which_broker_is_meant(monkeypatch: pytest.MonkeyPatch)
     assert choose(None, "b", None, 10).url == B
     url = choose(A, None, None, 10)
     assert (url.url, url.protected) == (A, False)
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         choose(A, "b", None, 10)
     with pytest.raises(StateError, match='context "z" does not exist: known are a, b'):
         choose(None, "z", None, 10)

@@ -48,7 +48,7 @@ def test_every_key_of_liftbridge_is_known_and_every_target_is_ours() -> None:
     assert {key.setting for key in KEYS.values() if key.setting} <= set(known_keys())
 
 
-def test_every_key_does_something_or_says_why_not() -> None:
+def test_every_key_has_an_effect_or_a_reason() -> None:
     silent = {name for name, key in KEYS.items() if not (key.setting or key.reason or key.idle)}
     resolved_together = {"listen", "host", "port"}
     true_anyway = {"clustering.raft.bootstrap.seed", "telemetry.enabled", "telemetry.interval.seconds"}
@@ -156,23 +156,23 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
     [
         ("lisen: a:1", 'Unknown configuration setting "lisen" (/liftbridge.yaml); did you mean "listen"?'),
         ("nats: {server: x}", 'Unknown configuration setting "nats.server" (/liftbridge.yaml); did you mean'),
-        ("logging.level: loud", 'Invalid logging.level setting "loud" (/liftbridge.yaml): debug, info, warn or error'),
-        ("listen: 9292", 'Invalid listen setting "9292" (/liftbridge.yaml): host:port is wanted'),
-        ("listen: ':9292'", "it names no host"),
+        ("logging.level: loud", 'Invalid logging.level setting "loud" (/liftbridge.yaml): expected debug, info'),
+        ("listen: 9292", 'Invalid listen setting "9292" (/liftbridge.yaml): expected host:port'),
+        ("listen: ':9292'", "it has no host"),
         ("listen: a:b", 'Invalid listen setting "a:b"'),
         ("port: 70000", 'Invalid port setting "70000"'),
-        ("nats.embedded: maybe", "true or false is wanted"),
-        ("streams.retention.max.age: week", "a duration is wanted"),
-        ("streams.segment.max.age: 10ms", "at least 1s is wanted"),
+        ("nats.embedded: maybe", "expected true or false"),
+        ("streams.retention.max.age: week", "expected a duration"),
+        ("streams.segment.max.age: 10ms", "expected at least 1s"),
         ("tls.key: k", "tls.key (/liftbridge.yaml): tls.cert is not set"),
         ("tls.cert: c", "tls.cert (/liftbridge.yaml): tls.key is not set"),
         ("tls: {cert: c, key: k, client.authz.enabled: true}", "tls.client.authz.policy is not set"),
         ("tls: {cert: c, key: k, client.authz: {enabled: true, policy: p}}", "set tls.client.auth.enabled to true"),
         ("tls.client.auth.enabled: true", "tls.client.auth.enabled is true without TLS"),
-        ("clustering.raft.bootstrap.peers: [a, b]", "is refused: clusters are not there yet"),
+        ("clustering.raft.bootstrap.peers: [a, b]", "is rejected: clusters are not supported yet"),
         ("nats.tls.cert: /c.pem", "nats.tls.cert and nats.tls.key go together"),
-        ("streams.retention.max.bytes: 0x", "a whole number is wanted"),
-        ("activity.stream.publish.ack.policy: some", "none, leader or all is wanted"),
+        ("streams.retention.max.bytes: 0x", "expected a whole number"),
+        ("activity.stream.publish.ack.policy: some", "expected none, leader or all"),
         ("clustering.namespace: a b", "(clustering.namespace, /liftbridge.yaml): it stands in NATS subjects"),
         ("clustering.namespace: 'a.>'", "(clustering.namespace, /liftbridge.yaml): it stands in NATS subjects"),
         ("clustering.namespace: ../../etc", "(clustering.namespace, /liftbridge.yaml): it stands in NATS subjects"),
@@ -181,7 +181,7 @@ def test_defaults_are_those_of_liftbridge(tmp_path: Path) -> None:
         ("- 1", "Failed to load configuration file: "),
     ],
 )
-def test_what_is_wrong_or_not_there_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_and_unsupported_keys_are_reported(tmp_path: Path, text: str, said: str) -> None:
     assert said in refusal(tmp_path, text)
 
 
@@ -193,7 +193,7 @@ def test_what_is_wrong_or_not_there_is_said(tmp_path: Path, text: str, said: str
         "activity.stream.enabled: false", "cursors.stream.partitions: 0",
     ],
 )  # fmt: skip
-def test_what_is_switched_off_anyway_may_be_switched_off(tmp_path: Path, text: str) -> None:
+def test_disabling_a_feature_that_is_already_off_is_accepted(tmp_path: Path, text: str) -> None:
     assert settings(tmp_path, text) == settings(tmp_path)
 
 
@@ -214,7 +214,7 @@ def test_tls_and_authorization_mean_what_they_say(tmp_path: Path) -> None:
     assert found.tls.min_version == "1.2", "as Liftbridge"
 
 
-def test_authorization_has_a_switch_of_its_own_and_what_is_off_is_told(tmp_path: Path) -> None:
+def test_authorization_has_its_own_switch_and_unused_keys_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "liftbridge.yaml"
     file.write_text(SECURE.replace("authz: {enabled: true", "authz: {enabled: false"))
     translated = translate(file, {}, {})
@@ -288,13 +288,13 @@ def test_min_insync_replicas_are_those_of_streams_without_their_own(tmp_path: Pa
     assert settings(tmp_path, "clustering.min.insync.replicas: 2").streams.min_isr == 2
 
 
-def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+def test_keys_without_effect_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text("clustering.replica.max.lag.time: 20s\n")
     notes = translate(file, {"LIFTBRIDGE_SERVICE_HOST": "10.0.0.1"}, {}).notes
     assert notes == [
-        f"clustering.replica.max.lag.time ({file}) has no effect: a broker that runs alone has no use for it",
-        "environment variable LIFTBRIDGE_SERVICE_HOST is no setting and was not used",
+        f"clustering.replica.max.lag.time ({file}) has no effect: a broker that runs alone does not need it",
+        "environment variable LIFTBRIDGE_SERVICE_HOST is not a known setting and was ignored",
     ]
 
 
@@ -339,7 +339,7 @@ def test_of_the_embedded_server_and_its_configuration_the_higher_source_wins(
     assert (nats.standalone, nats.config) == (standalone, Path("/n.conf") if standalone else None)
     loser = {True: "nats.embedded", False: "nats.embedded.config"}[standalone]
     assert [note.split(" ")[0] for note in found.overruled] in ([], [loser])
-    assert standalone or len(found.overruled) == 1, "what has no effect is told"
+    assert standalone or len(found.overruled) == 1, "a key without effect is reported"
 
 
 def test_the_port_of_a_kubernetes_service_is_not_ours(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_the_port_of_a_kubernetes_service_is_not_ours(tmp_path: Path) -> None:
     found = translate(file, {"LIFTBRIDGE_PORT": "tcp://10.0.0.1:9292"}, {})
     assert found.settings.broker.port == 1234
     assert found.notes == [
-        "environment variable LIFTBRIDGE_PORT=tcp://10.0.0.1:9292 is of a Kubernetes service and was not used"
+        "environment variable LIFTBRIDGE_PORT=tcp://10.0.0.1:9292 belongs to a Kubernetes service and was ignored"
     ]
 
 
@@ -427,7 +427,7 @@ def test_an_embedded_configuration_implies_embedded() -> None:
         (["--bogus"], 2, "liftbridge: unrecognized arguments: --bogus\n"),
         (["-p"], 2, "liftbridge: argument --port/-p/-port: expected one argument\n"),
         (["-c", "/nowhere"], 2, "liftbridge: Failed to load configuration file: .*\n"),
-        (["-raft-bootstrap-peers", "b"], 2, "liftbridge: clustering.raft.bootstrap.peers \\(flag\\) is refused: .*\n"),
+        (["-raft-bootstrap-peers", "b"], 2, "liftbridge: clustering.raft.bootstrap.peers \\(flag\\) is rejected: .*\n"),
         (["--version"], 0, ""),
         (["-help"], 0, ""),
     ],
@@ -456,7 +456,7 @@ def test_durations(value: object, milliseconds: int) -> None:
     [(duration_ms, "-1s"), (duration_ms, True), (duration_ms, "1 s"), (integer, "1.5"), (integer, True), (boolean, 2),
      (names, ""), (names, []), (address, "a:99999"), (address, "::1:5")],
 )  # fmt: skip
-def test_values_that_are_refused(parse: object, value: object) -> None:
+def test_invalid_values_are_rejected(parse: object, value: object) -> None:
     assert callable(parse)
-    with pytest.raises(ValueError, match=r"want|names no host"):
+    with pytest.raises(ValueError, match=r"expected|has no host"):
         parse(value)

@@ -42,7 +42,7 @@ def test_every_setting_means_the_same_and_notes_are_kept(tmp_path: Path) -> None
     assert "nats.password_file" in text
 
 
-def test_retention_holds_at_once_as_it_did(tmp_path: Path) -> None:
+def test_retention_applies_at_once_as_in_liftbridge(tmp_path: Path) -> None:
     assert round_trip(tmp_path, "streams.retention.max.messages: 5").streams.retention_min_age_ms == 0
     assert "  retention_min_age_ms: 0  # Liftbridge default\n" in (tmp_path / "bascule.yaml").read_text()
 
@@ -60,7 +60,7 @@ def test_tls_and_authorization_are_taken_over(tmp_path: Path) -> None:
 
 
 @given(name=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20))
-def test_any_text_survives(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_text_is_preserved(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     round_trip(tmp_path_factory.mktemp("import"), yaml.safe_dump({"nats.user": name}))
 
 
@@ -75,7 +75,7 @@ def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path: Path)
     assert ours.read_text() == import_file(theirs).text
 
 
-def test_what_is_not_valid_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_invalid_values_are_rejected_with_the_reason(tmp_path: Path) -> None:
     theirs = tmp_path / "liftbridge.yaml"
     theirs.write_text("streams.retention.max.byte: 5")
     refused = run("config", "import", str(theirs))
@@ -99,7 +99,7 @@ def test_servers_beside_an_embedded_one_are_warned_of(tmp_path: Path) -> None:
     assert run("config", "import", str(theirs)).err == ""
 
 
-def test_an_embedded_server_that_is_off_and_configured_is_warned_of(tmp_path: Path) -> None:
+def test_a_configured_but_disabled_embedded_server_causes_a_warning(tmp_path: Path) -> None:
     theirs = tmp_path / "liftbridge.yaml"
     theirs.write_text("nats: {embedded: false, embedded.config: /n.conf}\n")
     done = run("config", "import", str(theirs))
@@ -108,7 +108,7 @@ def test_an_embedded_server_that_is_off_and_configured_is_warned_of(tmp_path: Pa
     assert f"# Contradictory:\n# - {sentence}\n" in done.out
 
 
-def test_addresses_are_said_by_the_keys_that_they_come_from(tmp_path: Path) -> None:
+def test_addresses_are_named_by_their_liftbridge_keys(tmp_path: Path) -> None:
     theirs = tmp_path / "liftbridge.yaml"
     theirs.write_text("host: h\nport: 5000\nlisten: 127.0.0.1:6000\n")
     text = import_file(theirs).text

@@ -40,7 +40,7 @@ def test_settings_are_named_as_there(ours: str, theirs: str) -> None:
         ("streams.retention.max.bytes: -1", "streams.retention.max.bytes = -1"),
     ],
 )
-def test_a_configuration_is_refused_in_its_own_keys(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_of_a_liftbridge_configuration_name_liftbridge_keys(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "liftbridge.yaml"
     file.write_text(text)
     with pytest.raises(UsageError) as raised:
@@ -66,7 +66,7 @@ def test_a_configuration_is_refused_in_its_own_keys(tmp_path: Path, text: str, s
         ("", "clustering.namespace: n", "clustering.namespace, data.dir"),
     ],
 )
-def test_what_changed_in_the_file_is_told_in_its_keys_each_once(
+def test_changed_settings_are_logged_once_by_their_liftbridge_keys(
     tmp_path: Path, before: str, after: str, keys: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "liftbridge.yaml"
@@ -78,7 +78,7 @@ def test_what_changed_in_the_file_is_told_in_its_keys_each_once(
     assert caplog.messages == [f"SIGHUP: these settings take effect at the next start: {keys}"]
 
 
-def test_the_log_is_worded_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_messages_name_liftbridge_keys(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("bascule")
     before = (logger.handlers[:], logger.level, logger.propagate)
     try:

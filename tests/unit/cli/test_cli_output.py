@@ -86,9 +86,7 @@ def test_tables_show_text_as_it_is_and_what_cannot_be_seen(
 WIDE: list[dict[str, object]] = [{"name": "n" * 50, "high_watermark": 1_234_567, "path": "p" * 60, "segments": []}]
 
 
-def test_a_table_that_is_piped_has_every_cell_whole_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_piped_table_does_not_cut_cells(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     header, rule, row = printed(capsys, WIDE, OutputFormat.TABLE).splitlines()
     assert header.split("  ")[0] == "name"
@@ -97,7 +95,7 @@ def test_a_table_that_is_piped_has_every_cell_whole_in_one_line(
     assert row.split() == ["n" * 50, "1234567", "p" * 60]
 
 
-def test_a_table_that_is_too_wide_for_the_terminal_is_fields_row_by_row(
+def test_a_table_too_wide_for_the_terminal_prints_one_field_per_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -109,7 +107,7 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_fields_row_by_row(
     assert narrow[0].split() == ["name", "count", "tags", "fine", "note"]
 
 
-def test_nothing_found_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_result_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     render([], OutputFormat.TABLE)
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "nothing found\n")
@@ -117,7 +115,7 @@ def test_nothing_found_is_said_aside(capsys: pytest.CaptureFixture[str]) -> None
     assert printed(capsys, [], OutputFormat.CSV) == ""
 
 
-def test_bytes_that_are_no_text_are_base64() -> None:
+def test_bytes_that_are_not_text_are_printed_as_base64() -> None:
     assert plain([b"text", b"\xff\x00"]) == ["text", {"base64": "/wA="}]
 
 
@@ -142,7 +140,7 @@ def test_records_as_text_are_their_values_untouched(capfdbinary: pytest.CaptureF
         (RecordFormat.HEX, b"706c61696e\nff00\n"),
     ],
 )
-def test_values_alone_in_other_clothes(
+def test_values_are_printed_in_each_encoding(
     capfdbinary: pytest.CaptureFixture[bytes], form: RecordFormat, said: bytes
 ) -> None:
     assert write(capfdbinary, form, RECORDS) == said
@@ -160,11 +158,11 @@ def test_a_template_says_what_stands_where(capfdbinary: pytest.CaptureFixture[by
     writer.write(0, records)
     assert capfdbinary.readouterr().out == b"\xff\x00\0\n-\0\n", "one line end is enough"
     for text in ("%x", "%v %", r"\q"):
-        with pytest.raises(UsageError, match="means nothing; known are %p, %o, %k, %h, %v, %t, %s"):
+        with pytest.raises(UsageError, match="is not valid; use %p, %o, %k, %h, %v, %t, %s"):
             record_writer(text)
 
 
-def test_a_null_value_is_said_where_values_are_text(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_null_value_is_printed_as_null_in_text(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     null = [Record(0, 1, b"k", None, "s", []), Record(1, 1, b"k", b"", "s", [])]
     for form, options, said in (
         (RecordFormat.TEXT, {}, b"null\n\n"),
@@ -176,16 +174,16 @@ def test_a_null_value_is_said_where_values_are_text(capfdbinary: pytest.CaptureF
         writer.write(0, null)
         assert capfdbinary.readouterr().out == said
     assert b"null" in write(capfdbinary, RecordFormat.TABLE, null)
-    with pytest.raises(UsageError, match="--null goes with text"):
+    with pytest.raises(UsageError, match="--null works with text"):
         record_writer(RecordFormat.JSON, null="")
 
 
-def test_keys_stand_before_values_when_a_separator_is_given(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_keys_are_printed_before_values_with_a_separator(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     writer = record_writer(RecordFormat.TEXT, "=")
     writer.write(0, RECORDS)
     assert capfdbinary.readouterr().out == b"=plain\nk=\xff\x00\n"
     for form in (RecordFormat.RAW, RecordFormat.JSON):
-        with pytest.raises(UsageError, match="--key-separator goes with --output text, base64 and hex"):
+        with pytest.raises(UsageError, match="--key-separator works with --output text, base64 and hex"):
             record_writer(form, "=")
 
 

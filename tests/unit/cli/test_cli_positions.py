@@ -33,16 +33,16 @@ def test_a_start_is_a_word_an_offset_or_a_time(text: str, position: object) -> N
 
 
 @pytest.mark.parametrize("text", ["", "sometime", "-5", "--", "-99999999999d", "٣", "new-ish", "2026-13-01"])
-def test_what_is_no_position_is_refused_with_what_is(text: str) -> None:
-    with pytest.raises(UsageError, match="is none of: earliest, latest, new, an offset, a time like"):
+def test_an_invalid_position_is_rejected_with_the_valid_forms(text: str) -> None:
+    with pytest.raises(UsageError, match="is not one of: earliest, latest, new, an offset, a time like"):
         parse_start(text, now)
-    with pytest.raises(UsageError, match="is none of: latest, an offset, a time like"):
+    with pytest.raises(UsageError, match="is not one of: latest, an offset, a time like"):
         parse_stop(text, now)
     with pytest.raises(UsageError, match="is not a time like"):
         parse_time("--to", text, now)
 
 
-def test_a_time_without_a_zone_is_local_and_said_with_its_offset(
+def test_a_time_without_a_zone_is_local_and_reported_with_its_offset(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")

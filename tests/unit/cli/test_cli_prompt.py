@@ -39,7 +39,7 @@ def test_without_a_terminal_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_protected_context_wants_the_name_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protected_context_asks_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, "orders")
     ask("Delete?", name="orders", connection=PROTECTED, yes=True)
     answer(monkeypatch, "order")
@@ -63,6 +63,6 @@ def test_the_shell_is_offered_commands_and_no_option_edits_its_files() -> None:
     assert main(["--install-completion", "bash"]) == 2
 
 
-def test_a_key_that_was_pressed_gets_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BASCULE_URL", "http://nonsense")
     assert complete_stream("o") == []

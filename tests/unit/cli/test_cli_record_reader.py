@@ -66,9 +66,7 @@ def test_what_consume_prints_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize(
     "value", [b'{"base64": "aGk="}', b'{"base64":"aGk="}', b'{"base64"', b'{"base64": "?"}', b"\xff"]
 )
-def test_csv_comes_back_as_it_was_whatever_it_looks_like(
-    capfdbinary: pytest.CaptureFixture[bytes], value: bytes
-) -> None:
+def test_csv_round_trips_any_text(capfdbinary: pytest.CaptureFixture[bytes], value: bytes) -> None:
     writer = record_writer(RecordFormat.CSV)
     writer.write(0, [Record(0, 1, value, value, "s", [])])
     writer.close()
@@ -101,7 +99,7 @@ def test_what_consume_writes_produce_reads_back_exactly(capfdbinary: pytest.Capt
     ]
 
 
-def test_a_json_null_is_a_null_value_and_so_is_the_text_that_stands_for_it() -> None:
+def test_json_null_and_the_null_text_are_null_values() -> None:
     assert read(b'{"value": null}\n{"value": ""}\n', form("ndjson")) == [Item(None), Item(b"")]
     source = Source(separator=b":", null=b"NULL")
     assert read(b"a:NULL\nb:null\n", source) == [Item(None, b"a"), Item(b"null", b"b")]
@@ -169,10 +167,10 @@ def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("ndjson", b'{"value": "v"}\n{"val": 1}\n', 'line 2 is no JSON object with a "value"'),
+        ("ndjson", b'{"value": "v"}\n{"val": 1}\n', 'line 2 is not a JSON object with a "value"'),
         ("ndjson", b'{"value": "v", "keys": "k"}', 'line 1 has the unknown field "keys": known are headers, key, off'),
         ("json", b'{"value": "v", "stream": "s"}', 'record 1 has the unknown field "stream"'),
-        ("ndjson", b"[1]\n", 'line 1 is no JSON object with a "value"'),
+        ("ndjson", b"[1]\n", 'line 1 is not a JSON object with a "value"'),
         ("ndjson", b"{nope\n", 'line 1 "{nope" is not valid JSON'),
         (
             "ndjson",
@@ -180,19 +178,19 @@ def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
             "line 2: headers is not a JSON object",
         ),
         ("ndjson", b'{"value": "v", "partition": -1}', "line 1: partition is -1, not a number from 0"),
-        ("ndjson", b'{"value": {"base64": "?"}}', 'line 1: "\\?" is no base64'),
-        ("json", b'[{"value": "v"}, 5]', "record 2 is no JSON object"),
+        ("ndjson", b'{"value": {"base64": "?"}}', 'line 1: "\\?" is not valid base64'),
+        ("json", b'[{"value": "v"}, 5]', "record 2 is not a JSON object"),
         ("json", b"", 'the input "" is not valid JSON'),
-        ("base64", b"/wA=\nno!\n", 'line 2 "no!" is no base64'),
-        ("hex", b"f\n", 'line 1 "f" is no hex'),
-        ("hex", b"\xff\x1b[0m\n", "is no hex"),
-        ("csv", b"key\nk\n", 'names no column "value"'),
+        ("base64", b"/wA=\nno!\n", 'line 2 "no!" is not valid base64'),
+        ("hex", b"f\n", 'line 1 "f" is not valid hex'),
+        ("hex", b"\xff\x1b[0m\n", "is not valid hex"),
+        ("csv", b"key\nk\n", 'has no column "value"'),
         ("csv", b"value,key\na\n", "line 2 has another number of columns"),
         ("csv", b"value,headers\na,{\n", 'line 2 "{" is not valid JSON'),
-        ("csv", b"value\n\xff\n", "the input is no CSV in UTF-8"),
+        ("csv", b"value\n\xff\n", "the input is not valid CSV in UTF-8"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(name: str, data: bytes, said: str) -> None:
+def test_invalid_input_is_reported_with_its_line(name: str, data: bytes, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read(data, form(name))
 
@@ -200,7 +198,7 @@ def test_what_is_wrong_is_said_with_its_place(name: str, data: bytes, said: str)
 def test_arguments_are_records_in_the_forms_of_lines() -> None:
     ((first, second),) = of_arguments(["/wA=", "eA=="], form("base64"))
     assert (first.value, second.value) == (b"\xff\x00", b"x")
-    with pytest.raises(UsageError, match='record 2 "!" is no base64'):
+    with pytest.raises(UsageError, match='record 2 "!" is not valid base64'):
         list(of_arguments(["eA==", "!"], form("base64")))
     with pytest.raises(UsageError, match="--format csv is read from --file or standard input"):
         list(of_arguments(["a"], form("csv")))

@@ -13,8 +13,8 @@ S0, S1, T0 = ("s", 0), ("s", 1), ("t", 0)
 CURSOR = "__group:g"
 
 
-class Told:
-    """What the callbacks were told, in order."""
+class RecordedCallbacks:
+    """Records the calls of the callbacks, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, list[tuple[str, int]]]] = []

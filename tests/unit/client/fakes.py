@@ -1,4 +1,4 @@
-"""A native core that does as it is told: no socket, no thread."""
+"""A fake native core with scripted answers: no socket, no thread."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from bascule.client import Client
 from bascule.client._core.connection_pool import ConnectionPool
 
 
-def failure(code: str, text: str = "told to fail", details: str = "{}") -> NativeError:
+def failure(code: str, text: str = "scripted failure", details: str = "{}") -> NativeError:
     return cast("Callable[..., NativeError]", NativeError)(code, text, details)
 
 

@@ -89,7 +89,7 @@ def details(**differences: Any) -> bytes:
 @pytest.mark.parametrize(
     ("subject", "options", "said"),
     [
-        (None, StreamOptions(partitions=4), "and its number of partitions is 2, not 4: take another name"),
+        (None, StreamOptions(partitions=4), "and its number of partitions is 2, not 4: choose another name"),
         (None, StreamOptions(partitions=1), "its number of partitions is 2, not 1"),
         ("b.>", None, "its subject is 's.*', not 'b.>'"),
         ("b.>", StreamOptions(partitions=3), "its subject is 's.*', not 'b.>', its number of partitions is 2, not 3"),
@@ -98,7 +98,7 @@ def details(**differences: Any) -> bytes:
         (None, StreamOptions(group="g"), "its group is '', not 'g'"),
     ],
 )
-def test_a_stream_that_is_there_and_another_one_is_told(
+def test_exist_ok_reports_how_an_existing_stream_differs(
     subject: str | None, options: StreamOptions | None, said: str
 ) -> None:
     native = FakeNative()
@@ -119,7 +119,7 @@ def test_a_stream_that_is_there_and_another_one_is_told(
         (None, None),
     ],
 )
-def test_a_stream_that_is_there_as_asked_is_fine(subject: str | None, options: StreamOptions | None) -> None:
+def test_exist_ok_accepts_a_matching_stream(subject: str | None, options: StreamOptions | None) -> None:
     native = FakeNative()
     native.answers = [
         failure("stream_exists"), metadata("s", 2, "s.*"), details(encrypted=True, queue_group="g"),
@@ -149,7 +149,7 @@ def test_one_deadline_covers_the_creation_and_the_looks(monkeypatch: pytest.Monk
     assert raised.value.code == "deadline_exceeded"
 
 
-def test_one_that_is_deleted_before_it_is_looked_at_is_created() -> None:
+def test_a_stream_deleted_before_the_check_is_created() -> None:
     native = FakeNative()
     options = StreamOptions(partitions=2)
     native.answers = [failure("stream_exists"), failure("stream_not_found"), b""]
@@ -165,7 +165,7 @@ def test_one_that_is_deleted_before_it_is_looked_at_is_created() -> None:
         client_of(native).create_stream("s", options=options, exist_ok=True)
 
 
-def test_what_is_not_told_is_not_compared() -> None:
+def test_unknown_properties_are_not_compared() -> None:
     native = FakeNative()
     native.answers = [failure("stream_exists"), failure("permission_denied"), failure("unimplemented")]
     options = StreamOptions(partitions=4, encryption=True)
@@ -179,12 +179,12 @@ def test_what_is_not_told_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"partitions": -1}, "partitions is -1: it is to be from 0"),
-        ({"replication_factor": -2}, "replication_factor is -2: it is to be from -1"),
-        ({"retention_max_bytes": -1}, "retention_max_bytes is -1: it is to be from 0"),
-        ({"retention_max_bytes": 2**63}, "retention_max_bytes is 9223372036854775808: it is to be from 0"),
-        ({"min_isr": 2**31}, "min_isr is 2147483648: it is to be from 0 to 2147483647"),
-        ({"segment_max_age": timedelta(seconds=-1)}, "segment_max_age is -1 day, 23:59:59: it is to be from 0:00:00"),
+        ({"partitions": -1}, "partitions is -1: it must be from 0"),
+        ({"replication_factor": -2}, "replication_factor is -2: it must be from -1"),
+        ({"retention_max_bytes": -1}, "retention_max_bytes is -1: it must be from 0"),
+        ({"retention_max_bytes": 2**63}, "retention_max_bytes is 9223372036854775808: it must be from 0"),
+        ({"min_isr": 2**31}, "min_isr is 2147483648: it must be from 0 to 2147483647"),
+        ({"segment_max_age": timedelta(seconds=-1)}, "segment_max_age is -1 day, 23:59:59: it must be from 0:00:00"),
     ],
 )
 def test_options_out_of_range_are_refused_with_the_bound(wrong: dict[str, Any], reason: str) -> None:
@@ -209,7 +209,7 @@ def test_pausing_and_readonly_say_which_partitions() -> None:
         client_of(native).pause_stream("s", partitions=[-1])
 
 
-def test_a_lost_answer_is_asked_for_again_where_twice_is_once() -> None:
+def test_idempotent_calls_are_retried_after_a_lost_answer() -> None:
     native = FakeNative()
     native.answers = [failure("outcome_unknown"), b"", failure("outcome_unknown"), b""]
     client = client_of(native)
@@ -221,7 +221,7 @@ def test_a_lost_answer_is_asked_for_again_where_twice_is_once() -> None:
         client.delete_stream("s")
 
 
-def test_a_position_that_is_sent_again_is_not_stored_over_a_later_one() -> None:
+def test_a_retried_position_does_not_overwrite_a_later_one() -> None:
     later: list[threading.Thread] = []
 
     class Losing(FakeNative):
@@ -242,7 +242,7 @@ def test_a_position_that_is_sent_again_is_not_stored_over_a_later_one() -> None:
     assert [(item.partition, item.offset) for item in stored] == [(1, 2), (0, 4), (0, 4), (0, 4), (0, 9)]
 
 
-def test_a_position_that_has_to_wait_too_long_is_not_stored() -> None:
+def test_a_position_that_waits_past_the_deadline_is_not_stored() -> None:
     native = FakeNative()
     client = client_of(native)
     with client._pool.locks.held(CursorPlace("c", "s", 0), Deadline(1)):  # pyright: ignore[reportPrivateUsage]
@@ -272,11 +272,11 @@ def test_cursors_hold_an_offset_or_nothing() -> None:
     [
         (("", "s", 1), "cursor is empty: give it 1 to 1024 bytes"),
         (("c", "", 1), "stream is empty: give it 1 to 1024 bytes"),
-        (("c", "s", -1), "offset is -1: it is to be from 0 to 9223372036854775807"),
+        (("c", "s", -1), "offset is -1: it must be from 0 to 9223372036854775807"),
         (("c", "s", 2**63), "offset is 9223372036854775808"),
     ],
 )
-def test_cursors_that_cannot_be_are_refused_before_anything_is_sent(arguments: Any, reason: str) -> None:
+def test_invalid_cursors_are_rejected_before_anything_is_sent(arguments: Any, reason: str) -> None:
     native = FakeNative()
     with pytest.raises(UsageError, match=reason):
         client_of(native).set_cursor(*arguments)
@@ -309,7 +309,7 @@ def test_leaving_names_the_group_and_the_member() -> None:
         client_of(native).leave_group("g" * 256, "a")
 
 
-def test_a_partition_says_when_things_happened() -> None:
+def test_partition_times_are_decoded() -> None:
     native = FakeNative()
     response = message("FetchPartitionMetadataResponse")()
     response.metadata.messagesReceivedTimestamps.firstTimestamp = 1_000_000_000
@@ -344,13 +344,13 @@ def test_a_record_for_a_subject_comes_back_with_the_stream_that_took_it() -> Non
     assert (request.subject, request.key, request.value, request.ackPolicy) == ("a.b", b"k", b"v", 1)
     assert dict(request.headers) == {"h": b"1"}
     assert client.publish_to_subject("a.b", b"v", ack="none") is None
-    with pytest.raises(StateError, match=r'stream "s" refused the record on subject "a\.b"') as raised:
+    with pytest.raises(StateError, match=r'stream "s" rejected the record on subject "a\.b"') as raised:
         client.publish_to_subject("a.b", b"v")
     assert raised.value.code == "incorrect_offset"
 
 
 @pytest.mark.parametrize("code", ["stream_not_found", "partition_not_found"])
-def test_what_is_missing_is_said_in_one_way(code: str) -> None:
+def test_missing_objects_have_one_error_text(code: str) -> None:
     calls: list[Any] = [
         lambda client: client.publish("s", b"", partition=5),
         lambda client: client.get_partition("s", 5),

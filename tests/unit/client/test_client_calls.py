@@ -23,7 +23,7 @@ def metadata(*names: str, unknown: str = "") -> bytes:
     return response.SerializeToString()
 
 
-def test_create_sends_only_what_was_said() -> None:
+def test_create_sends_only_given_options() -> None:
     native = FakeNative()
     hour = timedelta(hours=1)
     options = StreamOptions(partitions=3, retention_max_age=hour, retention_max_bytes=0, encryption=True)
@@ -95,7 +95,7 @@ def test_the_deadline_ends_the_retries_with_the_last_failure(monkeypatch: pytest
     assert len(native.requests) == 4
 
 
-def test_the_next_address_takes_its_turn() -> None:
+def test_the_next_address_is_tried() -> None:
     native = FakeNative()
     native.connecting = [failure("unavailable"), None]
     native.answers = [failure("unavailable"), metadata("a")]
@@ -121,13 +121,13 @@ def test_a_batch_that_is_partly_stored_is_not_sent_again() -> None:
     assert raised.value.details == {"index": 2, "acknowledged": 2}
 
 
-def test_a_busy_broker_that_stored_nothing_gets_the_batch_again() -> None:
+def test_a_batch_is_retried_if_a_busy_broker_stored_nothing() -> None:
     native = FakeNative()
     native.acks = [failure("busy", "full", '{"index": 0, "acknowledged": 0}'), None]
     assert [receipt.offset for receipt in client_of(native).publish_many("s", [b"v"] * 3)] == [0, 1, 2]
 
 
-def test_long_batches_go_in_parts_in_order_and_errors_count_from_the_whole() -> None:
+def test_long_lists_are_sent_in_parts_and_errors_index_the_whole_list() -> None:
     native = FakeNative()
     client = client_of(native)
     values = [b"%d" % number for number in range(50_000)]
@@ -138,7 +138,7 @@ def test_long_batches_go_in_parts_in_order_and_errors_count_from_the_whole() -> 
     assert sequences == list(range(0, 50_000, 8192)), "one producer, and each part follows the one before"
 
 
-def test_nothing_behind_a_part_that_failed_is_sent() -> None:
+def test_nothing_is_sent_after_a_failed_part() -> None:
     native = FakeNative()
     native.acks = [None, failure("too_large", "too big", '{"index": 7, "acknowledged": 7}')]
     with pytest.raises(UsageError) as raised:
@@ -147,7 +147,7 @@ def test_nothing_behind_a_part_that_failed_is_sent() -> None:
     assert len(native.producers) == 2
 
 
-def test_an_empty_batch_is_nothing_to_do() -> None:
+def test_an_empty_batch_is_not_sent() -> None:
     native = FakeNative()
     assert client_of(native).publish_many("s", []) == []
     assert native.published == []
@@ -165,7 +165,7 @@ def test_a_timeout_is_above_zero(seconds: float) -> None:
         client_of(FakeNative()).list_streams(timeout=seconds)
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_raises_closed() -> None:
     native = FakeNative()
     client = client_of(native)
     client.open()
@@ -195,7 +195,7 @@ def test_the_next_batch_of_a_partition_follows_the_last_one_and_a_failure_begins
     assert other[1:] == (0, 0)
 
 
-def test_a_batch_that_may_be_sent_again_is_sent_again_as_the_same_one() -> None:
+def test_a_retry_sends_the_same_batch() -> None:
     native = FakeNative()
     native.acks = [failure("outcome_unknown", "lost", '{"acknowledged": 2, "resend": true}'), None]
     client = client_of(native)
@@ -204,7 +204,7 @@ def test_a_batch_that_may_be_sent_again_is_sent_again_as_the_same_one() -> None:
     assert client.reconnects == 1
 
 
-def test_calls_at_the_same_time_are_producers_of_their_own() -> None:
+def test_concurrent_calls_use_separate_sessions() -> None:
     native = FakeNative()
     client = client_of(native)
 
@@ -219,7 +219,7 @@ def test_calls_at_the_same_time_are_producers_of_their_own() -> None:
     assert outer[0] != inner[0]
 
 
-def test_one_producer_too_many_is_sent_plainly() -> None:
+def test_a_batch_is_sent_without_a_session_if_the_broker_has_too_many() -> None:
     native = FakeNative()
     native.acks = [failure("too_many_producers", "full", '{"index": 0, "acknowledged": 0}'), None]
     assert client_of(native).publish("s", b"v").offset == 0
@@ -228,7 +228,7 @@ def test_one_producer_too_many_is_sent_plainly() -> None:
     assert second is None
 
 
-def test_what_nobody_answers_is_of_no_producer_and_does_not_disturb_its_sequence() -> None:
+def test_a_batch_without_acks_does_not_use_a_session() -> None:
     native = FakeNative()
     client = client_of(native)
     client.publish("s", b"")

@@ -23,7 +23,7 @@ RESET = "Connection reset by peer (os error 104)"
         (False, RESET, RESET, ""),
     ],
 )
-def test_the_remedy_is_said_and_nothing_twice(protected: bool, text: str, reason: str, remedy: str) -> None:
+def test_the_error_has_a_remedy_and_no_repetition(protected: bool, text: str, reason: str, remedy: str) -> None:
     found = explained(error("unavailable", text, {"address": "a"}), protected=protected)
     assert (str(found), found.code, found.details) == (reason + remedy, "unavailable", {"address": "a"})
 
@@ -42,11 +42,11 @@ def test_the_remedy_is_said_and_nothing_twice(protected: bool, text: str, reason
         ("no connection within 5s", False),
     ],
 )
-def test_nobody_is_there_where_waiting_a_moment_changes_nothing(reason: str, absent: bool) -> None:
+def test_absence_is_recognized_by_the_error(reason: str, absent: bool) -> None:
     assert is_absent(error("unavailable", f"broker at a:1: {reason}")) is absent
     assert not is_absent(error("busy", reason))
 
 
-def test_other_failures_are_left_as_they_are() -> None:
+def test_other_errors_are_unchanged() -> None:
     failure = error("stream_not_found", "Connection refused")
     assert explained(failure, protected=False) is failure

@@ -8,20 +8,20 @@ import pytest
 from bascule import Assignment, AsyncClient
 from bascule.errors import InternalError, StateError, UsageError
 
-from tests.unit.client.consumers import CURSOR, S0, S1, Told, batch_of, settled, threads
+from tests.unit.client.consumers import CURSOR, S0, S1, RecordedCallbacks, batch_of, settled, threads
 from tests.unit.client.fake_group import FakeGroupBroker, until
 from tests.unit.client.fakes import failure
 
 
 def test_a_member_reads_what_it_is_assigned_and_stores_and_leaves_at_the_end() -> None:
-    broker, told = FakeGroupBroker(), Told()
+    broker, recorded = FakeGroupBroker(), RecordedCallbacks()
     broker.assigned, broker.ends = [S0, S1], {S0: 3, S1: 2}
-    with broker.client().consumer("g", "s", consumer="a", **told.callbacks()) as consumer:
+    with broker.client().consumer("g", "s", consumer="a", **recorded.callbacks()) as consumer:
         assert broker.members == {"a": ["s"]}
         batches = [batch_of(consumer), batch_of(consumer)]
         assert sorted((batch.partition, batch.offsets) for batch in batches) == [(0, [0, 1, 2]), (1, [0, 1])]
         assert consumer.assignment == {Assignment("s", 0), Assignment("s", 1)}
-    assert told.events == [("assigned", [S0, S1]), ("revoked", [S0, S1])]
+    assert recorded.events == [("assigned", [S0, S1]), ("revoked", [S0, S1])]
     assert broker.cursors == {(CURSOR, *S0): 2, (CURSOR, *S1): 1}
     assert broker.members == {}
     assert threads() == set()
@@ -30,7 +30,7 @@ def test_a_member_reads_what_it_is_assigned_and_stores_and_leaves_at_the_end() -
 
 
 @pytest.mark.parametrize("start", ["earliest", "new"])
-def test_after_a_purge_the_new_history_is_read_from_its_beginning_and_nothing_old_is_stored(start: Any) -> None:
+def test_after_a_purge_reading_starts_at_the_beginning_and_no_old_position_is_stored(start: Any) -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends, broker.cursors = [S0], {S0: 10}, {(CURSOR, *S0): 4}
     with broker.client().consumer("g", "s", start=start) as consumer:
@@ -40,13 +40,13 @@ def test_after_a_purge_the_new_history_is_read_from_its_beginning_and_nothing_ol
         with pytest.raises(StateError, match="deleted or purged; read it from its beginning"):
             consumer.next_batch(0)
         assert batch_of(consumer).offsets == [0, 1, 2]
-        with pytest.raises(StateError, match="what this batch holds is gone"):
+        with pytest.raises(StateError, match="the records of this batch no longer exist"):
             consumer.commit(old)
         assert broker.cursors == {}
     assert broker.cursors == {(CURSOR, *S0): 2}
 
 
-def test_a_position_of_a_history_that_is_gone_is_not_stored() -> None:
+def test_a_position_of_an_ended_incarnation_is_not_stored() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 10}
     with broker.client().consumer("g", "s", commit_interval=None) as consumer:
@@ -60,29 +60,29 @@ def test_a_position_of_a_history_that_is_gone_is_not_stored() -> None:
     assert broker.cursors == {(CURSOR, *S0): 2}
 
 
-def test_a_position_that_is_stored_now_and_then_is_not_one_of_a_history_that_is_gone() -> None:
+def test_periodic_stores_skip_positions_of_an_ended_incarnation() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 10}
     with broker.client().consumer("g", "s", commit_interval=0.001) as consumer:
         batch_of(consumer)
         broker.purge(S0, 3)
         broker.readers.clear()  # its end is not noticed: the broker of the partition is out of reach
-        told: list[str] = []
+        recorded: list[str] = []
 
         def more() -> bool:
             try:
                 found = consumer.next_batch(0)
             except StateError as failure:
-                told.append(failure.code)
+                recorded.append(failure.code)
                 return False
             return found is not None and found.offsets == [0, 1, 2]
 
         until(more)
-        assert told == ["stream_not_found"]
+        assert recorded == ["stream_not_found"]
     assert broker.cursors == {(CURSOR, *S0): 2}
 
 
-def test_a_change_of_the_group_after_a_purge_does_not_go_on_at_the_old_position() -> None:
+def test_a_group_change_after_a_purge_does_not_continue_at_the_old_position() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 10}
     with broker.client().consumer("g", "s", commit_interval=None) as consumer:
@@ -104,7 +104,7 @@ def test_a_change_of_the_group_after_a_purge_does_not_go_on_at_the_old_position(
         assert found == [0, 1, 2]
 
 
-def test_reading_goes_on_behind_the_stored_position() -> None:
+def test_reading_continues_after_the_stored_position() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends, broker.cursors = [S0], {S0: 10}, {(CURSOR, *S0): 6}
     with broker.client().consumer("g", "s") as consumer:
@@ -112,7 +112,7 @@ def test_reading_goes_on_behind_the_stored_position() -> None:
 
 
 @pytest.mark.parametrize(("start", "first"), [("earliest", 0), ("latest", 4), ("new", 5)])
-def test_without_a_stored_position_it_begins_where_it_was_told(start: Any, first: int) -> None:
+def test_without_a_stored_position_reading_begins_at_start(start: Any, first: int) -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 5}
     with broker.client().consumer("g", "s", start=start) as consumer:
@@ -121,7 +121,7 @@ def test_without_a_stored_position_it_begins_where_it_was_told(start: Any, first
         assert broker.subscribed[0].startOffset == first
 
 
-def test_to_start_at_error_is_to_refuse_by_name() -> None:
+def test_start_error_raises_and_names_the_partition() -> None:
     broker = FakeGroupBroker()
     broker.assigned = [S0]
     with broker.client().consumer("g", "s", start="error") as consumer:
@@ -132,7 +132,7 @@ def test_to_start_at_error_is_to_refuse_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["assigned", "revoked", "lost"])
-def test_what_a_callback_raises_comes_out_and_the_change_takes_effect(kind: str) -> None:
+def test_an_exception_of_a_callback_is_raised_and_the_change_takes_effect(kind: str) -> None:
     def raises(_partitions: Sequence[Assignment]) -> None:
         raise KeyError(kind)
 
@@ -150,7 +150,7 @@ def test_what_a_callback_raises_comes_out_and_the_change_takes_effect(kind: str)
     assert threads() == set()
 
 
-def test_what_a_callback_raises_at_the_end_comes_out_and_everything_is_let_go() -> None:
+def test_an_exception_of_a_callback_at_close_is_raised_and_resources_are_released() -> None:
     def raises(_partitions: Sequence[Assignment]) -> None:
         raise KeyError("mine")
 
@@ -196,13 +196,13 @@ def test_without_an_interval_only_commit_stores() -> None:
         assert broker.cursors == {(CURSOR, "s", first.partition): 0}
         broker.change((first.stream, first.partition))
         settled(consumer, (first.stream, first.partition))
-        with pytest.raises(StateError, match=f'partition {second.partition} of stream "s" is not assigned'):
+        with pytest.raises(StateError, match=f'partition {second.partition} of stream "s" is no longer assigned'):
             consumer.commit(second)
         consumer.commit()
     assert broker.cursors == {(CURSOR, "s", first.partition): 0}
 
 
-def test_positions_are_stored_now_and_then() -> None:
+def test_positions_are_stored_periodically() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 1}
     with broker.client().consumer("g", "s", commit_interval=0.001) as consumer:
@@ -210,20 +210,20 @@ def test_positions_are_stored_now_and_then() -> None:
         until(lambda: consumer.next_batch(0) is None and broker.cursors == {(CURSOR, *S0): 0})
 
 
-def test_positions_that_cannot_be_stored_when_partitions_go_are_said_afterwards() -> None:
-    broker, told = FakeGroupBroker(), Told()
+def test_failed_position_stores_at_revocation_are_raised_afterwards() -> None:
+    broker, recorded = FakeGroupBroker(), RecordedCallbacks()
     broker.assigned, broker.ends = [S0], {S0: 1}
-    with broker.client().consumer("g", "s", commit_interval=1000, **told.callbacks()) as consumer:
+    with broker.client().consumer("g", "s", commit_interval=1000, **recorded.callbacks()) as consumer:
         batch_of(consumer)
         broker.failing["SetCursor"] = [failure("internal", "it cannot")]
         broker.change()
         with pytest.raises(InternalError, match="it cannot"):
             until(lambda: consumer.next_batch(0))
-        assert told.events[-1] == ("revoked", [S0])
+        assert recorded.events[-1] == ("revoked", [S0])
         settled(consumer)
 
 
-def test_what_goes_wrong_at_the_end_is_raised_and_everything_is_let_go() -> None:
+def test_errors_at_close_are_raised_and_resources_are_released() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 1}
     consumer = broker.client().consumer("g", "s")
@@ -251,7 +251,7 @@ def test_what_goes_wrong_at_the_end_is_raised_and_everything_is_let_go() -> None
         ({"batch_records": 0}, "batch_records is 1 or more, not 0"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_sent(wrong: dict[str, Any], reason: str) -> None:
+def test_invalid_arguments_are_rejected_before_anything_is_sent(wrong: dict[str, Any], reason: str) -> None:
     broker = FakeGroupBroker()
     arguments: dict[str, Any] = {"group": "g", "streams": "s", **wrong}
     with pytest.raises(UsageError, match=reason):
@@ -276,28 +276,28 @@ def test_a_closed_client_ends_its_consumers() -> None:
 async def test_the_asynchronous_form_awaits_its_callbacks_in_the_loop() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 3}
-    loop, told = asyncio.get_running_loop(), list[str]()
+    loop, recorded = asyncio.get_running_loop(), list[str]()
 
     async def assigned(_partitions: Sequence[Assignment]) -> None:
         await asyncio.sleep(0)
         assert asyncio.get_running_loop() is loop
-        told.append("assigned")
+        recorded.append("assigned")
 
     def revoked(_partitions: Sequence[Assignment]) -> None:
         assert asyncio.get_running_loop() is loop
-        told.append("revoked")
+        recorded.append("revoked")
 
     client = AsyncClient(broker.client())
     async with client, client.consumer("g", "s", on_assigned=assigned, on_revoked=revoked) as consumer:
         async for batch in consumer:
             assert batch.offsets == [0, 1, 2]
             break
-    assert told == ["assigned", "revoked"]
+    assert recorded == ["assigned", "revoked"]
     assert broker.cursors == {(CURSOR, *S0): 2}
     assert threads() == set()
 
 
-async def test_a_batch_that_nobody_took_does_not_count_as_given() -> None:
+async def test_a_batch_of_a_cancelled_call_does_not_count_as_given() -> None:
     broker = FakeGroupBroker()
     broker.assigned = [S0]
     client = AsyncClient(broker.client())

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from bascule.errors import OutcomeUnknownError, StateError, UnavailableError
 
-from tests.unit.client.consumers import CURSOR, S0, S1, T0, Told, batch_of, read_if_there, reading, settled
+from tests.unit.client.consumers import CURSOR, S0, S1, T0, RecordedCallbacks, batch_of, read_if_there, reading, settled
 from tests.unit.client.fake_group import FakeGroupBroker, until
 from tests.unit.client.fakes import failure
 
 
-def test_what_goes_is_stored_first_and_what_stays_is_read_on_under_the_new_epoch() -> None:
-    broker, told = FakeGroupBroker(), Told()
+def test_revoked_positions_are_stored_and_kept_partitions_continue_under_the_new_epoch() -> None:
+    broker, recorded = FakeGroupBroker(), RecordedCallbacks()
     broker.assigned, broker.ends = [S0, S1], {S0: 3, S1: 2}
-    with broker.client().consumer("g", "s", commit_interval=1000, **told.callbacks()) as consumer:
+    with broker.client().consumer("g", "s", commit_interval=1000, **recorded.callbacks()) as consumer:
         batch_of(consumer)
         batch_of(consumer)
         broker.change(S0)
@@ -25,10 +25,10 @@ def test_what_goes_is_stored_first_and_what_stays_is_read_on_under_the_new_epoch
         broker.change(S0, S1)
         settled(consumer, S0, S1)
     kinds = [("assigned", [S0, S1]), ("revoked", [S1]), ("assigned", [S1]), ("revoked", [S0, S1])]
-    assert told.events == kinds
+    assert recorded.events == kinds
 
 
-def test_what_another_member_read_meanwhile_is_not_read_again() -> None:
+def test_records_read_by_another_member_meanwhile_are_not_read_again() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 3}
     with broker.client().consumer("g", "s") as consumer:
@@ -40,22 +40,22 @@ def test_what_another_member_read_meanwhile_is_not_read_again() -> None:
         assert broker.subscribed[-1].startOffset == 8
 
 
-def test_an_expelled_member_loses_everything_and_joins_anew() -> None:
-    broker, told = FakeGroupBroker(), Told()
+def test_an_expelled_member_loses_its_partitions_and_joins_again() -> None:
+    broker, recorded = FakeGroupBroker(), RecordedCallbacks()
     broker.assigned, broker.ends = [S0], {S0: 3}
-    with broker.client().consumer("g", "s", consumer="a", commit_interval=1000, **told.callbacks()) as consumer:
+    with broker.client().consumer("g", "s", consumer="a", commit_interval=1000, **recorded.callbacks()) as consumer:
         assert batch_of(consumer).offsets == [0, 1, 2]
         with broker.lock:
             broker.expel()
             broker.cursors[CURSOR, *S0] = 0  # another one read that far, and died
         assert batch_of(consumer).offsets == [1, 2], "what was lost is read again behind the stored position"
         assert list(broker.members) == ["a"]
-        assert told.events == [("assigned", [S0]), ("lost", [S0]), ("assigned", [S0])]
+        assert recorded.events == [("assigned", [S0]), ("lost", [S0]), ("assigned", [S0])]
         assert broker.cursors == {(CURSOR, *S0): 0}, "a lost position is not stored"
     assert broker.cursors == {(CURSOR, *S0): 2}
 
 
-def test_a_group_that_is_gone_is_made_anew() -> None:
+def test_a_missing_group_is_created_again() -> None:
     broker = FakeGroupBroker()
     broker.assigned = [S0]
     with broker.client().consumer("g", "s", consumer="a") as consumer:
@@ -69,10 +69,10 @@ def test_a_group_that_is_gone_is_made_anew() -> None:
 
 @pytest.mark.parametrize("start", ["earliest", "new"])
 def test_a_stream_that_was_created_again_is_read_from_its_beginning_after_joining_again(start: Any) -> None:
-    broker, told = FakeGroupBroker(), Told()
+    broker, recorded = FakeGroupBroker(), RecordedCallbacks()
     broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 3, T0: 2}
     broker.cursors = {(CURSOR, *S0): -1, (CURSOR, *T0): -1} if start == "earliest" else {}
-    with broker.client().consumer("g", ["s", "t"], consumer="a", start=start, **told.callbacks()) as consumer:
+    with broker.client().consumer("g", ["s", "t"], consumer="a", start=start, **recorded.callbacks()) as consumer:
         reading(consumer, S0, T0)
         broker.delete("s")
         reading(consumer, T0)
@@ -85,7 +85,7 @@ def test_a_stream_that_was_created_again_is_read_from_its_beginning_after_joinin
         assert broker.cursors.get((CURSOR, *T0), -1) == (1 if start == "earliest" else -1), "stored before it left"
         broker.change(S0, T0)
         assert batch_of(consumer).offsets == [0, 1, 2, 3, 4]
-        assert "lost" not in [kind for kind, _ in told.events]
+        assert "lost" not in [kind for kind, _ in recorded.events]
 
 
 def test_a_member_whose_streams_were_all_deleted_reads_the_one_that_is_created_again() -> None:
@@ -103,7 +103,7 @@ def test_a_member_whose_streams_were_all_deleted_reads_the_one_that_is_created_a
         assert "ReportConsumerGroupCoordinator" not in broker.calls
 
 
-def test_an_expelled_member_joins_again_without_a_stream_that_was_deleted_meanwhile() -> None:
+def test_an_expelled_member_joins_again_without_deleted_streams() -> None:
     broker = FakeGroupBroker()
     broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 0, T0: 0}
     with broker.client().consumer("g", ["s", "t"], consumer="a") as consumer:
@@ -115,7 +115,7 @@ def test_an_expelled_member_joins_again_without_a_stream_that_was_deleted_meanwh
         reading(consumer, T0)
 
 
-def test_a_stream_that_cannot_be_looked_for_leaves_the_others_read() -> None:
+def test_a_failed_check_for_a_deleted_stream_does_not_stop_the_others() -> None:
     broker = FakeGroupBroker()
     broker.version, broker.assigned, broker.ends = 1, [S0, T0], {S0: 0, T0: 0}
     with broker.client().consumer("g", ["s", "t"], consumer="a") as consumer:
@@ -129,7 +129,7 @@ def test_a_stream_that_cannot_be_looked_for_leaves_the_others_read() -> None:
         assert "ReportConsumerGroupCoordinator" not in broker.calls
 
 
-def test_a_lost_answer_to_joining_is_not_the_end() -> None:
+def test_joining_survives_a_lost_answer() -> None:
     broker = FakeGroupBroker()
     broker.failing["JoinConsumerGroup"] = [failure("outcome_unknown")]
     broker.members["a"] = ["s"]  # it was heard
@@ -139,7 +139,7 @@ def test_a_lost_answer_to_joining_is_not_the_end() -> None:
         assert list(broker.members) == ["a"]
 
 
-def test_a_name_that_is_taken_is_said() -> None:
+def test_a_consumer_id_that_is_already_a_member_is_named() -> None:
     broker = FakeGroupBroker()
     broker.members["a"] = ["s"]
     consumer = broker.client(timeout=0.03).consumer("g", "s", consumer="a")
@@ -149,7 +149,7 @@ def test_a_name_that_is_taken_is_said() -> None:
     assert list(broker.members) == ["a"], "who is there stays"
 
 
-def test_a_stream_that_is_missing_is_said() -> None:
+def test_missing_streams_are_named() -> None:
     broker = FakeGroupBroker()
     broker.failing["JoinConsumerGroup"] = [failure("failed_precondition", "stream does not exist")]
     with pytest.raises(StateError, match='not all of the streams "s", "t" exist') as raised:
@@ -157,7 +157,7 @@ def test_a_stream_that_is_missing_is_said() -> None:
     assert raised.value.code == "stream_not_found"
 
 
-def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
+def test_the_consumer_waits_for_a_broker_that_is_unavailable() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 1}
     away: list[Exception] = [failure("unavailable") for _ in range(3)]
@@ -176,7 +176,7 @@ def test_a_coordinator_that_does_not_answer_is_reported() -> None:
         settled(consumer, S0)
 
 
-def test_a_partition_that_another_member_has_taken_is_left_alone_until_the_change_is_known() -> None:
+def test_a_partition_taken_by_another_member_is_not_read_until_the_change_is_known() -> None:
     broker = FakeGroupBroker(consumer_timeout=1000)
     broker.assigned, broker.ends = [S0], {S0: 1}
     with broker.client().consumer("g", "s") as consumer:
@@ -190,7 +190,7 @@ def test_a_partition_that_another_member_has_taken_is_left_alone_until_the_chang
         assert consumer.next_batch(0) is None
 
 
-def test_an_outcome_that_is_unknown_until_the_deadline_is_said() -> None:
+def test_joining_with_unknown_outcome_raises_at_the_deadline() -> None:
     broker = FakeGroupBroker()
     broker.failing["JoinConsumerGroup"] = [failure("outcome_unknown") for _ in range(10_000)]
     consumer = broker.client(timeout=0.03).consumer("g", "s")

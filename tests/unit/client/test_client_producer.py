@@ -37,7 +37,7 @@ def held(native: FakeNative, outcome: Exception | None = None, **options: Any) -
     return producer, gate
 
 
-def test_what_comes_while_a_batch_is_on_its_way_makes_up_the_next_ones() -> None:
+def test_records_sent_during_a_publish_form_the_next_batches() -> None:
     native = FakeNative()
     producer, gate = held(native, batch_records=2)
     for number in range(5):
@@ -79,7 +79,7 @@ def test_what_is_in_flight_is_bounded_by_records_and_by_bytes() -> None:
         assert [value for batch in native.published for value in batch] == [b"first", b"v", b"w"]
 
 
-def test_a_failure_is_raised_once_with_what_is_not_stored_and_the_rest_goes_on() -> None:
+def test_a_failure_is_raised_once_with_the_unstored_count_and_later_records_are_published() -> None:
     native = FakeNative()
     producer, gate = held(native, failure("too_large", "too big", '{"index": 0, "acknowledged": 0}'))
     producer.send(b"behind")
@@ -111,13 +111,13 @@ def test_leaving_a_producer_keeps_the_first_failure_and_notes_the_second() -> No
 
 def test_receipts_come_by_future_and_by_callback() -> None:
     native = FakeNative()
-    told: list[list[Receipt]] = []
-    producer, gate = held(native, on_ack=told.append)
+    acked: list[list[Receipt]] = []
+    producer, gate = held(native, on_ack=acked.append)
     receipts = [producer.submit(b"a"), producer.submit(b"b")]
     gate.opened.set()
     assert [receipt.result(PATIENCE).offset for receipt in receipts] == [1, 2]
     producer.close()
-    assert [[receipt.offset for receipt in batch] for batch in told] == [[0], [1, 2]]
+    assert [[receipt.offset for receipt in batch] for batch in acked] == [[0], [1, 2]]
 
 
 def test_a_future_has_the_failure_of_its_record() -> None:
@@ -131,7 +131,7 @@ def test_a_future_has_the_failure_of_its_record() -> None:
         producer.close()
 
 
-def test_what_a_callback_raises_comes_out_of_the_next_call() -> None:
+def test_the_next_call_raises_an_exception_of_the_callback() -> None:
     def on_ack(_receipts: list[Receipt]) -> None:
         raise KeyError("mine")
 
@@ -143,11 +143,11 @@ def test_what_a_callback_raises_comes_out_of_the_next_call() -> None:
     assert producer.published == 1
 
 
-def test_a_flush_that_takes_too_long_says_what_is_left_and_keeps_it() -> None:
+def test_a_flush_that_times_out_reports_records_in_flight_and_keeps_them() -> None:
     native = FakeNative()
     producer, gate = held(native)
     with pytest.raises(
-        UnavailableError, match=r"not acknowledged within 0\.01 s and still on the way: 1 record$"
+        UnavailableError, match=r"not acknowledged within 0\.01 s and still in flight: 1 record$"
     ) as raised:
         producer.flush(0.01)
     assert raised.value.code == "deadline_exceeded"
@@ -156,7 +156,7 @@ def test_a_flush_that_takes_too_long_says_what_is_left_and_keeps_it() -> None:
     assert native.published == [[b"first"]]
 
 
-def test_a_close_that_takes_too_long_gives_up_what_was_not_begun_and_says_so() -> None:
+def test_a_close_that_times_out_drops_and_reports_unsent_batches() -> None:
     native = FakeNative()
     producer, gate = held(native, batch_records=1)
     producer.send(b"second")
@@ -195,12 +195,12 @@ def test_no_thread_is_left() -> None:
         ({"ack": "maybe"}, "ack is one of"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], reason: str) -> None:
+def test_invalid_producer_options_are_rejected_at_once(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         client_of(FakeNative()).producer("s", **wrong)
 
 
-def test_a_partition_that_stays_busy_keeps_no_other_from_being_tried_again() -> None:
+def test_a_busy_partition_does_not_block_retries_of_others() -> None:
     native = FakeNative()
     native.partitions = 3
     native.refusals = {0: repeat(failure("busy", "0 is busy")), 1: iter([failure("busy")]), 2: iter([failure("busy")])}

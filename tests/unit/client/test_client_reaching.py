@@ -43,7 +43,7 @@ def test_without_waiting_one_that_is_there_is_enough() -> None:
 
 
 @pytest.mark.parametrize("other", [failure("unavailable", "Connection reset by peer"), failure("busy")])
-def test_what_is_no_absence_is_tried_again(other: Exception) -> None:
+def test_other_connection_errors_are_retried(other: Exception) -> None:
     native = FakeNative()
     native.connecting = [other, other, other, None]
     client_of(native, "a:1", wait=False).open()
@@ -52,7 +52,7 @@ def test_what_is_no_absence_is_tried_again(other: Exception) -> None:
 
 @pytest.mark.parametrize("wait", [True, False])
 @pytest.mark.parametrize("before", [[], [REFUSED]])
-def test_what_waiting_does_not_mend_is_said_at_once(wait: bool, before: list[Exception]) -> None:
+def test_errors_that_waiting_cannot_fix_are_raised_at_once(wait: bool, before: list[Exception]) -> None:
     native = FakeNative()
     native.connecting = [*before, failure("tls_failed"), None]
     with pytest.raises(AccessError):
@@ -61,7 +61,7 @@ def test_what_waiting_does_not_mend_is_said_at_once(wait: bool, before: list[Exc
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_when_the_time_ends_the_last_reason_of_each_address_is_told(
+def test_at_the_deadline_the_last_error_of_each_address_is_reported(
     wait: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     native = SlowNative(monkeypatch)
@@ -73,7 +73,7 @@ def test_when_the_time_ends_the_last_reason_of_each_address_is_told(
     assert native.addresses == ["a:1", "b:2", "a:1", "b:2", "a:1"]
 
 
-def test_what_all_addresses_say_is_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_is_that_of_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     native = SlowNative(monkeypatch)
     native.connecting = [failure("busy", "full"), failure("busy", "full")]
     with pytest.raises(CapacityError, match=r"^full$"):
@@ -90,14 +90,14 @@ def test_an_address_that_is_named_twice_is_one() -> None:
         client_of(native, "a:1", "a:1", wait=False).open()
 
 
-def test_waiting_is_usual() -> None:
+def test_connecting_waits_by_default() -> None:
     native = FakeNative()
     native.connecting = [REFUSED, REFUSED, None]
     client_of(native, "a:1").open()
     assert native.addresses == ["a:1"] * 3
 
 
-def test_coming_back_waits_anyway() -> None:
+def test_reconnecting_always_waits() -> None:
     native = FakeNative()
     client = client_of(native, "a:1", wait=False)
     client.open()

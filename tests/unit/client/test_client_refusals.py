@@ -21,53 +21,55 @@ def refused(native: FakeNative, expected_offset: int | None = None) -> BrokerErr
 
 @pytest.mark.parametrize(
     ("answer", "bound"),
-    [(json.dumps({"in_effect": {"max_record_bytes": 1000}}).encode(), ", which takes 1000"), (None, "")],
+    [(json.dumps({"in_effect": {"max_record_bytes": 1000}}).encode(), ", which accepts 1000"), (None, "")],
 )
-def test_a_record_that_is_too_large_is_told_with_its_size_and_what_the_stream_takes(
-    answer: bytes | None, bound: str
-) -> None:
+def test_a_record_that_is_too_large_names_its_size_and_the_limit(answer: bytes | None, bound: str) -> None:
     native = FakeNative()
     native.acks = [failure("too_large", "message exceeds max replication size", LARGE)]
     native.answers = [answer or failure("permission_denied")]
     found = refused(native)
     assert str(found) == (
         f'a record of 2013 bytes, envelope included, is too large for stream "s"{bound}: '
-        "bascule stream edit s --max-record-bytes lets it take more"
+        "bascule stream edit s --max-record-bytes raises the limit"
     )
     assert found.details["limit" if bound else "bytes"] == (1000 if bound else 2013)
 
 
-def test_a_message_that_no_stream_would_take_is_told_with_the_setting_of_the_broker() -> None:
+def test_a_message_above_the_brokers_limit_names_the_setting() -> None:
     native = FakeNative()
     native.acks = [failure("too_large", TOO_MANY)]
-    text = "a message of 1048590 bytes is too large: the broker takes 1048576, its setting limits.message_bytes"
+    text = "a message of 1048590 bytes is too large: the broker accepts 1048576 (its setting limits.message_bytes)"
     assert str(refused(native)) == text
     native.answers = [failure("too_large", TOO_MANY)]
     with pytest.raises(BrokerError, match=r"limits\.message_bytes"):
         client_of(native).publish_to_subject("s", b"v")
 
 
-@pytest.mark.parametrize(("told", "said"), [(True, ", which is 12"), (False, "")])
-def test_an_offset_that_was_not_met_is_told_with_the_one_that_would_have_been(told: bool, said: str) -> None:
+@pytest.mark.parametrize(("known", "said"), [(True, ", which is 12"), (False, "")])
+def test_a_wrong_expected_offset_names_the_next_offset(known: bool, said: str) -> None:
     native = FakeNative()
     native.acks = [failure("incorrect_offset", "incorrect expected offset")]
     response = message("FetchPartitionMetadataResponse")()
     response.metadata.newestOffset = 11
-    native.answers = [response.SerializeToString() if told else failure("unimplemented")]
+    native.answers = [response.SerializeToString() if known else failure("unimplemented")]
     found = refused(native, 7)
-    assert str(found).startswith(f'expected_offset 7 is not the next offset of partition 0 of stream "s"{said}: look')
-    assert found.details["next_offset"] == (12 if told else None)
+    assert str(found).startswith(f'expected_offset 7 is not the next offset of partition 0 of stream "s"{said}: read')
+    assert found.details["next_offset"] == (12 if known else None)
 
 
 @pytest.mark.parametrize(
     ("code", "text", "said"),
     [
         ("readonly", "readonly partition: 0", "partition 0 of .* bascule stream readonly s --off"),
-        ("not_enough_replicas", NO_REPLICAS, "there are 1, min ISR is 2: bascule stream edit s --min-isr asks for"),
+        (
+            "not_enough_replicas",
+            NO_REPLICAS,
+            "there are 1, min ISR is 2: bascule stream edit s --min-isr requires fewer",
+        ),
         ("encryption_key_missing", "encryption failed on partition", "configure its master key in encryption.keys"),
     ],
 )
-def test_what_a_stream_lacks_is_told_with_what_helps(code: str, text: str, said: str) -> None:
+def test_errors_of_a_stream_have_the_remedy(code: str, text: str, said: str) -> None:
     native = FakeNative()
     native.acks = [failure(code, text)]
     with pytest.raises(BrokerError, match=f'stream "s" .*{said}' if code != "readonly" else said) as raised:
@@ -75,7 +77,7 @@ def test_what_a_stream_lacks_is_told_with_what_helps(code: str, text: str, said:
     assert raised.value.code == code
 
 
-def test_what_a_reader_is_told_of_a_missing_key_stays_as_it_is() -> None:
+def test_a_readers_error_for_a_missing_key_is_unchanged() -> None:
     native = FakeNative()
     text = 'batch at or after offset 0 cannot be decrypted: its master key "one" is not configured'
     native.subscriptions = [failure("encryption_key_missing", text)]

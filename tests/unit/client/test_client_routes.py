@@ -50,7 +50,7 @@ def test_every_place_has_its_broker() -> None:
     assert routes.find(CursorPlace("cursor-1", "orders", 0)) == "host-a:9292"
 
 
-def test_a_broker_alone_is_reached_by_the_address_that_was_given() -> None:
+def test_a_single_broker_is_reached_by_the_given_address() -> None:
     routes = Routes.read(cluster({("s", 0): "a"}, brokers="a"))
     assert routes.find(PartitionPlace("s", 0)) is None
     assert routes.find(BrokerPlace("a")) is None
@@ -63,7 +63,7 @@ def test_ipv6_hosts_stand_in_brackets() -> None:
     assert Routes.read(response.SerializeToString()).find(BrokerPlace("a")) == "[::1]:1"
 
 
-def test_who_does_not_lead_makes_the_client_look_and_go_to_who_does() -> None:
+def test_a_broker_that_does_not_lead_makes_the_client_fetch_the_routes() -> None:
     brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
     first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
     first.subscriptions = [failure("not_leader")]
@@ -78,7 +78,7 @@ def test_who_does_not_lead_makes_the_client_look_and_go_to_who_does() -> None:
     assert (first.closed, leader.closed) == (1, 1)
 
 
-def test_what_is_gone_is_forgotten_and_looked_for_anew() -> None:
+def test_a_missing_partition_makes_the_client_fetch_the_count_again() -> None:
     brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
     first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
     client = brokers.client()
@@ -92,7 +92,7 @@ def test_what_is_gone_is_forgotten_and_looked_for_anew() -> None:
     assert (first.published, leader.published) == ([[b"3"]], [[b"1"]])
 
 
-def test_a_leader_that_dies_is_left_for_whoever_answers() -> None:
+def test_after_the_leader_dies_another_broker_is_used() -> None:
     brokers = Brokers("first:1", "host-a:9292", "host-b:9292")
     first, leader = brokers.natives["first:1"], brokers.natives["host-b:9292"]
     client = brokers.client()

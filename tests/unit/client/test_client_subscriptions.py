@@ -57,7 +57,7 @@ def test_stops_are_exclusive_here_and_inclusive_on_the_wire(stop: Stop, fields: 
 
 
 @pytest.mark.parametrize(("start", "stop"), [("sometime", None), (-1, None), (2**63, None), ("new", "never"), (0, -1)])
-def test_positions_that_mean_nothing_are_refused_before_anything_is_sent(start: Any, stop: Any) -> None:
+def test_invalid_starts_and_stops_are_rejected_before_anything_is_sent(start: Any, stop: Any) -> None:
     native = FakeNative()
     with pytest.raises(UsageError) as raised:
         client_of(native).subscribe("s", start=start, stop=stop)
@@ -72,7 +72,7 @@ def test_an_empty_range_ends_at_once_without_asking(start: Start, stop: Stop) ->
     assert native.requests == []
 
 
-def test_batches_come_until_the_stop_and_the_position_follows() -> None:
+def test_batches_are_returned_until_the_stop_and_position_advances() -> None:
     native = FakeNative()
     native.subscriptions = [FakeSubscription([FakeBatch(0, 3), None, FakeBatch(3, 2)])]
     subscription = client_of(native).subscribe("s", stop=5)
@@ -116,7 +116,9 @@ def test_stop_latest_is_fixed_when_it_opens() -> None:
         (4, [], 7),
     ],
 )
-def test_an_offset_is_of_the_history_it_was_read_in(start: Start, first_read: list[FakeBatch], asked: int) -> None:
+def test_a_stored_offset_carries_the_incarnation_it_was_read_in(
+    start: Start, first_read: list[FakeBatch], asked: int
+) -> None:
     native = FakeNative()
     native.subscriptions = [
         FakeSubscription([*first_read, failure("unavailable")], incarnation=7),
@@ -127,7 +129,7 @@ def test_an_offset_is_of_the_history_it_was_read_in(start: Start, first_read: li
 
 
 @pytest.mark.parametrize(("start", "kept"), [("new", 5), (100, 5), ("earliest", "earliest")])
-def test_where_it_begins_is_kept_over_a_lost_connection(start: Start, kept: Start) -> None:
+def test_the_start_survives_a_lost_connection(start: Start, kept: Start) -> None:
     native = FakeNative()
     native.subscriptions = [
         FakeSubscription([None, failure("unavailable")], incarnation=7, start=5),
@@ -154,15 +156,15 @@ def test_stop_latest_of_a_paused_partition_is_asked_for_once_it_is_resumed() -> 
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_what_is_paused_is_said_at_once_and_a_new_leader_is_waited_for(paused: bool) -> None:
+def test_a_paused_partition_fails_at_once_and_a_new_leader_is_waited_for(paused: bool) -> None:
     shown = message("FetchMetadataResponse")()
     shown.streamMetadata.add(name="s").partitions[0].paused = paused
     native = FakeNative()
     native.answers = [failure("not_leader"), shown.SerializeToString()]
     if paused:
-        with pytest.raises(StateError, match=r'0 of stream "s" is paused: .* bascule stream resume s$') as told:
+        with pytest.raises(StateError, match=r'0 of stream "s" is paused: .* bascule stream resume s$') as raised:
             list(client_of(native).subscribe("s", stop="latest"))
-        assert (told.value.code, native.answers) == ("failed_precondition", [])
+        assert (raised.value.code, native.answers) == ("failed_precondition", [])
         return
     native.answers += [shown.SerializeToString(), high_watermark(3)]
     native.subscriptions = [FakeSubscription([FakeBatch(0, 3)])]
@@ -202,7 +204,7 @@ def test_a_stream_that_is_deleted_meanwhile_raises() -> None:
     native.subscriptions = [FakeSubscription([FakeBatch(0, 1), failure("stream_not_found", "commit log was deleted")])]
     found = iter(client_of(native).subscribe("s"))
     assert next(found).offsets == [0]
-    with pytest.raises(StateError, match='what was in stream "s" is gone: it was deleted or purged'):
+    with pytest.raises(StateError, match='the records of stream "s" no longer exist: it was deleted or purged'):
         next(found)
 
 
@@ -240,9 +242,7 @@ def cursor_at(offset: int) -> bytes:
 
 
 @pytest.mark.parametrize(("stored", "position", "start"), [(-1, 2, 0), (0, 1, 1), (41, 1, 42)])
-def test_a_cursor_says_where_reading_goes_on_and_start_counts_without_one(
-    stored: int, position: int, start: int
-) -> None:
+def test_reading_continues_after_the_cursor_or_at_start_without_one(stored: int, position: int, start: int) -> None:
     native = FakeNative()
     native.answers = [cursor_at(stored)]
     native.subscriptions = [FakeSubscription([FakeBatch(start, 1)])]
@@ -255,7 +255,7 @@ def test_a_cursor_says_where_reading_goes_on_and_start_counts_without_one(
     assert (request.startPosition, request.startOffset) == (position, start)
 
 
-def test_a_cursor_is_looked_up_once_and_stores_what_was_given() -> None:
+def test_a_cursor_is_fetched_once_and_commit_stores_the_returned_position() -> None:
     native = FakeNative()
     native.answers = [cursor_at(9)]
     native.subscriptions = [
@@ -279,7 +279,7 @@ def test_without_a_cursor_there_is_nothing_to_commit() -> None:
         client_of(FakeNative()).subscribe("s").commit()
 
 
-def test_reverse_goes_down_and_comes_back_below_what_it_gave() -> None:
+def test_reverse_reading_descends_and_reconnects_below_the_last_record() -> None:
     native = FakeNative()
     down = FakeBatch(0, 0)
     down.numbers = [9, 8, 7]
@@ -294,7 +294,7 @@ def test_reverse_goes_down_and_comes_back_below_what_it_gave() -> None:
     assert (second.reverse, second.startOffset, second.stopOffset) == (True, 6, 5)
 
 
-def test_reverse_that_comes_back_below_the_log_ends_and_gives_nothing_twice() -> None:
+def test_reverse_reading_that_reconnects_below_the_log_start_ends() -> None:
     native = FakeNative()
     down, again = FakeBatch(0, 0), FakeBatch(0, 0)
     down.numbers, again.numbers = [9, 8, 7], [7]
@@ -318,16 +318,16 @@ def test_reverse_ends_below_the_first_record_without_asking_again() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"reverse": True, "start": "new"}, "nothing new lies backwards"),
+        ({"reverse": True, "start": "new"}, "a reverse reader gets no new records"),
         ({"reverse": True, "stop": "latest"}, "stop is an offset or None when reading in reverse"),
         ({"reverse": True, "cursor": "c"}, "a cursor moves forward"),
         ({"cursor": ""}, "cursor is empty: give it 1 to 1024 bytes"),
         ({"cursor": "x" * 1025}, "has 1025 bytes: give it 1 to 1024 bytes"),
-        ({"partition": -1}, "partition is -1: it is to be from 0 to 2147483647"),
+        ({"partition": -1}, "partition is -1: it must be from 0 to 2147483647"),
         ({"batch_records": 0}, "batch_records is 1 or more, not 0"),
     ],
 )
-def test_what_cannot_be_read_is_refused_before_anything_is_sent(wrong: dict[str, Any], reason: str) -> None:
+def test_unencodable_records_are_rejected_before_anything_is_sent(wrong: dict[str, Any], reason: str) -> None:
     native = FakeNative()
     with pytest.raises(UsageError, match=reason) as raised:
         client_of(native).subscribe("s", **wrong)

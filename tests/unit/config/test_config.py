@@ -288,7 +288,7 @@ def test_the_master_key_for_new_data_is_the_named_one_else_the_only_one(flags: d
     ("text", "message"),
     [
         ("encryption: {keys: {a: /a, b: /b}}", "there are several keys"),
-        ("encryption: {keys: {a: /a}, current: c}", 'names "c", which is none of: a, liftbridge'),
+        ("encryption: {keys: {a: /a}, current: c}", 'names "c", which is not one of: a, liftbridge'),
         ("encryption: {keys: {liftbridge: /a}}", "stands for the variable LIFTBRIDGE_ENCRYPTION_KEY"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_policy_in_yaml_that_says_nothing_clear_is_refused(tmp_path: Path, tex
         ("", EXACT_MODEL.replace("[matchers]", "[matcher]"), "[matcher] is not supported"),
         ("", EXACT_MODEL.partition("[matchers]")[0], "no section [matchers]"),
         ("", EXACT_MODEL.replace("r = sub, obj, act", "r = sub, dom, obj, act"), "not 4 fields"),
-        ("", EXACT_MODEL.replace("some(", "any("), "the effect is none of"),
+        ("", EXACT_MODEL.replace("some(", "any("), "the effect is not one of"),
         ("", EXACT_MODEL.replace("r.sub == p.sub", "r.sub == 'root'"), "is not supported"),
         ("", EXACT_MODEL.replace("r.sub == p.sub", "g(r.sub, p.sub)"), "needs a [role_definition]"),
         ("", EXACT_MODEL.replace("r.sub == p.sub &&", ""), "exactly once"),

@@ -1,1 +1,1 @@
-"""The sub-commands of `bascule`, one module for each noun or verb, and what only they use."""
+"""The sub-commands of `bascule`, one module for each noun or verb, and helpers that only they use."""

@@ -1,4 +1,4 @@
-"""Whether a backup is one of the directory that is to be mended; looked at before anything is touched."""
+"""Checks that a backup belongs to the directory to be repaired, before anything is changed."""
 
 import json
 from pathlib import Path
@@ -13,20 +13,20 @@ METADATA_LOG: Final = Path("metadata") / "log"
 
 
 def check_backup(path: Path, backup: Path) -> Path:
-    """What segments are to be taken from: `backup`, or the one log in it that `path` is.
+    """The directory to take segments from: `backup`, or the log in it that corresponds to `path`.
 
     Args:
         path: a data directory, or one log of it.
         backup: a copy of that data directory, or of that log.
 
     Raises:
-        StateError: `not_found`: it is not there, or lacks that log; `data_directory_foreign`: it is another broker's.
+        StateError: `not_found`: it does not exist, or lacks that log; `data_directory_foreign`: of another broker.
         UsageError: `invalid_argument`: it is the directory itself, or neither a data directory nor that log.
     """
     if not backup.is_dir():
-        raise StateError("not_found", f"the backup {backup} is no directory: name a copy of {path}")
+        raise StateError("not_found", f"the backup {backup} is not a directory: name a copy of {path}")
     if backup.resolve() == path.resolve():
-        raise UsageError("invalid_argument", f"the backup {backup} is the directory to be mended: name a copy of it")
+        raise UsageError("invalid_argument", f"the backup {backup} is the directory to be repaired: name a copy of it")
     if _is_data_directory(path):
         _check_owner(path, backup)
         return backup
@@ -47,12 +47,12 @@ def _is_data_directory(path: Path) -> bool:
 
 
 def _check_owner(data: Path, backup: Path) -> None:
-    """Refuse a backup that does not say that it is of the same broker. Nothing is said of a directory that lost its own
-    `bascule.json`: that is among what `verify` finds.
+    """Reject a backup that is not known to be of the same broker. A data directory without `bascule.json` is accepted
+    here: `verify` reports it.
     """
     theirs = _owner(backup)
     if theirs is None:
-        text = f"the backup {backup} has no readable {MANIFEST}, which says whose it is: name a copy of {data}"
+        text = f"the backup {backup} has no readable {MANIFEST}, which names its broker: name a copy of {data}"
         raise UsageError("invalid_argument", text)
     ours = _owner(data)
     if ours is not None and theirs != ours:
@@ -64,7 +64,7 @@ def _check_owner(data: Path, backup: Path) -> None:
 
 
 def _owner(data: Path) -> tuple[str, str] | None:
-    """Ids of the cluster and the broker; `None` = it does not say."""
+    """Ids of the cluster and the broker; `None` = not known."""
     try:
         manifest: Any = json.loads((data / MANIFEST).read_bytes())
         return str(manifest["cluster_id"]), str(manifest["broker_id"])

@@ -1,4 +1,4 @@
-"""`bascule bench`: a small load through the SDK, to see that a broker is well. `make bench` is the real measurement."""
+"""`bascule bench`: a small load through the SDK, to check a broker. `make bench` measures performance."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -26,11 +26,13 @@ MIB: Final = 1 << 20
 def bench(
     connection: Connection,
     *,
-    records: Annotated[int, typer.Option("--records", "-n", min=1, max=10_000_000, help="Records to move.")] = 200_000,
+    records: Annotated[
+        int, typer.Option("--records", "-n", min=1, max=10_000_000, help="Number of records.")
+    ] = 200_000,
     size: Annotated[int, typer.Option("--size", min=0, max=1 << 20, help="Bytes of one value.")] = 256,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Publish and read records through the SDK in a stream of its own, and print the rates.
+    """Publish and read records through the SDK in a temporary stream, and print the rates.
 
     Examples:
         bascule bench

@@ -1,4 +1,4 @@
-"""`bascule completion`, and what the shell is offered for arguments."""
+"""`bascule completion`, and the completion of stream names."""
 
 import os
 from enum import StrEnum
@@ -16,22 +16,22 @@ from bascule.errors import BrokerError
 
 __all__ = ["StreamName", "complete_stream", "completion", "register_shells"]
 
-PATIENCE_S = 1.0
-"""How long pressing the key may wait for a broker."""
+TIMEOUT_S = 1.0
+"""Seconds to wait for a broker."""
 
 
 VARIABLE = "_BASCULE_COMPLETE"
-"""Set by the script of a shell when it asks for completions."""
+"""Set by a shell's script when it asks for completions."""
 
 
 def register_shells() -> None:
-    """Answer the scripts of the shells. Typer does so by itself only beside an option that edits `~/.bashrc`."""
+    """Answer the scripts of the shells. Typer does so only together with an option that edits `~/.bashrc`."""
     if VARIABLE in os.environ:
         completion_init()
 
 
 class Shell(StrEnum):
-    """Shells that can complete."""
+    """Supported shells."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -40,7 +40,7 @@ class Shell(StrEnum):
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
-    """Print the script that makes a shell complete commands, options and names of streams.
+    """Print a script with which a shell completes commands, options and names of streams.
 
     Examples:
         bascule completion bash > ~/.local/share/bash-completion/completions/bascule
@@ -51,12 +51,12 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
 
 
 def complete_stream(incomplete: str) -> list[str]:
-    """Names of streams that begin so; none when no broker answers at once, for a key that was pressed has no room for
-    an error.
+    """Names of streams that begin with `incomplete`; none if no broker answers at once, because a completion cannot
+    report an error.
     """
     try:
-        connection = choose(None, None, None, PATIENCE_S)
-        with connect(connection.url, timeout=PATIENCE_S, name="bascule-cli") as client:
+        connection = choose(None, None, None, TIMEOUT_S)
+        with connect(connection.url, timeout=TIMEOUT_S, name="bascule-cli") as client:
             names = [stream.name for stream in client.list_streams()]
     except BrokerError:
         return []

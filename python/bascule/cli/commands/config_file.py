@@ -1,4 +1,4 @@
-"""Settings from the file that a command was given."""
+"""Settings from the configuration file of a command."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["resolved"]
 
 
 def resolved(file: Path | None, flags: Mapping[str, object] | None = None) -> "Resolved":
-    """As `config.resolve`; one that is for the `liftbridge` command is refused with what to do with it.
+    """As `config.resolve`. A file for the `liftbridge` command is rejected with a hint how to use it.
 
     Raises:
         UsageError: code `configuration_invalid`.
@@ -26,14 +26,14 @@ def resolved(file: Path | None, flags: Mapping[str, object] | None = None) -> "R
         if file is None or not _is_of_liftbridge(file):
             raise
         text = (
-            f"{file} is a configuration of Liftbridge: start it with liftbridge -c {file}, or make it one of ours with "
+            f"{file} is a configuration of Liftbridge: start it with liftbridge -c {file}, or convert it with "
             f"bascule config import {file} ({failure})"
         )
         raise UsageError(failure.code, text, failure.details) from failure
 
 
 def _is_of_liftbridge(file: Path) -> bool:
-    """Whether more of its keys are Liftbridge's alone than ours alone."""
+    """Whether more of its keys are known to Liftbridge only than to Bascule only."""
     from bascule import config  # noqa: PLC0415 (as above)
     from bascule.cli.liftbridge.keys import KEYS, flattened  # noqa: PLC0415 (as above)
 

@@ -1,4 +1,4 @@
-"""`bascule config show | check`."""
+"""`bascule config show | check | import`."""
 
 import os
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ app: Final = Commands(help="Show and check settings.")
 def show(
     *,
     config_file: ConfigFile = None,
-    origin: Annotated[bool, typer.Option("--origin", help="Also say where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Also show where each value comes from.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show the settings that a broker started here would have. Secrets are never shown.
+    """Show the settings of a broker that would be started here. Secrets are never shown.
 
     Examples:
         bascule config show
@@ -52,9 +52,9 @@ def check(
     config_file: Annotated[Path, typer.Argument(parser=as_path, metavar="FILE", help="YAML file with settings.")],
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Check a configuration file, together with the environment, and the files it names: certificates, policies, keys.
+    """Check a configuration file with the environment, and the files it names: certificates, policies, keys.
 
-    Exits with 2 and one line when something is not valid. The port, the data directory and NATS are not tried.
+    Exits with 2 and one line if something is not valid. The port, the data directory and NATS are not checked.
 
     Examples:
         bascule config check broker.yaml
@@ -90,7 +90,7 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Turn a Liftbridge configuration into one of ours, with comments on what differs.
+    """Convert a Liftbridge configuration into one of Bascule, with comments on the differences.
 
     Examples:
         bascule config import liftbridge.yaml
@@ -106,7 +106,7 @@ def import_(
         typer.echo(text, nl=False)
         return
     try:
-        # It may hold a password.
+        # It may contain a password.
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as target:
             target.write(text)

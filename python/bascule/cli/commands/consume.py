@@ -11,7 +11,7 @@ import typer
 from bascule._units import parse_duration_ms
 from bascule.cli.commands.completion import StreamName
 from bascule.cli.connection import Connection, connected
-from bascule.cli.records.consume_loop import GroupReading, Limits, Printing, Reading, tell_start
+from bascule.cli.records.consume_loop import GroupReading, Limits, Printing, Reading, report_start
 from bascule.cli.records.pace import Pace
 from bascule.cli.records.positions import parse_start, parse_stop
 from bascule.cli.records.record_writer import RecordFormat, record_format, record_writer
@@ -33,38 +33,41 @@ StartAt = Annotated[
     ),
 ]
 StopAt = Annotated[
-    str | None, typer.Option(help="latest = when caught up; an offset or a time, exclusive; left out = wait.")
+    str | None,
+    typer.Option(help="latest = when caught up; an offset or a time, exclusive; default: wait for new records."),
 ]
-Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")]
-For = Annotated[str | None, typer.Option("--for", help='End after so long, e.g. "30s".')]
-Idle = Annotated[str | None, typer.Option("--idle", help='End when nothing came for so long, e.g. "5s".')]
+Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this many records.")]
+For = Annotated[str | None, typer.Option("--for", help='End after this time, e.g. "30s".')]
+Idle = Annotated[str | None, typer.Option("--idle", help='End when no record came for this time, e.g. "5s".')]
 Numbers = Annotated[
     list[int] | None,
     typer.Option("--partition", "-p", min=0, help="Only this partition, from 0; repeatable. [default: all]"),
 ]
-All = Annotated[bool, typer.Option("--all-partitions", "-a", help="Read every partition, as without --partition.")]
+All = Annotated[bool, typer.Option("--all-partitions", "-a", help="Read all partitions, as without --partition.")]
 Subject = Annotated[
     str | None, typer.Option(help="Only records whose subject matches: * for one token, > at the end for more.")
 ]
 Group = Annotated[
     str | None,
-    typer.Option(help="Read as a member of this consumer group, --start where it has no position, and move it."),
+    typer.Option(help="Read as a member of this consumer group and store its positions; --start if it has none."),
 ]
 Cursor = Annotated[
-    str | None, typer.Option(help="Go on behind this cursor, --start where it was never set, and move it.")
+    str | None, typer.Option(help="Continue after this cursor and move it; --start if it was never set.")
 ]
-Commit = Annotated[bool, typer.Option("--commit/--no-commit", help="Whether the position of cursor or group is moved.")]
+Commit = Annotated[
+    bool, typer.Option("--commit/--no-commit", help="Whether to store the position of the cursor or group.")
+]
 Reset = Annotated[
     str,
     typer.Option(
         "--auto-offset-reset",
-        help="Where to begin when a stored position lies beyond the end: error, earliest, latest, or new.",
+        help="Where to begin if a stored position is beyond the end: error, earliest, latest, or new.",
     ),
 ]
 Reverse = Annotated[bool, typer.Option("--reverse", help="From --start back towards the first record.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Resume a paused partition.")]
 FromReplica = Annotated[bool, typer.Option("--from-replica", help="Any in-sync replica may answer.")]
-Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
+Rate = Annotated[float | None, typer.Option(min=0.001, help="Maximum records per second.")]
 Form = Annotated[
     str,
     typer.Option(
@@ -106,7 +109,7 @@ def consume(
     key_separator: KeySeparator = None,
     null: Null = None,
 ) -> None:
-    """Print records of all partitions, or of those that are named. Records of one partition stay in order.
+    """Print records of all partitions, or of the named ones. Records of one partition stay in order.
 
     Examples:
         bascule consume orders --start earliest --stop latest
@@ -144,8 +147,8 @@ def consume(
         many = Many(subscriptions)
         many.open()
         for number, subscription in subscriptions.items():
-            tell_start(f"partition {number} of {stream}", begin, subscription, reverse=reverse)
-        # what cannot be opened prints nothing, not even an empty list
+            report_start(f"partition {number} of {stream}", begin, subscription, reverse=reverse)
+        # if opening fails, nothing is printed, not even an empty list
         stack.enter_context(closing(writer))
         reading = Reading(client, stream, cursor if commit else None, printing)
         reading.run(many)
@@ -157,21 +160,21 @@ def _check(
     partition: Sequence[int] | None, cursor: str | None, group: str | None, *, every: bool, reverse: bool
 ) -> None:
     if partition and every:
-        raise UsageError("invalid_argument", "--partition and --all-partitions exclude each other")
+        raise UsageError("invalid_argument", "--partition and --all-partitions cannot be combined")
     if cursor is not None and reverse:
-        raise UsageError("invalid_argument", "--cursor and --reverse exclude each other: a cursor moves forward")
+        raise UsageError("invalid_argument", "--cursor and --reverse cannot be combined: a cursor moves forward")
     if group is not None:
         others = {"--partition": bool(partition), "--cursor": cursor is not None, "--reverse": reverse}
         given = [option for option, is_given in others.items() if is_given]
         if given:
-            raise UsageError("invalid_argument", f"--group and {given[0]} exclude each other: the group decides that")
+            raise UsageError("invalid_argument", f"--group and {given[0]} cannot be combined: the group decides that")
 
 
 def _group_start(start: str | None, stop: str | None, *, from_replica: bool) -> Any:
     if stop is not None or from_replica:
         option = "--from-replica" if stop is None else "--stop"
         raise UsageError(
-            "invalid_argument", f"--group and {option} exclude each other; --count, --for and --idle end it"
+            "invalid_argument", f"--group and {option} cannot be combined; --count, --for and --idle end it"
         )
     chosen = start or "new"
     if chosen not in GROUP_STARTS:
@@ -186,7 +189,7 @@ def _reset(text: str) -> OffsetReset:
             return text
         case _:
             raise UsageError(
-                "invalid_argument", f'--auto-offset-reset "{text}" is none of: error, earliest, latest, new'
+                "invalid_argument", f'--auto-offset-reset "{text}" is not one of: error, earliest, latest, new'
             )
 
 
@@ -204,5 +207,5 @@ def _seconds(option: str, text: str | None) -> float | None:
     except ValueError as wrong:
         raise UsageError("invalid_argument", f"{option}: {wrong}") from None
     if seconds <= 0:
-        raise UsageError("invalid_argument", f'{option} "{text}" is to be more than nothing')
+        raise UsageError("invalid_argument", f'{option} "{text}" must be above 0')
     return seconds

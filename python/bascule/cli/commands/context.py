@@ -18,7 +18,7 @@ app: Final = Commands(help="Name the brokers that commands talk to.")
 
 
 def complete_context(incomplete: str) -> list[str]:
-    """Names that begin so, for the shell."""
+    """Names that begin with `incomplete`, for the shell."""
     return sorted(name for name in Contexts.load().contexts if name.startswith(incomplete))
 
 
@@ -37,14 +37,14 @@ class ContextRow:
 
     @classmethod
     def of(cls, name: str, contexts: Contexts) -> "ContextRow":
-        """A row of a context."""
+        """The row of a context."""
         chosen = contexts.find(name)
         return cls(name, name == contexts.current, chosen.url, chosen.timeout, chosen.protected)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextChange:
-    """What happened, or with `--dry-run` would happen, to a context."""
+    """A change of a context, made or (with `--dry-run`) proposed."""
 
     action: str
     name: str
@@ -55,18 +55,18 @@ class ContextChange:
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Name of the context; one that exists is replaced.")],
+    name: Annotated[str, typer.Argument(help="Name of the context; an existing one is replaced.")],
     url: Annotated[str, typer.Argument(help="Broker: liftbridge://host:port[,host:port…].")],
     *,
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds for a call.")] = None,
     protected: Annotated[
-        bool, typer.Option("--protected", help="What destroys something wants the name of the thing typed.")
+        bool, typer.Option("--protected", help="Destructive commands ask for the name of the object.")
     ] = False,
-    use: Annotated[bool, typer.Option("--use", help="Make it the current one, too.")] = False,
+    use: Annotated[bool, typer.Option("--use", help="Also make it the current one.")] = False,
     dry_run: DryRunHere = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Remember a broker under a name.
+    """Store a broker under a name.
 
     Examples:
         bascule context add local liftbridge://127.0.0.1:9292 --use
@@ -119,7 +119,7 @@ def use(name: Name, *, dry_run: DryRunHere = False, output: Output = OutputForma
 
 @app.command()
 def remove(name: Name, *, dry_run: DryRunHere = False, output: Output = OutputFormat.TABLE) -> None:
-    """Forget a context. The broker is not touched.
+    """Remove a context. The broker is not contacted.
 
     Examples:
         bascule context remove staging --dry-run

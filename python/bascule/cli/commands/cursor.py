@@ -20,7 +20,7 @@ from bascule.errors import StateError
 
 __all__ = ["app"]
 
-app: Final = Commands(help="Look at and move stored positions of readers.")
+app: Final = Commands(help="Show and change stored positions of readers.")
 
 Cursor = Annotated[str, typer.Argument(help="Id of the cursor.")]
 
@@ -33,12 +33,12 @@ class CursorRow:
     stream: str
     partition: int
     offset: int | None
-    """Of the last record that was processed; `None` = no position."""
+    """Offset of the last processed record; `None` = no position."""
 
 
 @dataclass(frozen=True, slots=True)
 class CursorChange:
-    """What happened, or with `--dry-run` would happen, to a position; `None` = no position."""
+    """A change of a position, made or (with `--dry-run`) proposed; `None` = no position."""
 
     action: str
     cursor: str
@@ -59,7 +59,7 @@ def get(
     partition: Partition = 0,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show where a reader stands: the offset of the last record that it processed. Ends with 3 when it stands nowhere.
+    """Show the position of a reader: the offset of the last processed record. Exits with 3 if there is none.
 
     Examples:
         bascule cursor get billing orders
@@ -81,11 +81,11 @@ def get(
 @connected()
 def list_all(
     connection: Connection,
-    prefix: Annotated[str, typer.Argument(help="Only ids that begin so.")] = "",
+    prefix: Annotated[str, typer.Argument(help="Only ids with this prefix.")] = "",
     *,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """List every stored position, those of consumer groups too (`__group:<id>`). Reads the whole stream of cursors.
+    """List all stored positions, also of consumer groups (`__group:<id>`). Reads the whole stream of cursors.
 
     Examples:
         bascule cursor list
@@ -103,13 +103,13 @@ def set_position(
     connection: Connection,
     cursor: Cursor,
     stream: StreamName,
-    offset: Annotated[int, typer.Argument(min=0, help="Offset of the last record that was processed.")],
+    offset: Annotated[int, typer.Argument(min=0, help="Offset of the last processed record.")],
     *,
     partition: Partition = 0,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Store a position. The reader goes on behind it.
+    """Store a position. The reader continues after it.
 
     Examples:
         bascule cursor set billing orders 4711
@@ -125,7 +125,7 @@ def set_position(
             text = (
                 f"offset {offset} is beyond the last record of partition {partition} of {stream}, which ends at {end}"
             )
-            sys.stderr.write(f"bascule: {text}: who reads before there are so many begins with the next record\n")
+            sys.stderr.write(f"bascule: {text}: until that offset exists, a reader begins with the next record\n")
     render(CursorChange("set", cursor, stream, partition, before, offset, dry_run), output)
 
 
@@ -141,7 +141,7 @@ def forget(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Remove a position: the reader begins as if it had never read. Asks first, unless `--yes`.
+    """Remove a position: the reader begins as without one. Asks first, unless `--yes`.
 
     Examples:
         bascule cursor forget billing orders --dry-run
@@ -159,8 +159,8 @@ def forget(
 
 
 def _check_partition(client: Client, stream: str, partition: int) -> int | None:
-    """Refuse a partition that does not exist, for a position is stored for whatever is named. Returns where it ends;
-    `None` = it is paused.
+    """Reject a partition that does not exist, because the broker would store its position. Returns the end of the
+    partition; `None` = it is paused.
     """
     partitions = client.get_stream(stream).partitions
     count = len(partitions)

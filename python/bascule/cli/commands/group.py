@@ -22,7 +22,7 @@ from bascule.errors import StateError, UsageError
 
 __all__ = ["app"]
 
-app: Final = Commands(help="Look at consumer groups and move their positions.")
+app: Final = Commands(help="Show consumer groups and change their positions.")
 
 PREFIX: Final = "__group:"
 
@@ -35,17 +35,17 @@ class GroupRow:
 
     group: str
     state: str
-    """`active` = it has members; `empty` = only positions are left of it."""
+    """`active` = it has members; `empty` = it has only stored positions."""
     members: int
     partitions: int
-    """In which it has a position."""
+    """Streams in which it has a position."""
     coordinator: str
     epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """Where a group stands in a partition; `None` = it has no position there, or the partition is not open."""
+    """The position of a group in a partition; `None` = there is none, or the partition is not open."""
 
     stream: str
     partition: int
@@ -57,7 +57,7 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """The answer of `group show`."""
+    """The result of `group show`."""
 
     group: str
     state: str
@@ -65,19 +65,19 @@ class GroupView:
     epoch: int | None
     members: int
     lag: int
-    """Records behind the group's positions, together."""
+    """Number of records after the group's positions, in total."""
     positions: tuple[PositionRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedPosition:
-    """A position that `group delete` removed, or would remove."""
+    """A position that `group delete` removed or (with `--dry-run`) would remove."""
 
     group: str
     stream: str
     partition: int
     next_offset: int
-    """The offset that the group would have read next."""
+    """Offset of the next record that the group would have read."""
     dry_run: bool
 
 
@@ -87,15 +87,15 @@ class MemberRow:
 
     member: str
     streams: tuple[str, ...]
-    """What it wants to read."""
+    """Streams that it subscribed to."""
     reads: tuple[str, ...]
-    """What it reads: stream/partition."""
+    """Partitions that it reads, as stream/partition."""
 
 
 @app.command("list")
 @connected()
 def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> None:
-    """List consumer groups: those that have members, and those of which positions are left.
+    """List consumer groups that have members or stored positions.
 
     Examples:
         bascule group list
@@ -112,7 +112,7 @@ def list_all(connection: Connection, output: Output = OutputFormat.TABLE) -> Non
 @app.command()
 @connected()
 def show(connection: Connection, group: Group, output: Output = OutputFormat.TABLE) -> None:
-    """Show a group: where it stands in each partition, and how far behind.
+    """Show the position and lag of a group in each partition.
 
     Examples:
         bascule group show billing
@@ -131,14 +131,14 @@ def show(connection: Connection, group: Group, output: Output = OutputFormat.TAB
 @app.command()
 @connected()
 def members(connection: Connection, group: Group, output: Output = OutputFormat.TABLE) -> None:
-    """List the members of a group and what each of them reads. Ends with 3 when it has none.
+    """List the members of a group and the partitions of each. Exits with 3 if it has none.
 
     Examples:
         bascule group members billing
 
         bascule group members billing --output json
     """
-    group_cursor(group)  # an id that cannot be is refused
+    group_cursor(group)  # rejects an invalid id
     with connection.open() as client:
         found = client.describe_groups([group])
     if not found:
@@ -163,17 +163,18 @@ def reset(
     *,
     to: Annotated[str, typer.Option(help="earliest, latest, an offset, a time, or one ago like -2h.")],
     stream: Annotated[
-        list[str] | None, typer.Option("--stream", help="Only this stream; repeatable. [default: those it has read]")
+        list[str] | None,
+        typer.Option("--stream", help="Only this stream; repeatable. [default: streams with a position]"),
     ] = None,
     partition: Partitions = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also while it has members: they may store their own positions afterwards.")
+        bool, typer.Option("--force", help="Even if it has members, which may store their own positions afterwards.")
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Move the positions of a group, or store its first ones with `--stream`. Refused while it has members; asks first,
+    """Move the positions of a group, or store its first ones with `--stream`. Fails if it has members. Asks first,
     unless `--yes`.
 
     Examples:
@@ -183,18 +184,18 @@ def reset(
     """
     target = parse_start(to)
     if target == "new":
-        raise UsageError("invalid_argument", '--to "new" is no place in a stream: latest is behind its last record')
+        raise UsageError("invalid_argument", '--to "new" is not a position: latest is the end of the stream')
     with connection.open() as client:
         active = client.describe_groups([group])
         if active and not force:
             count = len(active[0].members)
             members = counted(count, "member")
-            text = f'consumer group "{group}" has {members}, which store positions of their own: stop them first'
+            text = f'consumer group "{group}" has {members}, which store their own positions: stop them first'
             raise StateError("failed_precondition", text, {"group": group, "members": count})
         positions = _stored(client, group)
         streams = stream or sorted({entry.stream for entry in positions})
         if not streams:
-            text = f'consumer group "{group}" has no positions: name what it is to read with --stream'
+            text = f'consumer group "{group}" has no positions: name its streams with --stream'
             raise StateError("not_found", text, {"group": group})
         steps = planned(client, group, streams, partition or (), target)
         moves = [step for step in steps if step.before != step.after]
@@ -205,8 +206,8 @@ def reset(
             for step in moves:
                 move(client, step)
     if is_new:
-        _tell(f"consumer group {group} had neither members nor positions so far; see bascule group list")
-    _tell_forgotten(steps)
+        _report(f"consumer group {group} had neither members nor positions so far; see bascule group list")
+    _report_removed(steps)
     render([replace(step, dry_run=dry_run) for step in steps], output)
 
 
@@ -220,7 +221,7 @@ def delete(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Delete a group: all its positions. Refused while it has members; asks first, unless `--yes`.
+    """Delete all positions of a group. Fails if it has members. Asks first, unless `--yes`.
 
     Examples:
         bascule group delete billing --dry-run
@@ -243,23 +244,23 @@ def delete(
     )
 
 
-def _tell_forgotten(steps: Sequence[Move]) -> None:
+def _report_removed(steps: Sequence[Move]) -> None:
     for step in steps:
         if step.after is None:
             place = f"partition {step.partition} of {step.stream}"
             change = "still has no" if step.before is None else "keeps no"
-            _tell(
-                f"a place before offset 0 cannot be stored, so the group {change} position in {place}: "
-                "its members begin there as they are configured"
+            _report(
+                f"a position before offset 0 cannot be stored, so the group {change} position in {place}: "
+                "its members begin there as configured"
             )
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     sys.stderr.write(f"bascule: {sentence}\n")
 
 
 def _positions(client: Client, group: str | None = None) -> list[CursorEntry]:
-    """Stored positions of a group, or of all; none where the broker keeps no cursors."""
+    """Stored positions of a group, or of all groups; none if the broker keeps no cursors."""
     try:
         return _stored(client, group)
     except StateError as failure:
@@ -269,7 +270,7 @@ def _positions(client: Client, group: str | None = None) -> list[CursorEntry]:
 
 
 def _stored(client: Client, group: str | None) -> list[CursorEntry]:
-    """The same.
+    """Stored positions of a group, or of all groups.
 
     Raises:
         StateError: code `failed_precondition`: the broker keeps no cursors.
@@ -279,10 +280,10 @@ def _stored(client: Client, group: str | None) -> list[CursorEntry]:
 
 
 def _find(client: Client, group: str) -> tuple[GroupDetails | None, list[CursorEntry]]:
-    """What there is of a group.
+    """The members and the positions of a group.
 
     Raises:
-        StateError: code `not_found`: nothing.
+        StateError: code `not_found`: it has neither.
     """
     active, positions = client.describe_groups([group]), _positions(client, group)
     if not active and not positions:

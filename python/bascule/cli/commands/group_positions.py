@@ -1,4 +1,4 @@
-"""Where positions of a group are to go."""
+"""Plans and stores new positions of a group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ __all__ = ["Move", "move", "planned"]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One position that moves, or with `--dry-run` would move. Both are the next offset to be read."""
+    """One position change, made or (with `--dry-run`) proposed. Both values are the next offset to be read."""
 
     group: str
     stream: str
     partition: int
     before: int | None
-    """`None` = it had no position."""
+    """`None` = there was no position."""
     after: int | None
-    """`None` = it has none: before offset 0 nothing can be stored."""
+    """`None` = the position is removed: one before offset 0 cannot be stored."""
     dry_run: bool = False
 
 
 def planned(client: Client, group: str, streams: Sequence[str], partitions: Sequence[int], target: Start) -> list[Move]:
-    """The moves, by stream and partition; nothing changes.
+    """The changes, ordered by stream and partition; nothing is stored yet.
 
     Args:
         client: connected.
@@ -52,7 +52,7 @@ def planned(client: Client, group: str, streams: Sequence[str], partitions: Sequ
 
 
 def move(client: Client, step: Move) -> None:
-    """Store the position, or forget it."""
+    """Store or remove the position."""
     offset = None if step.after is None else step.after - 1
     client.set_cursor(group_cursor(step.group), step.stream, offset, partition=step.partition)
 
@@ -76,7 +76,7 @@ def _offset(client: Client, stream: str, partition: PartitionDetails, target: St
 
 
 def _first_since(client: Client, stream: str, partition: int, time: datetime, end: int) -> int:
-    """The first record at or after `time`; the end when there is none."""
+    """Offset of the first record at or after `time`; the end if there is none."""
     with client.subscribe(stream, partition=partition, start=time, stop="latest", batch_records=1) as subscription:
         for batch in subscription:
             return batch.offsets[0]

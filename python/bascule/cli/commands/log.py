@@ -1,4 +1,4 @@
-"""`bascule log verify | inspect | repair`: a data directory that no broker uses."""
+"""`bascule log verify | inspect | repair`: the data directory of a stopped broker."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -22,7 +22,7 @@ __all__ = ["app"]
 
 DAMAGED: Final = 1
 
-app: Final = Commands(help="Check, look into and mend the logs of a data directory while no broker runs on it.")
+app: Final = Commands(help="Check, inspect and repair the logs of a data directory while no broker uses it.")
 
 Where = Annotated[
     Path,
@@ -36,18 +36,18 @@ Where = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem that was found."""
 
     kind: str
     path: str
     position: int
     start: int
-    """First offset that is lost; `end` is the first after them."""
+    """First lost offset; `end` is exclusive."""
     end: int
     what: str
     effect: str
     next: str
-    """The command that helps; empty when nothing has to be done."""
+    """The command that repairs it; empty if nothing has to be done."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The answer of `log verify`."""
+    """The result of `log verify`."""
 
     path: str
     damaged: bool
@@ -67,15 +67,15 @@ class Verified:
     bytes: int
     seconds: float
     journal: str | None
-    """The journal that was read and checked, too; `None` = none: a log that does not lie in a data directory."""
+    """Directory of the journal that was checked; `None` = none: the log is not in a data directory."""
     journal_frames: int
-    """Whole frames in it, those included that the segments have by now."""
+    """Number of complete frames in it, including those that are already in segments."""
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that `log repair` did, or would do."""
+    """One step of `log repair`, made or (with `--dry-run`) proposed."""
 
     what: str
     path: str
@@ -84,12 +84,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The answer of `log repair`."""
+    """The result of `log repair`."""
 
     path: str
     dry_run: bool
     damaged: bool
-    """Whether records are still lost."""
+    """Whether no record is lost."""
     actions: tuple[Action, ...]
     findings: tuple[Finding, ...]
 
@@ -100,10 +100,10 @@ class Log:
 
     namespace: str | None
     stream: str | None
-    """`None` = the metadata log, or not known: standard error and JSON (`unnamed`) say why."""
+    """`None` = the metadata log, or not known; standard error and JSON (`unnamed`) have the reason."""
     partition: int
     incarnation: int
-    """Names the directory."""
+    """Name of the directory."""
     segments: int
     bytes: int
     batches: int
@@ -111,7 +111,7 @@ class Log:
     start: int
     end: int
     in_journal: int
-    """Records behind `end` that the journal holds: the next start takes them over."""
+    """Number of records after `end` that are in the journal: the next start replays them."""
     durable: int | None
     clean: bool | None
     epochs: int
@@ -120,10 +120,10 @@ class Log:
 
 @app.command()
 def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
-    """Read and check everything: every batch, every checksum, every derived file, and the journal. Changes nothing.
+    """Read and check every batch, every checksum, every derived file, and the journal. Changes nothing.
 
-    Of a single log the journal of its data directory is checked as far as it concerns that log. Ends with 0 when no
-    record is lost and 1 when some are; what a broker makes anew by itself is listed, too.
+    For a single log, the part of its data directory's journal that belongs to it is checked too. Exits with 0 if no
+    record is lost and 1 if some are. Files that a broker rebuilds automatically are listed as well.
 
     Examples:
         bascule log verify bascule-data
@@ -134,7 +134,7 @@ def verify(path: Where, output: Output = OutputFormat.TABLE) -> int:
     totals = ("segments", "batches", "records", "bytes")
     journal = document["journal"]
     if journal is None:
-        sys.stderr.write("bascule: no journal was looked at: this log has none, or does not lie in a data directory\n")
+        sys.stderr.write("bascule: no journal was checked: this log has none, or is not in a data directory\n")
     result = Verified(
         path=document["path"],
         damaged=document["damaged"],
@@ -153,21 +153,21 @@ def inspect(
     path: Where,
     *,
     stream: Annotated[
-        str | None, typer.Option("--stream", "-s", help="Of a data directory: the logs of this stream.")
+        str | None, typer.Option("--stream", "-s", help="In a data directory: the logs of this stream.")
     ] = None,
     partition: Annotated[
         int | None, typer.Option("--partition", "-p", min=0, help="With --stream: the log of this partition.")
     ] = None,
     start: Annotated[int, typer.Option("--from", min=0, help="List batches of a single log from this offset on.")] = 0,
-    limit: Annotated[int, typer.Option(min=0, help="At most so many batches.")] = 20,
-    batches: Annotated[bool, typer.Option("--batches", help="Of a single log: its batches.")] = False,
-    segments: Annotated[bool, typer.Option("--segments", help="Of a single log: its segments.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number of batches.")] = 20,
+    batches: Annotated[bool, typer.Option("--batches", help="For a single log: its batches.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="For a single log: its segments.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show what lies in the logs: segments, batches, epochs, producers, checkpoint, quarantine, journal.
+    """Show the content of logs: segments, batches, epochs, producers, checkpoint, quarantine, journal.
 
-    Logs are named by the metadata of the data directory; a log that it does not name is shown by its incarnation.
-    JSON and YAML carry everything.
+    Names come from the metadata of the data directory; a log that is not in it is shown by its incarnation.
+    JSON and YAML contain everything.
 
     Examples:
         bascule log inspect bascule-data
@@ -187,10 +187,10 @@ def inspect(
     if output in (OutputFormat.JSON, OutputFormat.YAML):
         render(document, output)
     elif batches:
-        _tell_journal(document)
+        _report_journal(document)
         render(_column(document, "batches"), output)
     elif segments:
-        _tell_journal(document)
+        _report_journal(document)
         rows = [dict(row) for row in _column(document, "segments")]
         for row in rows:
             row["damages"] = len(row["damages"])
@@ -210,21 +210,19 @@ def repair(
             "--from",
             parser=as_path,
             metavar="PATH",
-            help="A copy of the same directory: damaged sealed segments are taken from it.",
+            help="A copy of the same directory, from which damaged sealed segments are restored.",
         ),
     ] = None,
     cut_at: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="Of a single log: take away the batch that begins here and all later ones, kept aside."
-        ),
+        typer.Option(min=0, help="For a single log: move the batch that begins here and all later ones to aside/."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")] = False,
     output: Output = OutputFormat.TABLE,
 ) -> int:
-    """Mend what can be mended. Nothing is destroyed: what is taken away goes to `aside/` in the log's directory.
+    """Repair damage where possible. Nothing is deleted: removed files are moved to `aside/` in the log's directory.
 
-    Ends with 0 when no record is lost afterwards and 1 when some still are; those offsets stay refused.
+    Exits with 0 if no record is lost afterwards and 1 if some are; readers of those offsets get an error.
 
     Examples:
         bascule log repair bascule-data --dry-run
@@ -248,7 +246,7 @@ def _findings(documents: Iterable[Mapping[str, Any]]) -> Iterable[Finding]:
 
 
 def _inspect(path: Path, stream: str | None, partition: int | None, start: int, limit: int) -> dict[str, Any]:
-    """The document of the engine; each log with `namespace`, `stream` and `unnamed` (why it has no name)."""
+    """The engine's document; each log has `namespace`, `stream` and `unnamed` (why it has no name)."""
     from bascule.cli.commands.log_names import read_names  # noqa: PLC0415 (replays metadata: other commands start without it)
 
     document: dict[str, Any]
@@ -269,7 +267,7 @@ def _inspect(path: Path, stream: str | None, partition: int | None, start: int, 
 
 
 def _report_unnamed(document: Mapping[str, Any]) -> None:
-    """Say which logs have no name, and why."""
+    """Report on standard error which logs have no name, and why."""
     by_reason: dict[str, list[str]] = {}
     for log in document["logs"]:
         if log["unnamed"] is not None:
@@ -286,13 +284,13 @@ def _frames(log: Mapping[str, Any]) -> list[dict[str, int]]:
     return log["journal"]["frames"] if log["journal"] else []
 
 
-def _tell_journal(document: Mapping[str, Any]) -> None:
-    """Say which records no segment has."""
+def _report_journal(document: Mapping[str, Any]) -> None:
+    """Report on standard error which records are only in the journal."""
     for log in document["logs"]:
         frames = _frames(log)
         if frames:
             text = f"the journal has offsets {frames[0]['start']} to {frames[-1]['end'] - 1} of {log['directory']}"
-            sys.stderr.write(f"bascule: {text}, which the next start takes over\n")
+            sys.stderr.write(f"bascule: {text}, which the next start replays\n")
 
 
 def _log(log: Mapping[str, Any]) -> Log:

@@ -1,4 +1,4 @@
-"""Names of the partitions in a data directory that no broker uses, out of its metadata."""
+"""Names of the partitions in the data directory of a stopped broker, from its metadata."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ METADATA_LOG = 1
 
 
 class PartitionName(NamedTuple):
-    """The partition of a stream."""
+    """The name of a partition."""
 
     namespace: str
     stream: str
@@ -37,20 +37,20 @@ class PartitionNames:
     """Partitions by incarnation.
 
     Attributes:
-        problem: why the metadata could not be read to its end; None = it was.
+        problem: why the metadata could not be read completely; `None` = it was.
     """
 
     names: Mapping[int, PartitionName]
     problem: str | None = None
 
     def why_unnamed(self, incarnation: int) -> str | None:
-        """Why the log has no name; None when it has one, or needs none."""
+        """Why the log has no name; `None` if it has one, or needs none."""
         if incarnation in self.names or incarnation == METADATA_LOG:
             return None
         return self.problem or "the metadata does not name this partition"
 
     def select(self, stream: str, partition: int | None) -> Sequence[int]:
-        """The incarnations of a stream, or of one partition of it, by number of the partition.
+        """The incarnations of a stream, or of one partition of it, ordered by partition.
 
         Raises:
             StateError: `not_found`.
@@ -64,12 +64,12 @@ class PartitionNames:
             last = max(name.partition for name in of_stream)
             text = f"stream {stream} has no partition {partition} here: its highest is {last}{reason}"
         else:
-            text = f"the metadata names no stream {stream}{reason}: leave --stream out to see every log"
+            text = f"the metadata has no stream {stream}{reason}: leave out --stream to see all logs"
         raise StateError("not_found", text)
 
 
 def read_names(path: str) -> PartitionNames:
-    """The names in the data directory that `path` is or lies in. Metadata that is damaged names what it can.
+    """The names in the data directory `path`, or the one that contains it. From damaged metadata, as many as possible.
 
     Raises:
         StateError: `data_directory_locked`, `not_found`.
@@ -85,7 +85,7 @@ def read_names(path: str) -> PartitionNames:
 
 
 def _replay(state: State, entries: Sequence[bytes]) -> tuple[State, str | None]:
-    """The state after as many entries as can be applied, and why it is not all of them."""
+    """The state after the entries that can be applied, and why the others cannot; `None` = all were."""
     for entry in entries:
         index = state.index + 1
         try:

@@ -41,7 +41,7 @@ class Acknowledged(StrEnum):
 
 
 class PartitionBy(StrEnum):
-    """What picks a record's partition."""
+    """What chooses a record's partition."""
 
     KEY = "key"
     ROUND_ROBIN = "round-robin"
@@ -49,7 +49,7 @@ class PartitionBy(StrEnum):
 
 
 class Kept(StrEnum):
-    """What a record says of itself and is stored with."""
+    """Fields of the input that are stored with a record."""
 
     PARTITION = "partition"
     SUBJECT = "subject"
@@ -59,24 +59,28 @@ class Kept(StrEnum):
 File = Annotated[Path | None, typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read records from it.")]
 Form = Annotated[
     InputFormat,
-    typer.Option("--format", help="text, base64, hex: one a line; raw: all is one record; the rest as consume."),
+    typer.Option(
+        "--format", help="text, base64, hex: one per line; raw: the whole input is one record; others as in consume."
+    ),
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record that names none.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record without a key.")]
 KeySeparator = Annotated[str | None, typer.Option(help="Each line is KEY, this text, VALUE.")]
 Partition = Annotated[
     int | None, typer.Option("--partition", "-p", min=0, help="Number, from 0, for all records. [default: by key]")
 ]
 By = Annotated[
     PartitionBy | None,
-    typer.Option(help="Pick by the hash of the key, and without one in long turns; by turns; or as the record says."),
+    typer.Option(
+        help="By the hash of the key (without a key, many records at a time); round robin; or as the record says."
+    ),
 ]
 Keep = Annotated[
     list[Kept] | None,
-    typer.Option(help="Of ndjson, json and csv keep this, too; time becomes the time at the origin. Repeatable."),
+    typer.Option(help="Also store this field of ndjson, json and csv; time becomes the origin time. Repeatable."),
 ]
 Null = Annotated[str | None, typer.Option(help="With text, base64 and hex: this text stands for a null value.")]
 AckPolicy = Annotated[Acknowledged, typer.Option(help="When a record counts as published.")]
-Rate = Annotated[float | None, typer.Option(min=0.001, help="Most records a second.")]
+Rate = Annotated[float | None, typer.Option(min=0.001, help="Maximum records per second.")]
 
 
 @connected()
@@ -109,13 +113,11 @@ def produce(
     _check(values, file=file, form=form, key=key, separator=key_separator, null=null)
     kept = frozenset(keep or ())
     if kept and form not in _DOCUMENTS:
-        text = f"--keep goes with --format {', '.join(sorted(_DOCUMENTS))}, not with {form}"
+        text = f"--keep works with --format {', '.join(sorted(_DOCUMENTS))}, not with {form}"
         raise UsageError("invalid_argument", text)
     partition_by = PartitionBy.RECORD if Kept.PARTITION in kept and partition_by is None else partition_by
     if partition is not None and partition_by is not None:
-        raise UsageError(
-            "invalid_argument", "--partition and --partition-by exclude each other; so does --keep partition"
-        )
+        raise UsageError("invalid_argument", "--partition, --partition-by and --keep partition cannot be combined")
     source = Source(
         form,
         None if key is None else key.encode(),
@@ -143,12 +145,12 @@ def produce(
 
 
 Choice: TypeAlias = int | Literal["round_robin", "record"] | None
-"""A partition for all, or how one is chosen; `None` = by key, as the SDK does."""
+"""A partition for all records, or how one is chosen; `None` = by key, as in the SDK."""
 
 
 @dataclass(slots=True)
 class _Publishing:
-    """Publishes batch by batch, and keeps what came of it by partition."""
+    """Publishes batch by batch, and collects the results by partition."""
 
     client: Client
     stream: str
@@ -156,7 +158,7 @@ class _Publishing:
     pace: Pace
     choice: Choice
     partitions: int
-    """Of the stream."""
+    """Number of partitions of the stream."""
     dry_run: bool = field(kw_only=True)
     done: dict[int | None, Produced] = field(default_factory=dict[int | None, Produced])
 
@@ -164,7 +166,7 @@ class _Publishing:
         """Publish all; records of one partition stay in order.
 
         Raises:
-            BrokerError: of the first record that failed, saying how many are stored.
+            BrokerError: of the first record that failed, with the number of stored records.
             UsageError: of the first record that cannot be read; those before it are published.
         """
         try:
@@ -173,23 +175,25 @@ class _Publishing:
                 for begin in range(0, len(batch), step):
                     self._publish(batch[begin : begin + step])
         except KeyboardInterrupt:
-            sys.stderr.write(f"bascule: interrupted; {self._told()}\n")
+            sys.stderr.write(f"bascule: interrupted; {self._stored_text()}\n")
             raise
         except BrokerError as failure:
             stored = sum(row.records for row in self.done.values())
             if not stored or self.dry_run:
                 raise
-            raise error(failure.code, f"{failure}; {self._told()}", {**failure.details, "before": stored}) from failure
+            raise error(
+                failure.code, f"{failure}; {self._stored_text()}", {**failure.details, "before": stored}
+            ) from failure
 
     def rows(self, partition: int) -> list[Produced]:
-        """What was published, by partition; `partition` stands there when nothing was."""
+        """The result by partition; if nothing was published, one row for `partition`."""
         found = [
             self.done[number]
             for number in sorted(self.done, key=lambda number: sys.maxsize if number is None else number)
         ]
         return found or [Produced(self.stream, partition, 0, None, None, self.dry_run)]
 
-    def _told(self) -> str:
+    def _stored_text(self) -> str:
         return f"at least {sum(row.records for row in self.done.values())} records before it are published"
 
     def _publish(self, batch: Sequence[Item]) -> None:
@@ -233,7 +237,7 @@ class _Publishing:
         self.done[partition] = Produced(self.stream, partition, before + records, first, offset, self.dry_run)
 
     def _count_dry(self, batch: Sequence[Item], partitions: list[int] | None) -> None:
-        """Where records would go; those without a key go to a partition that is not known before."""
+        """Count where records would go; the partition of records without a key is not known in advance."""
         if self.choice == "round_robin":
             begun = sum(row.records for row in self.done.values())
             partitions = [(begun + index) % self.partitions for index in range(len(batch))]
@@ -244,17 +248,17 @@ class _Publishing:
             self._count(self._expected(item) if partitions is None else partitions[index], None)
 
     def _expected(self, item: Item) -> int | None:
-        """The partition that a record goes to; `None` = one that only the publisher's turn decides."""
+        """The partition of a record; `None` = chosen by the publisher's round robin."""
         if isinstance(self.choice, int):
             return self.choice
         if self.partitions == 1:
             return 0
-        # as every Liftbridge client does it
+        # as in all Liftbridge clients
         return zlib.crc32(item.key) % self.partitions if item.key and self.choice is None else None
 
 
 def _choice(stream: str, count: int, partition: int | None, by: PartitionBy | None) -> Choice:
-    """How the partition of a record is chosen.
+    """The rule that chooses the partition of a record.
 
     Raises:
         StateError: code `partition_not_found`.
@@ -278,13 +282,13 @@ def _check(
     values: Any, *, file: Path | None, form: InputFormat, key: str | None, separator: str | None, null: str | None
 ) -> None:
     if key is not None and separator is not None:
-        raise UsageError("invalid_argument", "--key and --key-separator exclude each other")
+        raise UsageError("invalid_argument", "--key and --key-separator cannot be combined")
     if separator is not None and (form not in _SEPARABLE or not separator):
-        text = f"--key-separator goes with --format {', '.join(sorted(_SEPARABLE))}, and is not empty"
+        text = f"--key-separator works with --format {', '.join(sorted(_SEPARABLE))}, and must not be empty"
         raise UsageError("invalid_argument", text)
     if null is not None and form not in _SEPARABLE:
         raise UsageError(
-            "invalid_argument", f"--null goes with --format {', '.join(sorted(_SEPARABLE))}, not with {form}"
+            "invalid_argument", f"--null works with --format {', '.join(sorted(_SEPARABLE))}, not with {form}"
         )
     if values and file is not None:
         raise UsageError("invalid_argument", "records come from arguments or from --file, not from both")

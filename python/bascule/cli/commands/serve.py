@@ -1,4 +1,4 @@
-"""`bascule serve`: settings from flags, environment and file, then a broker until a signal."""
+"""`bascule serve`: settings from flags, environment and file, then a broker that runs until a signal."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -37,7 +37,7 @@ ReadyFile = Annotated[
 
 def serve(
     *,
-    standalone: Annotated[bool, typer.Option("--standalone", help="Start and supervise a nats-server too.")] = False,
+    standalone: Annotated[bool, typer.Option("--standalone", help="Also start and supervise a nats-server.")] = False,
     data_dir: DataDirectory = None,
     host: Annotated[str | None, typer.Option(help="Bind address.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Bind port; 0 = a free one.")] = None,
@@ -50,8 +50,8 @@ def serve(
     log_format: Annotated[str | None, typer.Option(help="json, text or auto.")] = None,
     ready_file: ReadyFile = None,
 ) -> int:
-    """Start a broker and stay until SIGINT or SIGTERM. SIGHUP reads the files of `tls` and `access` again,
-    certificates and policy; other settings wait for the next start.
+    """Run a broker until SIGINT or SIGTERM. SIGHUP reloads the files of `tls` and `access` (certificates and policy);
+    other settings take effect at the next start.
 
     Examples:
         bascule serve --standalone --data-dir ./data
@@ -87,11 +87,11 @@ def run_broker(
     """Run a broker until a signal; returns the exit code. Addresses are shown when standard output is a terminal.
 
     Args:
-        settings: what it is told.
-        reload: reads them again, at SIGHUP.
-        ready_file: written when it is ready.
-        wording: what becomes of each message of the log; `None` = it stays as it is.
-        name: what a setting is called where it came from; asked after `reload`.
+        settings: the resolved settings.
+        reload: reads the settings again, at SIGHUP.
+        ready_file: written when the broker is ready; `None` = none.
+        wording: converts each log message; `None` = messages stay unchanged.
+        name: the name of a setting in its source; called after `reload`.
 
     Raises:
         BrokerError: it could not start.
@@ -112,20 +112,20 @@ def run_broker(
 
 
 def warn_of_secrets(settings: "Settings", flag: str, urls: Iterable[str]) -> None:
-    """Log a warning when URLs that were given by a flag hold a password or a token."""
+    """Log a warning if URLs given by a flag contain a password or a token."""
     from bascule import logs  # noqa: PLC0415 (as above)
 
     if any("@" in url for url in urls):
         logs.configure(settings.log.level, settings.log.format)
         sentence = (
-            f"{flag} holds a password or a token, which every user of this machine can read in its list of processes:"
+            f"{flag} contains a password or a token, which every user of this machine can see in the process list:"
             " put it into a file that only the broker's user can read (nats.password_file, nats.token_file)"
         )
         logs.emit(30, "config", sentence)
 
 
 def check_files(settings: "Settings") -> None:
-    """Read and check the files that settings name, as a start would.
+    """Read and check the files that settings name, as at a start.
 
     Raises:
         UsageError: code `configuration_invalid`.
@@ -136,7 +136,7 @@ def check_files(settings: "Settings") -> None:
 
 
 def _greeting(url: str, broker: "Broker") -> Sequence[str]:
-    # as the other terminal finds it, which may not have the environment of this one
+    # as found by another terminal, which may have another environment
     program = "bascule" if shutil.which("bascule") else Path(sys.executable).with_name("bascule")
     http = [f"  Probes and metrics        http://{broker.http_address}/metrics"] if broker.http_address else []
     return (
@@ -157,7 +157,7 @@ def _greeting(url: str, broker: "Broker") -> Sequence[str]:
 
 
 def write_ready_file(file: Path, broker: "Broker") -> None:
-    """Write the file whole or not at all: readers never see a part of it."""
+    """Write the file atomically: readers never see a part of it."""
     document = {
         "address": broker.address,
         "nats_url": broker.nats_url,

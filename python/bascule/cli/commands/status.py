@@ -1,4 +1,4 @@
-"""`bascule status`: whether a broker is well, and if not, why."""
+"""`bascule status`: health of a broker."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ NOT_READY = 1
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """The answer of `status`."""
+    """The result of `status`."""
 
     state: str
     """`ready`, `ready, with warnings`, or `not ready`."""
@@ -32,7 +32,7 @@ class StatusView:
 
     @classmethod
     def of(cls, broker: BrokerDetails) -> Self:
-        """What a broker reports about itself."""
+        """The view of a broker's own report."""
         counted = broker.statistics
         started = datetime.fromtimestamp(counted.get("process_start_nanos", 0) / 1e9, UTC)
         return cls(
@@ -56,8 +56,7 @@ def _state(outcomes: set[str]) -> str:
 
 @connected()
 def status(connection: Connection, output: Output = OutputFormat.TABLE) -> int:
-    """Show whether a broker is well: one line for each thing that it needs, with the reason. Ends with 1 when a check
-    has failed.
+    """Show the health of a broker: one line for each check, with the reason. Exits with 1 if a check has failed.
 
     Examples:
         bascule status

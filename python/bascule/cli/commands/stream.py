@@ -1,4 +1,4 @@
-"""`bascule stream create | list | show | delete`, and the group that the other commands on streams join."""
+"""`bascule stream create | list | show | delete`, and the group of all commands on streams."""
 
 # ruff: noqa: PLR0913 (a command has its options as parameters)
 
@@ -23,7 +23,7 @@ from bascule.errors import AccessError, StateError
 
 __all__ = ["app"]
 
-app: Final = Commands(help="Create, look at, change, empty and delete streams.")
+app: Final = Commands(help="Create, show, change, empty and delete streams.")
 
 
 @app.command()
@@ -35,11 +35,9 @@ def create(
     name: Annotated[str, typer.Argument(help="Name of the stream.")],
     *,
     subject: Annotated[
-        str | None, typer.Option("--subject", "-s", help="NATS subject, wildcards allowed; the name when left out.")
+        str | None, typer.Option("--subject", "-s", help="NATS subject, wildcards allowed. [default: the name]")
     ] = None,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Number of partitions; 1 when left out.")
-    ] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, max=1000, help="Number of partitions. [default: 1]")] = None,
     replication_factor: Annotated[
         int, typer.Option(min=-1, help="Brokers that keep each partition; -1 = all of them.")
     ] = 1,
@@ -55,14 +53,14 @@ def create(
         bool,
         typer.Option(
             "--exist-ok",
-            help="Fine when it is there with the subject, partitions, group, encryption and partitioning asked for; "
-            "its other settings stay: stream edit.",
+            help="Accept an existing stream with the same subject, partitions, group, encryption and partitioning; "
+            "its other settings are not changed (see stream edit).",
         ),
     ] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Create a stream. Settings that are left out are as the broker's configuration says.
+    """Create a stream. Other settings are those of the broker's configuration.
 
     Examples:
         bascule stream create orders --subject 'orders.>'
@@ -87,7 +85,7 @@ def create(
 
 
 def _there(client: Client, name: str) -> StreamRow | None:
-    """The stream; `None` = there is none, as before a creation that is only tried, or not for these eyes."""
+    """The stream; `None` = it does not exist, as with `--dry-run`, or the client may not see it."""
     try:
         return StreamRow.of(client.get_stream(name))
     except AccessError:
@@ -119,12 +117,13 @@ def show(
     name: StreamName,
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every setting and counter, also in the table; other forms always have them.")
+        bool,
+        typer.Option("--all", help="All settings and counters, also in the table; other formats always have them."),
     ] = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Show one stream: the settings that it was given, and where its partitions stand. Messages from NATS that were not
-    stored, failures and damaged offsets appear when there are any.
+    """Show one stream: its settings and the state of its partitions, and, if there are any, NATS messages that were not
+    stored, failures and damaged offsets.
 
     Examples:
         bascule stream show orders --all

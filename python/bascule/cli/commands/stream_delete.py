@@ -26,7 +26,7 @@ def trim(
     name: StreamName,
     partition: Annotated[int, typer.Argument(min=0, help="Number of the partition.")],
     *,
-    before: Annotated[int, typer.Option(min=0, help="First offset that stays.")],
+    before: Annotated[int, typer.Option(min=0, help="First offset that is kept.")],
     yes: Yes = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
@@ -57,9 +57,9 @@ def purge(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Remove all records of a stream; it stays, and begins again at offset 0. Asks first, unless `--yes`.
+    """Remove all records of a stream, which begins again at offset 0. Asks first, unless `--yes`.
 
-    The files stay for limits.grace_ms, unless `--now` is given or the broker refuses writes because its disk is full.
+    The files are kept for limits.grace_ms, unless `--now` is given or the broker's disk is full.
 
     Examples:
         bascule stream purge orders --dry-run
@@ -77,7 +77,7 @@ def purge(
     if purged.at_once and not now:
         removed = "would be" if dry_run else "are"
         sys.stderr.write(
-            f"bascule: the broker's disk is full: the files {removed} removed at once and cannot be copied back\n"
+            f"bascule: the broker's disk is full: the files {removed} removed at once and cannot be restored\n"
         )
     partitions = len(stream.partitions)
     render(StreamPurge("purge", name, stream.subject, partitions, purged.records, dry_run, purged.at_once), output)

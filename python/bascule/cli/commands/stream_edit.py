@@ -24,7 +24,7 @@ OWN_STREAMS: Final = frozenset({"__activity", "__cursors"})
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """One setting that changed, or with `--dry-run` would change; `None` = the broker's configuration decides."""
+    """A change of a setting, made or (with `--dry-run`) proposed; `None` = as in the broker's configuration."""
 
     stream: str
     setting: str
@@ -35,7 +35,7 @@ class SettingChange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """What happened, or with `--dry-run` would happen, to partitions of a stream."""
+    """A change of partitions, made or (with `--dry-run`) proposed."""
 
     action: str
     name: str
@@ -52,12 +52,12 @@ def edit(
     *,
     reset: Annotated[
         list[str] | None,
-        typer.Option("--reset", help="Setting that the broker's configuration is to decide again; repeatable."),
+        typer.Option("--reset", help="Setting to reset to the broker's configuration; repeatable."),
     ] = None,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Change settings of a stream while it runs. Encryption, partitions and the subject stay as they were created.
+    """Change settings of a stream while it runs. Encryption, partitions and the subject cannot be changed.
 
     Examples:
         bascule stream edit orders --retention-max-age 30d --dry-run
@@ -67,14 +67,14 @@ def edit(
     changes = {**stored(settings), **_reset(reset or [], settings)}
     if not changes:
         known = ", ".join("--" + setting.name.replace("_", "-") for setting in SETTINGS)
-        raise UsageError("invalid_argument", f"there is nothing to change: give one of {known}, --reset")
+        raise UsageError("invalid_argument", f"there is nothing to change: use one of {known}, --reset")
     with connection.open() as client:
         before, after = client.edit_stream(name, changes, dry_run=dry_run)
     changed = "nothing would change" if dry_run else "nothing changed"
     render(
         _changes(name, before, after, dry_run=dry_run),
         output,
-        f"{changed}: stream {name} has these settings already",
+        f"{changed}: stream {name} already has these settings",
     )
 
 
@@ -85,12 +85,12 @@ def pause(
     *,
     partition: Partitions = None,
     resume_all: Annotated[
-        bool, typer.Option("--resume-all", help="A publish to any partition resumes all that are paused.")
+        bool, typer.Option("--resume-all", help="A publish to any partition resumes all paused ones.")
     ] = False,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Close partitions until they are used again: subscriptions end, NATS messages are not stored, a publish resumes.
+    """Close partitions: subscriptions end, NATS messages are not stored. A publish resumes a partition.
 
     Examples:
         bascule stream pause orders
@@ -113,7 +113,7 @@ def resume(
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Open paused partitions again; all of them, unless some are named. Shows those that were paused.
+    """Resume paused partitions: all, or the named ones. Shows the resumed ones.
 
     Examples:
         bascule stream resume orders
@@ -130,14 +130,14 @@ def readonly(
     connection: Connection,
     name: StreamName,
     *,
-    off: Annotated[bool, typer.Option("--off", help="Take records again.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Make them writable again.")] = False,
     partition: Partitions = None,
     dry_run: DryRun = False,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Make partitions refuse records; reading one ends at its end. `--off` makes them take records again.
+    """Make partitions read-only; reading one ends at its end. `--off` makes them writable again.
 
-    The broker's own streams stay writable: cursors and events could not be stored any more.
+    Internal streams of the broker cannot be read-only: cursors and events could not be stored.
 
     Examples:
         bascule stream readonly orders
@@ -145,7 +145,7 @@ def readonly(
         bascule stream readonly orders --off --partition 0
     """
     if name in OWN_STREAMS and not off:
-        text = f"stream {name} is the broker's own and stays writable: it could not store what it has to remember"
+        text = f"stream {name} is internal and stays writable: the broker could not store cursors or events"
         raise UsageError("invalid_argument", text, {"stream": name})
     with connection.open() as client:
         numbers = _numbers(client, name, partition)
@@ -161,15 +161,15 @@ def _reset(names: Sequence[str], given: Given) -> dict[str, None]:
         name = text.removeprefix("--").replace("-", "_")
         if name not in known:
             shown = ", ".join(sorted(key.replace("_", "-") for key in known))
-            raise UsageError("invalid_argument", f'--reset "{text}" is none of {shown}')
+            raise UsageError("invalid_argument", f'--reset "{text}" is not one of {shown}')
         if name in given:
-            raise UsageError("invalid_argument", f"--{name.replace('_', '-')} and --reset {text} exclude each other")
+            raise UsageError("invalid_argument", f"--{name.replace('_', '-')} and --reset {text} cannot be combined")
         reset[known[name].stored] = None
     return reset
 
 
 _NEVER_NULL = "concurrency_control"
-"""Recorded with each stream when it is created, as durability, codec and NATS copies are."""
+"""Settings that are stored with each stream at its creation."""
 
 
 def _changes(name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, dry_run: bool) -> list[SettingChange]:
@@ -181,7 +181,7 @@ def _changes(name: str, before: Mapping[str, Any], after: Mapping[str, Any], *, 
 
 
 def _numbers(client: Client, name: str, chosen: Sequence[int] | None) -> tuple[int, ...]:
-    """The partitions that are meant, ascending; none named = all.
+    """The chosen partitions, ascending; none chosen = all.
 
     Raises:
         StateError: codes `stream_not_found`, `partition_not_found`.

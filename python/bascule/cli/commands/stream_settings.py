@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class Durability(StrEnum):
-    """What an ack stands for."""
+    """Where a record is when it is acknowledged: synced to disk, or in the page cache."""
 
     DISK = "disk"
     MEMORY = "memory"
@@ -35,7 +35,7 @@ class Codec(StrEnum):
 
 
 class NatsCopy(StrEnum):
-    """How direct publishes are shown to NATS."""
+    """How direct publishes are republished to NATS."""
 
     ENVELOPE = "envelope"
     VALUE = "value"
@@ -54,9 +54,9 @@ class Setting:
     """One setting."""
 
     name: str
-    """In `StreamOptions`; the option's name with dashes."""
+    """Name in `StreamOptions`; the option has dashes."""
     stored: str
-    """In the metadata, and in `stream show`."""
+    """Name in the metadata and in `stream show`."""
     kind: str
     """`age`, `size`, `count`, `flag` or a choice."""
     help: str
@@ -64,7 +64,7 @@ class Setting:
 
     @property
     def annotation(self) -> Any:
-        """What the option takes."""
+        """The type annotation of the option."""
         option = "--" + self.name.replace("_", "-")
         if self.choices is not None:
             return Annotated[self.choices | None, typer.Option(option, help=self.help)]
@@ -79,10 +79,10 @@ class Setting:
                 return Annotated[str | None, typer.Option(option, help=f'{self.help} E.g. "64MiB", "10GB".')]
 
     def read(self, value: Any) -> Any:
-        """The value as `StreamOptions` takes it.
+        """The value for `StreamOptions`.
 
         Raises:
-            UsageError: code `invalid_argument`: no duration, or no size.
+            UsageError: code `invalid_argument`: not a valid duration or size.
         """
         option = "--" + self.name.replace("_", "-")
         try:
@@ -94,44 +94,49 @@ class Setting:
                 case _:
                     return value.value if isinstance(value, StrEnum) else value
         except OverflowError:
-            raise UsageError("invalid_argument", f"{option}: {value!r} is longer than any time can be") from None
+            raise UsageError("invalid_argument", f"{option}: {value!r} is too long for a duration") from None
         except ValueError as wrong:
             raise UsageError("invalid_argument", f"{option}: {wrong}") from None
 
 
 SETTINGS: Final = (
     Setting("retention_max_age", "retention_age_ms", "age", "Remove segments older than this; 0 = never."),
-    Setting("retention_max_bytes", "retention_bytes", "size", "Keep so many bytes a partition; 0 = unlimited."),
     Setting(
-        "retention_max_messages", "retention_messages", "count", "Keep so many records a partition; 0 = unlimited."
+        "retention_max_bytes", "retention_bytes", "size", "Keep at most this many bytes per partition; 0 = unlimited."
+    ),
+    Setting(
+        "retention_max_messages",
+        "retention_messages",
+        "count",
+        "Keep at most this many records per partition; 0 = unlimited.",
     ),
     Setting("cleaner_interval", "cleaner_interval_ms", "age", "How often retention and compaction run."),
     Setting("segment_max_bytes", "segment_bytes", "size", "Begin a new segment at this size."),
-    Setting("segment_max_age", "segment_age_ms", "age", "Begin a new segment after so long; 0 = never."),
+    Setting("segment_max_age", "segment_age_ms", "age", "Begin a new segment after this time; 0 = never."),
     Setting("compact_enabled", "compact_enabled", "flag", "Keep only the last record of each key."),
     Setting("compact_parallelism", "compact_parallelism", "count", "Accepted for Liftbridge; has no effect."),
-    Setting("auto_pause_time", "auto_pause_ms", "age", "Pause a partition that is idle for so long; 0 = never."),
+    Setting("auto_pause_time", "auto_pause_ms", "age", "Pause a partition that is idle for this time; 0 = never."),
     Setting(
         "auto_pause_disable_if_subscribers",
         "auto_pause_disable_if_subscribers",
         "flag",
-        "Keep a partition awake that somebody reads.",
+        "Do not pause a partition that has subscribers.",
     ),
-    Setting("min_isr", "min_isr", "count", "In-sync replicas that a commit needs."),
-    Setting("concurrency_control", "concurrency_control", "flag", "Check the offsets that publishers expect."),
-    Setting("max_record_bytes", "max_record_bytes", "size", "Largest record that is taken."),
-    Setting("durability", "durability", "choice", "What an ack means: on disk, or in memory.", Durability),
+    Setting("min_isr", "min_isr", "count", "Minimum in-sync replicas for a commit."),
+    Setting("concurrency_control", "concurrency_control", "flag", "Check the expected offsets of publishers."),
+    Setting("max_record_bytes", "max_record_bytes", "size", "Largest accepted record."),
+    Setting("durability", "durability", "choice", "Acknowledge a record once it is on disk, or in memory.", Durability),
     Setting("codec", "codec", "choice", "Compression of new batches.", Codec),
-    Setting("nats_copy", "nats_copy", "choice", "How direct publishes are shown to NATS.", NatsCopy),
-    Setting("nats_acks", "nats_acks", "choice", "How NATS messages with a reply are acknowledged.", NatsAcks),
+    Setting("nats_copy", "nats_copy", "choice", "How direct publishes are republished to NATS.", NatsCopy),
+    Setting("nats_acks", "nats_acks", "choice", "How NATS messages with a reply subject are acknowledged.", NatsAcks),
 )
 
 Given = Mapping[str, Any]
-"""Settings by the names of `StreamOptions`; only those that were given."""
+"""The given settings, by their names in `StreamOptions`."""
 
 
 def with_settings(command: Callable[Concatenate[Given, P], R]) -> Callable[..., R]:
-    """The command has an option for each setting, and takes those that were given as its first argument."""
+    """Add an option for each setting to a command, which gets the given ones as its first argument."""
     kind = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter(setting.name, kind, default=None, annotation=setting.annotation) for setting in SETTINGS
@@ -146,7 +151,7 @@ def _given(**values: Any) -> Given:
 
 
 def stored(given: Given) -> dict[str, Any]:
-    """The same by the names of the metadata, durations in milliseconds."""
+    """The settings by their names in the metadata, durations in milliseconds."""
     names = {setting.name: setting.stored for setting in SETTINGS}
     return {
         names[name]: value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value

@@ -1,6 +1,6 @@
-"""The `liftbridge` command: a Liftbridge broker's flags and configuration, answered by our broker.
+"""The `liftbridge` command: runs a Bascule broker with the flags and configuration of a Liftbridge broker.
 
-Single-dash spellings of long names are accepted, as Liftbridge does.
+Long names are also accepted with a single dash, as in Liftbridge.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     for names, key, shown, text in _LISTS:
         parser.add_argument(*_with_single_dash(names), dest=key, metavar=shown, action="append", help=text)
     for names, key, text in _SWITCHES:
-        # as Go's flags: `-e` alone, or with `=true` and `=false`
+        # as in Go: `-e` alone, or with `=true` and `=false`
         parser.add_argument(*_with_single_dash(names), dest=key, nargs="?", const=True, metavar="true|false", help=text)
     shown = f"liftbridge (bascule {version('bascule')})"
     parser.add_argument("--version", "-version", "-v", action="version", version=shown)
@@ -91,12 +91,12 @@ def parse(arguments: Sequence[str]) -> tuple[Path | None, dict[str, object]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line, without the program's name; `None` = this process's. Returns its exit code."""
+    """Run one command line (without the program's name; `None` = that of this process). Returns the exit code."""
     return end_with(lambda: _serve(sys.argv[1:] if arguments is None else arguments), "liftbridge")
 
 
 class Configuration:
-    """What the broker started with, and what it would start with now."""
+    """The configuration at the start of the broker, and the present one."""
 
     def __init__(self, file: Path | None, flags: Mapping[str, object]) -> None:
         self._file: Final = file
@@ -105,12 +105,12 @@ class Configuration:
         self._latest = self.first
 
     def reload(self) -> Settings:
-        """The settings as of now."""
+        """The present settings."""
         self._latest = translate(self._file, os.environ, self._flags)
         return self._latest.settings
 
     def key(self, setting: str) -> str:
-        """The key behind a setting: the one that says it now, or did."""
+        """The Liftbridge key of a setting: the one that sets it now, or set it before."""
         return liftbridge_key(setting, self._latest.origins, self.first.origins)
 
 

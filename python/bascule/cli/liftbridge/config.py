@@ -1,4 +1,4 @@
-"""From a Liftbridge configuration (file, `LIFTBRIDGE_…` variables, flags) to our settings.
+"""Translates a Liftbridge configuration (file, `LIFTBRIDGE_…` variables, flags) into settings of Bascule.
 
 Precedence: flag, environment, file, default. Keys are case-insensitive; dots and nesting are the same at every level;
 unknown keys are fatal.
@@ -23,23 +23,23 @@ __all__ = ["Translated", "translate"]
 PREFIX: Final = "LIFTBRIDGE_"
 NOT_KEYS: Final = frozenset({"LIFTBRIDGE_ENCRYPTION_KEY"})
 SERVICE: Final = "tcp://"
-"""How the value begins that Kubernetes gives LIFTBRIDGE_PORT in every pod beside a service named `liftbridge`."""
+"""Start of the value that Kubernetes sets as LIFTBRIDGE_PORT in pods beside a service named `liftbridge`."""
 DEFAULT_PORT: Final = 9292
 NATS_PORT: Final = 4222
-EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (what Liftbridge binds when it is told nothing)
+EVERY_INTERFACE: Final = "0.0.0.0"  # noqa: S104 (the default of Liftbridge)
 FILE, ENVIRONMENT, FLAG = range(3)
-"""Sources; a higher one wins."""
+"""Sources of values; a higher one wins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """Our settings, and what a person should know about the way there.
+    """The settings of Bascule, with remarks for the user.
 
     Attributes:
-        settings: everything, resolved.
-        origins: dotted key of ours to where its value came from, of those that are not our defaults.
-        notes: one sentence for each key that was accepted and changes nothing.
-        overruled: one for each that another key contradicts, and that has no effect for it.
+        settings: all settings, resolved.
+        origins: dotted Bascule key to the origin of its value, for values that are not the default.
+        notes: one sentence for each key that was accepted and has no effect.
+        overruled: one sentence for each key that has no effect because another key contradicts it.
     """
 
     settings: Settings
@@ -50,7 +50,7 @@ class Translated:
 
 @dataclass(slots=True)
 class _Given:
-    """Parsed values by Liftbridge key, with where each came from: in words, and which source."""
+    """Parsed values by Liftbridge key, with the origin of each: as text, and as source."""
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     origins: dict[str, str] = field(default_factory=dict[str, str])
@@ -59,7 +59,7 @@ class _Given:
 
 
 def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, object]) -> Translated:
-    """Resolve everything.
+    """Translate and resolve a configuration.
 
     Args:
         file: a Liftbridge configuration; `None` = none.
@@ -67,7 +67,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
         flags: Liftbridge keys to values.
 
     Raises:
-        UsageError: code `configuration_invalid`; names the key, the value and where it came from.
+        UsageError: code `configuration_invalid`; names the key, the value and its origin.
     """
     given = _Given()
     if file is not None:
@@ -76,15 +76,17 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
         if name.startswith(PREFIX) and name not in NOT_KEYS:
             key = name.removeprefix(PREFIX).lower().replace("_", ".")
             if key == "port" and value.startswith(SERVICE):
-                given.notes.append(f"environment variable {name}={value} is of a Kubernetes service and was not used")
-            elif key in KEYS and value:  # an empty one is not set, as there
+                given.notes.append(
+                    f"environment variable {name}={value} belongs to a Kubernetes service and was ignored"
+                )
+            elif key in KEYS and value:  # an empty variable counts as not set, as in Liftbridge
                 _take(given, [(key, value)], f"environment variable {name}", ENVIRONMENT)
             elif key in KEYS:
                 continue
             else:
-                given.notes.append(f"environment variable {name} is no setting and was not used")
+                given.notes.append(f"environment variable {name} is not a known setting and was ignored")
     _take(given, list(flags.items()), "flag", FLAG)
-    overruled = list(_settle_embedded(given))
+    overruled = list(_resolve_embedded(given))
     given.notes.extend(_unreachable(given))
     layers = [
         Layer("Liftbridge default", _defaults(given)),
@@ -102,7 +104,7 @@ def translate(file: Path | None, environment: Mapping[str, str], flags: Mapping[
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        # Values as they are written, for each key has its own parser: `yes` is a password too.
+        # Values stay unparsed, because each key has its own parser: `yes` may be a password.
         return config.read_yaml(file, as_written=True)
     except UsageError as failure:
         message = f"Failed to load configuration file: {failure}"
@@ -112,7 +114,7 @@ def _read(file: Path) -> dict[str, object]:
 def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str, source: int) -> None:
     for key, value in items:
         known = KEYS.get(key)
-        if known is not None and value is None:  # `key:` with nothing behind it
+        if known is not None and value is None:  # `key:` without a value
             continue
         if known is None:
             message = f'Unknown configuration setting "{key}" ({origin}){config.nearest(key, list(KEYS))}'
@@ -127,7 +129,7 @@ def _take(given: _Given, items: Iterable[tuple[str, object]], origin: str, sourc
             message = f'Invalid {key} setting "{shown}" ({origin}): {wrong}'
             raise UsageError("configuration_invalid", message, {"key": key}) from None
         if known.reason and parsed not in known.same:
-            raise UsageError("configuration_invalid", f"{key} ({origin}) is refused: {known.reason}", {"key": key})
+            raise UsageError("configuration_invalid", f"{key} ({origin}) is rejected: {known.reason}", {"key": key})
         if known.idle:
             given.notes.append(f"{key} ({origin}) has no effect: {known.idle}")
         given.values[key] = parsed
@@ -145,7 +147,7 @@ def _settings(given: _Given) -> Iterator[Layer]:
 
 
 def _nats(given: _Given) -> Iterator[Layer]:
-    """Where the embedded server listens: its own file says it, else the port to connect to, on loopback."""
+    """Where the embedded server listens: as in its own file, else on loopback, at the port to connect to."""
     values = given.values
     if "nats.tls.cert" in values and "nats.tls.key" in values:
         yield Layer(f"nats.tls.cert, {given.origins['nats.tls.cert']}", {"nats.tls.required": True})
@@ -159,14 +161,14 @@ def _nats(given: _Given) -> Iterator[Layer]:
         url = urlsplit(first if "://" in first else f"nats://{first}")
         port = url.port
     except ValueError:
-        return  # said by the check of nats.servers
+        return  # reported by the check of nats.servers
     origin = f"nats.servers, {given.origins['nats.servers']}"
     yield Layer(origin, {"nats.port": port or NATS_PORT})
 
 
-def _settle_embedded(given: _Given) -> Iterator[str]:
-    """What is switched off by one key and on by another: the higher source wins, of one source the configuration.
-    Yields what that overrules.
+def _resolve_embedded(given: _Given) -> Iterator[str]:
+    """Resolve a contradiction between the switch and the configuration of the embedded server: the higher source wins;
+    within one source, the configuration. Yields a sentence about the overruled key.
     """
     switch, config_key = "nats.embedded", "nats.embedded.config"
     if given.values.get(switch) is not False or config_key not in given.values:
@@ -183,14 +185,14 @@ def _settle_embedded(given: _Given) -> Iterator[str]:
 def _defaults(given: _Given) -> dict[str, object]:
     namespace = given.values.get("clustering.namespace", config.BrokerSettings().namespace)
     return {
-        "data_dir": f"/tmp/liftbridge/{namespace}",  # noqa: S108 (Liftbridge's own default)
+        "data_dir": f"/tmp/liftbridge/{namespace}",  # noqa: S108 (the default of Liftbridge)
         "http.listen": "off",  # Liftbridge has no such port
-        "streams.retention_min_age_ms": 0,  # a limit means what it says, also for what has just come
+        "streams.retention_min_age_ms": 0,  # retention limits also apply to new records, as in Liftbridge
     }
 
 
 def _unreachable(given: _Given) -> Iterator[str]:
-    """`host` alone shows clients the default port, wherever `listen` binds; most likely nobody listens there."""
+    """A warning: `host` without `port` advertises the default port, where the broker may not listen."""
     listen, host = cast("Address | None", given.values.get("listen")), given.values.get("host")
     if listen and host and "port" not in given.values and listen.port != DEFAULT_PORT:
         yield (

@@ -1,4 +1,4 @@
-"""A Liftbridge configuration as one of ours, with comments on where each setting comes from and what differs."""
+"""Converts a Liftbridge configuration file, with comments on the origin of each setting and on differences."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,24 +18,24 @@ HEAD: Final = """\
 # Start it with: bascule serve --config FILE
 # What differs: an acknowledgement means that the record is on disk (streams.durability: memory for the page cache);
 # LIFTBRIDGE_ environment variables are read by the `liftbridge` command only, `bascule serve` reads BASCULE_ ones."""
-BETTER: Final = "a secret: better in a file of its own, named by {key}_file"
+BETTER: Final = "a secret: better in a separate file, named by {key}_file"
 
 
 class Imported(NamedTuple):
-    """What became of a Liftbridge configuration."""
+    """A converted Liftbridge configuration."""
 
     text: str
-    """Our configuration file."""
+    """The configuration file of Bascule."""
     warnings: Sequence[str]
-    """A sentence for each contradiction in theirs, in their keys, with which of them wins."""
+    """A sentence for each contradiction in the Liftbridge configuration, with its keys and which one wins."""
 
 
 def import_file(file: Path) -> Imported:
-    """Our configuration file that says what the Liftbridge configuration `file` says: the settings that are not
-    defaults, each with its origin, then contradictions and notes.
+    """Convert the Liftbridge configuration `file`: the settings that are not defaults, each with its origin, then
+    contradictions and notes.
 
     Raises:
-        UsageError: code `configuration_invalid`: an unknown key, a wrong value, or what is not there.
+        UsageError: code `configuration_invalid`: an unknown key, a wrong value, or an unsupported feature.
     """
     translated = _unnamed(translate(file, {}, {}), str(file))
     contradictory = [*contradictions(translated.settings), *translated.overruled]
@@ -50,7 +50,7 @@ def import_file(file: Path) -> Imported:
 
 
 def _unnamed(translated: Translated, file: str) -> Translated:
-    """The same without the name of the file that it is all about."""
+    """A copy whose texts do not repeat the name of the file."""
 
     def plain(text: str) -> str:
         return text.replace(f" ({file})", "").removesuffix(f", {file}")
@@ -64,7 +64,7 @@ def _unnamed(translated: Translated, file: str) -> Translated:
 
 
 def _nested(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """The leaves named by dotted keys, in the order of `values`."""
+    """The leaves with these dotted keys, nested, in the order of `values`."""
     wanted = set(keys)
 
     def pick(level: Mapping[str, Any], prefix: str) -> dict[str, Any]:

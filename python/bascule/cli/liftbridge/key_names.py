@@ -1,4 +1,4 @@
-"""What the broker says of its settings, in the keys of the Liftbridge configuration that the user wrote."""
+"""Rewrites messages of the broker to name settings by the keys of a Liftbridge configuration."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _PHRASES: Final = {
     "tls.client_auth to required": "tls.client.auth.enabled to true",
     "tls.client_auth is required": "tls.client.auth.enabled is true",
 }
-"""Settings whose values have other names there."""
+"""Phrases about settings whose values have other names in Liftbridge."""
 
 _KEYS: Final = {
     **{key.setting: name for name, key in KEYS.items() if key.setting},
@@ -25,19 +25,19 @@ _KEYS: Final = {
 }
 
 _OURS: Final = re.compile(
-    # neither a part of a path nor of a longer key; a sentence may end behind it
+    # not a part of a path or of a longer key; a sentence may end after it
     rf"(?<![\w./-])({'|'.join(re.escape(text) for text in sorted([*_PHRASES, *_KEYS], key=len, reverse=True))})"
     r"(?![\w/-]|\.\w)"
 )
 
 
 def in_liftbridge_keys(text: str) -> str:
-    """A sentence with each of our settings named as Liftbridge names it, where it does. Idempotent."""
+    """The text with settings replaced by their Liftbridge keys, where one exists. Idempotent."""
     return _OURS.sub(lambda found: _PHRASES.get(found[0]) or _KEYS[found[0]], text)
 
 
 def liftbridge_key(setting: str, *origins: Mapping[str, str]) -> str:
-    """The key that a setting comes from: by the first of `origins` that knows one, else as it is usually called."""
+    """The Liftbridge key of a setting: from the first of `origins` that has one, else its usual key."""
     for known in origins:
         key = known.get(setting, "").partition(",")[0]
         if key in KEYS:
@@ -46,5 +46,5 @@ def liftbridge_key(setting: str, *origins: Mapping[str, str]) -> str:
 
 
 def reworded(failure: BrokerError) -> BrokerError:
-    """The failure, advising the keys that the user has."""
+    """The failure with settings named by their Liftbridge keys."""
     return error(failure.code, in_liftbridge_keys(str(failure)), failure.details)

@@ -1,5 +1,5 @@
-"""The keys of a Liftbridge configuration and what becomes of each: a setting of ours, accepted without effect, or
-refused with the reason. None is ever dropped silently.
+"""The keys of a Liftbridge configuration. Each is translated to a setting, accepted without effect and reported, or
+rejected with the reason; none is dropped silently.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,12 +29,12 @@ class Key:
     """One key.
 
     Attributes:
-        parse: takes the value as given.
-        setting: our dotted key; empty = none, or resolved from several keys together.
-        same: values that say what this broker does anyway; accepted.
-        reason: why any other value is refused; empty = nothing is refused.
-        idle: what to tell when it is accepted and changes nothing; empty = it does change something.
-        joint: whether the setting is resolved together with other keys (`liftbridge_security`).
+        parse: parses the given value.
+        setting: dotted key of Bascule; empty = none, or resolved from several keys together.
+        same: accepted values, which match the behaviour of this broker.
+        reason: why any other value is rejected; empty = no value is rejected.
+        idle: the note for a key without effect; empty = the key has an effect.
+        joint: whether the setting is resolved together with other keys (in `security`).
     """
 
     parse: Parser
@@ -57,13 +57,13 @@ def _refused(parse: Parser, reason: str, *same: object) -> Key:
     return Key(parse, same=same, reason=reason)
 
 
-def _idle(parse: Parser, told: str) -> Key:
-    return Key(parse, idle=told)
+def _idle(parse: Parser, note: str) -> Key:
+    return Key(parse, idle=note)
 
 
-_CLUSTER: Final = "clusters are not there yet: this broker runs alone"
-_ALONE: Final = "a broker that runs alone has no use for it"
-_NO_RAFT: Final = "this broker does not keep its metadata in Raft snapshots of its own kind"
+_CLUSTER: Final = "clusters are not supported yet: this broker runs alone"
+_ALONE: Final = "a broker that runs alone does not need it"
+_NO_RAFT: Final = "this broker does not store Raft snapshots"
 
 KEYS: Final[dict[str, Key]] = {
     "listen": Key(address),
@@ -76,7 +76,7 @@ KEYS: Final[dict[str, Key]] = {
     "logging.raft": _idle(boolean, "there is no Raft log"),
     "logging.nats": _idle(boolean, "warnings and errors of nats-server are in the log of the broker"),
     "batch.max.messages": _sets("streams.batch_max_messages", integer),
-    "batch.max.time": _idle(duration_ms, "batches never wait: what has arrived during a sync joins the next"),
+    "batch.max.time": _idle(duration_ms, "batches never wait: records that arrive during a sync join the next one"),
     "tls.key": _joint("tls.key_file", text),
     "tls.cert": _joint("tls.certificate_file", text),
     "tls.client.auth.enabled": _joint("tls.client_auth", boolean),
@@ -131,13 +131,13 @@ KEYS: Final[dict[str, Key]] = {
     "telemetry.enabled": _idle(boolean, ""),
     "telemetry.interval.seconds": _idle(integer, ""),
 }
-"""Every key that Liftbridge knows, in the order of its documentation."""
+"""All keys of Liftbridge, in the order of its documentation."""
 
 
 def flattened(
     document: Mapping[object, object] | Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, object]]:
-    """Dotted keys in lower case. A key may be a value and a section at once (`nats.embedded`)."""
+    """Dotted keys in lower case with their values. A key may be a value and a section (`nats.embedded`)."""
     for name, value in document.items():
         key = f"{prefix}{name}".lower()
         if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
-"""The keys of TLS and authorization, which mean something together: certificate with key, authorization with its files.
+"""The keys of TLS and authorization, which depend on each other: certificate and key, authorization and its files.
 
-Where Liftbridge takes the value of `tls.client.auth.enabled` for authorization, its own key counts here.
+Liftbridge uses the value of `tls.client.auth.enabled` for authorization too; Bascule uses the separate key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,29 +17,29 @@ _AUTH: Final = "tls.client.auth.enabled"
 _AUTHZ: Final = "tls.client.authz.enabled"
 _POLICY: Final = "tls.client.authz.policy"
 _SWITCHED: Final = {_AUTH: ("tls.client.auth.ca",), _AUTHZ: (_POLICY, "tls.client.authz.model")}
-"""What switches what on."""
+"""The switch of each feature and its files."""
 
 
 def security(values: Mapping[str, object], origins: Mapping[str, str], notes: list[str]) -> Iterator[Layer]:
-    """Our settings.
+    """The settings of Bascule.
 
     Args:
-        values: what is given, by Liftbridge key.
-        origins: where it comes from.
-        notes: gets a sentence for each key that changes nothing.
+        values: given values by Liftbridge key.
+        origins: the origin of each.
+        notes: a sentence is appended for each key without effect.
 
     Raises:
-        UsageError: code `configuration_invalid`: something is switched on and what it needs is missing.
+        UsageError: code `configuration_invalid`: a feature is enabled and a key that it needs is missing.
     """
     given = [key for key in _PAIR if key in values]
     if len(given) == 1:
         other = next(key for key in _PAIR if key not in values)
-        raise _missing(given[0], origins, f"{other} is not set: a certificate and its key go together")
+        raise _missing(given[0], origins, f"{other} is not set: set the certificate and its key together")
     for key in given:
         yield Layer(f"{key}, {origins[key]}", {KEYS[key].setting: values[key]})
     if given:
-        # Its own server speaks it, and so may its clients.
-        yield Layer(f"{given[0]}, what Liftbridge speaks", {"tls.min_version": "1.2"})
+        # Liftbridge and its clients use TLS 1.2.
+        yield Layer(f"{given[0]}, as in Liftbridge", {"tls.min_version": "1.2"})
     if values.get(_AUTH):
         yield Layer(f"{_AUTH}, {origins[_AUTH]}", {KEYS[_AUTH].setting: "required"})
     if values.get(_AUTHZ) and _POLICY not in values:

@@ -1,5 +1,5 @@
-"""Values of a Liftbridge configuration: durations, sizes, booleans, addresses. Each parser takes what YAML, a flag or a
-variable gave and raises `ValueError` with what is allowed.
+"""Values of a Liftbridge configuration: durations, sizes, booleans, addresses. Each parser takes a value from YAML, a
+flag or a variable, and raises `ValueError` with the allowed values.
 """
 
 import re
@@ -37,10 +37,10 @@ class Address(NamedTuple):
 
 
 def text(value: object) -> str:
-    """Text; numbers are taken as written."""
+    """Text; numbers are used as written."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         return str(value)
-    raise ValueError("text is wanted")
+    raise ValueError("expected text")
 
 
 def integer(value: object) -> int:
@@ -51,7 +51,7 @@ def integer(value: object) -> int:
         return int(value)
     if isinstance(value, str) and re.fullmatch(r"\s*0(x[\da-fA-F]+|o[0-7]+|b[01]+)\s*", value):
         return int(value, 0)
-    raise ValueError("a whole number is wanted")
+    raise ValueError("expected a whole number")
 
 
 def boolean(value: object) -> bool:
@@ -61,7 +61,7 @@ def boolean(value: object) -> bool:
     word = str(value).strip().lower()
     if word in _TRUE | _FALSE:
         return word in _TRUE
-    raise ValueError("true or false is wanted")
+    raise ValueError("expected true or false")
 
 
 def duration_ms(value: object) -> int:
@@ -76,14 +76,14 @@ def duration_ms(value: object) -> int:
         if terms and "".join(number + unit for number, unit in terms) == word:
             total = sum(float(number) * _UNITS_MS[unit] for number, unit in terms)
             return -(-round(total * 1_000_000) // 1_000_000)
-    raise ValueError('a duration is wanted, e.g. "500ms", "15s", "5m", "168h"; a bare number is nanoseconds')
+    raise ValueError('expected a duration, e.g. "500ms", "15s", "5m", "168h"; a bare number is nanoseconds')
 
 
 def segment_age_ms(value: object) -> int:
     """A duration of at least a second; 0 = never."""
     age = duration_ms(value)
     if 0 < age < SHORTEST_SEGMENT_MS:
-        raise ValueError("at least 1s is wanted, or 0")
+        raise ValueError("expected at least 1s, or 0")
     return age
 
 
@@ -91,16 +91,16 @@ def port(value: object) -> int:
     """A port; 0 = a free one."""
     number = integer(value)
     if not 0 <= number <= MOST_PORT:
-        raise ValueError(f"a port from 0 to {MOST_PORT} is wanted")
+        raise ValueError(f"expected a port from 0 to {MOST_PORT}")
     return number
 
 
 def names(value: object) -> tuple[str, ...]:
-    """A list, or one text with commas; blanks are trimmed."""
+    """A list, or one text with commas; blanks are removed."""
     items: list[str] = [str(item) for item in value] if isinstance(value, (list, tuple)) else text(value).split(",")  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     found = tuple(part.strip() for item in items for part in item.split(",") if part.strip())
     if not found:
-        raise ValueError("at least one is wanted")
+        raise ValueError("expected at least one")
     return found
 
 
@@ -108,24 +108,24 @@ def ack_policy(value: object) -> str:
     """none, leader or all."""
     word = str(value).lower()
     if word not in _ACK_POLICIES:
-        raise ValueError("none, leader or all is wanted")
+        raise ValueError("expected none, leader or all")
     return word
 
 
 def level(value: object) -> str:
-    """Our word for a log level."""
+    """The log level of Bascule."""
     word = str(value).lower()
     if word not in _LEVELS:
-        raise ValueError("debug, info, warn or error is wanted")
+        raise ValueError("expected debug, info, warn or error")
     return _LEVELS[word]
 
 
 def address(value: object) -> Address:
-    """`host:port`, both given."""
+    """`host:port`, both required."""
     word = str(value).strip()
     host, colon, number = word.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
-        raise ValueError("host:port is wanted; for a port alone use the key port")
+        raise ValueError("expected host:port; for a port alone use the key port")
     if not host:
-        raise ValueError("it names no host: write host:port, or use the key port")
+        raise ValueError("it has no host: write host:port, or use the key port")
     return Address(host.strip("[]"), port(number))

@@ -1,4 +1,4 @@
-"""What `bascule consume` does with records until it has enough of them."""
+"""The loop of `bascule consume`: reads, prints and stores positions until a limit is reached."""
 
 import select
 import sys
@@ -13,18 +13,18 @@ from bascule.cli.records.record_writer import RecordWriter
 from bascule.client import Batch, Client, Consumer, Record, Start, Subscription
 from bascule.client.tooling import Many
 
-__all__ = ["GroupReading", "Limits", "Printing", "Reading", "tell_start"]
+__all__ = ["GroupReading", "Limits", "Printing", "Reading", "report_start"]
 
 WAIT_S: Final = 0.5
-"""Longest wait."""
+"""Longest single wait, in seconds."""
 _SLACK_S: Final = 0.25
-"""A call that takes so much longer than it was asked to wait did something else, too."""
+"""A call that exceeds its wait by more than so many seconds did more than wait."""
 STANDARD_OUTPUT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to end; `None` = not for this."""
+    """When to end; `None` = no such limit."""
 
     records: int | None = None
     seconds: float | None = None
@@ -39,19 +39,19 @@ class Printing:
     pace: Pace
     limits: Limits
     is_late: bool = field(kw_only=True)
-    """Whether everything is printed at the end."""
+    """Whether the writer prints everything at the end."""
     records: int = 0
     _began: float = 0.0
     _idle: float = 0.0
-    """Seconds that were waited in vain since the last record."""
+    """Seconds without records since the last one."""
 
     def begin(self) -> None:
-        """Everything is open: time counts from now."""
+        """All subscriptions are open: start the clock."""
         self._began = time.monotonic()
 
     def next_batch(self, poll: Callable[[float], Batch | None]) -> Batch | None:
-        """What `poll` finds within the seconds that it is given. What it waits in vain counts as idle; what it spends
-        on opening a subscription again does not, for there may be records behind it.
+        """The result of `poll`, which gets the seconds to wait. Waiting without a result counts as idle time; the time
+        of a reconnect does not, because records may follow.
         """
         asked, began = self._wait_s(), time.monotonic()
         batch = poll(asked)
@@ -63,7 +63,7 @@ class Printing:
         return batch
 
     def take(self, partition: int, records: Sequence[Record]) -> Record:
-        """Print records, and no more than the limit; the last one printed."""
+        """Print records up to the limit. Returns the last one printed."""
         left = None if self.limits.records is None else self.limits.records - self.records
         records = records[:left]
         self.writer.write(partition, records)
@@ -72,7 +72,7 @@ class Printing:
         return records[-1]
 
     def _wait_s(self) -> float:
-        """How long to wait for the next record: not beyond the end of the time."""
+        """Seconds to wait for the next record, within the time limit."""
         waits = [WAIT_S]
         if self.limits.seconds is not None:
             waits.append(self._began + self.limits.seconds - time.monotonic())
@@ -82,7 +82,7 @@ class Printing:
 
     @property
     def is_over(self) -> bool:
-        """Whether a limit is reached."""
+        """Whether a limit has been reached."""
         limits = self.limits
         return (
             (limits.records is not None and self.records >= limits.records)
@@ -93,17 +93,17 @@ class Printing:
 
 @dataclass(slots=True)
 class Reading:
-    """Reads partitions, prints, and moves the cursor behind what is printed."""
+    """Reads partitions, prints, and moves the cursor after the printed records."""
 
     client: Client
     stream: str
     cursor: str | None
     printing: Printing
     printed: dict[int, int] = field(default_factory=dict[int, int])
-    """Offset of the last record by partition, not stored yet."""
+    """Offset of the last printed record by partition, not stored yet."""
 
     def run(self, many: Many) -> None:
-        """Until all have ended, or a limit is reached."""
+        """Read until all partitions have ended or a limit is reached."""
         printing = self.printing
         printing.begin()
         while many.is_open:
@@ -119,7 +119,7 @@ class Reading:
             _check_reader()
 
     def commit(self) -> None:
-        """Store what is printed as the cursor's position."""
+        """Store the last printed offsets as the cursor's position."""
         if self.cursor is not None:
             for number, offset in self.printed.items():
                 self.client.set_cursor(self.cursor, self.stream, offset, partition=number)
@@ -128,14 +128,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class GroupReading:
-    """Reads a share of the partitions as a member of a group, prints, and moves the group behind what is printed."""
+    """Reads partitions as a member of a group, prints, and moves the group's positions after the printed records."""
 
     consumer: Consumer
     printing: Printing
     commits: bool = field(kw_only=True)
 
     def run(self) -> None:
-        """Until a limit is reached."""
+        """Read until a limit is reached."""
         printing = self.printing
         printing.begin()
         while not printing.is_over:
@@ -153,11 +153,11 @@ class GroupReading:
             self.consumer.commit()
 
 
-def tell_start(place: str, asked: Start, subscription: Subscription, *, reverse: bool) -> None:
-    """Say where reading begins, when that is not where it was asked to, or where a cursor stood."""
+def report_start(place: str, asked: Start, subscription: Subscription, *, reverse: bool) -> None:
+    """Report on standard error where reading begins, if that is not the requested or stored position."""
     found, remembered = subscription.position, subscription.remembered
     if not isinstance(found, int):
-        return  # the broker does not tell
+        return  # the broker does not report it
     following = f"the {'last' if reverse else 'next'} record, offset {found}"
     if remembered is not None:
         if found <= remembered:
@@ -168,14 +168,14 @@ def tell_start(place: str, asked: Start, subscription: Subscription, *, reverse:
     elif isinstance(asked, int) and found > asked:
         text = f"offset {asked} of {place} was removed: reading begins at offset {found}"
     elif isinstance(asked, datetime) and asked > datetime.now(UTC):
-        text = f"{asked.isoformat()} is still to come: reading of {place} begins with {following}"
+        text = f"{asked.isoformat()} is in the future: reading of {place} begins with {following}"
     else:
         return
     sys.stderr.write(f"bascule: {text}\n")
 
 
 def _check_reader() -> None:
-    """Raise `BrokenPipeError` when whoever read our output went away: nothing may come for hours that would tell."""
+    """Raise `BrokenPipeError` if the reader of the output has closed it, without waiting for the next record."""
     output = select.poll()
     output.register(STANDARD_OUTPUT, 0)
     if any(found & select.POLLERR for _, found in output.poll(0)):

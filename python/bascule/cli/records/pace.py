@@ -1,4 +1,4 @@
-"""Not faster than so many records a second."""
+"""A limit on records per second."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Waits so that what was counted stays below a rate; without a rate it never waits."""
+    """Waits so that the counted records stay below a rate; without a rate it never waits."""
 
     def __init__(
         self,
@@ -15,7 +15,7 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`rate`: records a second, above 0; `None` = as fast as it goes."""
+        """`rate`: records per second, above 0; `None` = no limit."""
         self._rate = rate
         self._clock = clock
         self._sleep = sleep
@@ -23,11 +23,11 @@ class Pace:
         self._count = 0
 
     def batch(self, most: int) -> int:
-        """How many records may go together: at most about a tenth of a second's, at least one."""
+        """Number of records to send together: about a tenth of a second's at most, at least one."""
         return most if self._rate is None else max(1, min(most, int(self._rate / 10)))
 
     def count(self, records: int) -> None:
-        """Count records and wait until their time has come."""
+        """Count records, then wait until the rate allows the next ones."""
         self._count += records
         if self._rate is not None:
             ahead = self._began + self._count / self._rate - self._clock()

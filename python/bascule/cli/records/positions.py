@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as people write it."""
+"""Parses where reading begins and ends."""
 
 import re
 import sys
@@ -20,8 +20,8 @@ def _now() -> datetime:
 
 
 def parse_start(text: str, now: Callable[[], datetime] = _now) -> Start:
-    """`earliest`, `latest`, `new`, an offset, a time, or a duration ago like `-15m`. A time without a zone is in the
-    local zone, which is said on standard error.
+    """Parse `earliest`, `latest`, `new`, an offset, a time, or a duration ago like `-15m`. A time without a zone is
+    local time, which is reported on standard error.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -32,7 +32,7 @@ def parse_start(text: str, now: Callable[[], datetime] = _now) -> Start:
 
 
 def parse_stop(text: str | None, now: Callable[[], datetime] = _now) -> Stop:
-    """`latest`, an offset, a time, or a duration ago; `None` = never.
+    """Parse `latest`, an offset, a time, or a duration ago; `None` = never.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -41,7 +41,7 @@ def parse_stop(text: str | None, now: Callable[[], datetime] = _now) -> Stop:
 
 
 def parse_time(option: str, text: str, now: Callable[[], datetime] = _now) -> datetime:
-    """A time, or a duration ago.
+    """Parse a time, or a duration ago.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -58,7 +58,7 @@ def _offset_or_time(option: str, text: str, words: str, now: Callable[[], dateti
         return int(text)
     time = _time(option, text, now)
     if time is None:
-        raise UsageError("invalid_argument", f'{option} "{text}" is none of: {words}, {_WORDS}')
+        raise UsageError("invalid_argument", f'{option} "{text}" is not one of: {words}, {_WORDS}')
     return time
 
 

@@ -1,7 +1,7 @@
-"""Records out of arguments, files and pipes, in every form that `produce` takes. No broker.
+"""Reads records from arguments, files and pipes, in all formats of `produce`. Does not use a broker.
 
-What stands in a line comes as soon as the line is there, in batches of what has arrived: a pipe that trickles is
-published as it trickles, a file in large pieces.
+Lines are returned as soon as they are complete, in batches of those that have arrived: a slow pipe is published line by
+line, a file in large batches.
 """
 
 import base64
@@ -25,14 +25,14 @@ from bascule.errors import UsageError
 __all__ = ["BATCH", "InputFormat", "Item", "Source", "items", "of_arguments"]
 
 BATCH: Final = 4096
-"""Most records of one batch."""
+"""Maximum number of records of one batch."""
 CHUNK: Final = 1 << 16
 MOST_LINE: Final = 64 << 20
 _COLUMNS: Final = frozenset({"value", "key", "headers", "partition"})
 _KEPT: Final = frozenset({"offset", "time", "subject", "origin_time"})
-"""What `consume` prints beside them; the broker gives each record its own, unless `--keep` says otherwise."""
+"""Further fields printed by `consume`; the broker assigns new values, unless `--keep` names the field."""
 NULL_CELL: Final = '{"base64": null}'
-"""How a null value is written in a CSV cell, where an empty one is an empty value."""
+"""CSV cell of a null value; an empty cell is an empty value."""
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(
 
 
 class InputFormat(StrEnum):
-    """How records are written down."""
+    """Formats of the input."""
 
     TEXT = "text"
     RAW = "raw"
@@ -59,28 +59,28 @@ class Item(NamedTuple):
     key: bytes | None = None
     headers: Sequence[tuple[str, bytes]] = ()
     partition: int | None = None
-    """That the record itself names."""
+    """Partition that the record names; `None` = none."""
     subject: str | None = None
-    """The same."""
+    """Subject that the record names; `None` = none."""
     time_ns: int | None = None
-    """The time at the origin, or the one of receipt, that the record itself names."""
+    """Origin time, else time of receipt, that the record names; `None` = none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What all records of a source have in common."""
+    """Options for all records of one source."""
 
     form: InputFormat = InputFormat.TEXT
     key: bytes | None = None
     separator: bytes | None = None
-    """Between key and value of a line."""
+    """Text between key and value of a line."""
     headers: Sequence[tuple[str, bytes]] = ()
-    """Instead of a record's own of the same names."""
+    """Headers for all records; they replace a record's headers of the same name."""
     null: bytes | None = None
-    """What a value that is null is written as, one a line."""
+    """Line that stands for a null value."""
     keeps_subject: bool = False
     keeps_time: bool = False
-    """Whether a record is stored with what it says of itself."""
+    """Fields of the record that are stored with it."""
 
     def item(self, line: bytes, where: str) -> Item:
         """The record of one line."""
@@ -97,9 +97,9 @@ class Source:
         return Item(value, key, self.headers)
 
     def document(self, document: object, where: str) -> Item:
-        """The record of a JSON object, in the form in which `consume` prints it."""
+        """The record of a JSON object, as printed by `consume`."""
         if not isinstance(document, dict) or "value" not in document:
-            raise UsageError("invalid_argument", f'{where} is no JSON object with a "value"')
+            raise UsageError("invalid_argument", f'{where} is not a JSON object with a "value"')
         row = cast("dict[str, Any]", document)
         unknown = sorted(set(row) - _COLUMNS - _KEPT)
         if unknown:
@@ -125,7 +125,7 @@ class Source:
 
 
 def of_arguments(values: Iterable[str], source: Source) -> Iterator[list[Item]]:
-    """One record an argument.
+    """One record per argument.
 
     Raises:
         UsageError: code `invalid_argument`, naming the argument.
@@ -157,7 +157,7 @@ def items(stream: BinaryIO, source: Source) -> Iterator[list[Item]]:
 
 
 def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Whole lines as they come, without their ends; the last one needs none."""
+    """Complete lines as they arrive, without line ends; the last one needs no line end."""
     read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
     begun = bytearray()
     while chunk := read(CHUNK):
@@ -182,21 +182,21 @@ def _of_json(stream: BinaryIO, source: Source) -> Iterator[Item]:
 
 
 def _of_csv(stream: BinaryIO, source: Source) -> Iterator[Item]:
-    csv.field_size_limit(MOST_LINE)  # the usual limit, 128 KiB, is below what a record may hold
+    csv.field_size_limit(MOST_LINE)  # the default limit, 128 KiB, is below the size of a record
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     try:
         yield from _of_rows(csv.DictReader(text, strict=True), source)
     except (csv.Error, UnicodeDecodeError) as wrong:
-        raise UsageError("invalid_argument", f"the input is no CSV in UTF-8: {wrong}") from wrong
+        raise UsageError("invalid_argument", f"the input is not valid CSV in UTF-8: {wrong}") from wrong
     finally:
-        # the stream is not ours to close
+        # the caller closes the stream
         text.detach()
 
 
 def _of_rows(reader: "csv.DictReader[str]", source: Source) -> Iterator[Item]:
     if "value" not in (reader.fieldnames or ()):
         names = ", ".join(sorted(_COLUMNS))
-        raise UsageError("invalid_argument", f'the first line names no column "value"; known are {names}')
+        raise UsageError("invalid_argument", f'the first line has no column "value"; known columns are {names}')
     for row in reader:
         where = f"line {reader.line_num}"
         if None in row or any(value is None for value in row.values()):
@@ -205,7 +205,7 @@ def _of_rows(reader: "csv.DictReader[str]", source: Source) -> Iterator[Item]:
 
 
 def _csv_document(row: Mapping[str, str], where: str) -> dict[str, Any]:
-    """A cell holds text, or the `{"base64": …}` of bytes that are no text or of null, as `consume` writes it."""
+    """The fields of a row. A cell holds text, or `{"base64": …}` for bytes and null, as written by `consume`."""
     document: dict[str, Any] = {name: _cell(value) for name, value in row.items() if name in {"value", "key"}}
     if not row.get("key"):
         document.pop("key", None)
@@ -248,12 +248,12 @@ def _decoded(form: InputFormat, line: bytes, where: str) -> bytes:
         if form is InputFormat.HEX:
             return bytes.fromhex(line.decode("ascii"))
     except (binascii.Error, ValueError):
-        raise UsageError("invalid_argument", f'{where} "{shown(line)}" is no {form}') from None
+        raise UsageError("invalid_argument", f'{where} "{shown(line)}" is not valid {form}') from None
     return line
 
 
 def _bytes(value: object, where: str) -> bytes:
-    """A value as `consume` prints it: text, `{"base64": …}`; other JSON as its compact text."""
+    """A value as printed by `consume`: text or `{"base64": …}`; other JSON as its compact text."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and list(cast("dict[str, object]", value)) == ["base64"]:
@@ -264,7 +264,7 @@ def _bytes(value: object, where: str) -> bytes:
 
 
 def _headers(document: object, where: str) -> list[tuple[str, bytes]]:
-    """Headers by name, or pairs in which names may repeat and be bytes."""
+    """Headers as an object, or as pairs, in which names may repeat and may be bytes."""
     if document is None:
         return []
     pairs: list[object] | None = None
@@ -287,7 +287,7 @@ def _headers(document: object, where: str) -> list[tuple[str, bytes]]:
 
 
 def _time_ns(text: object, where: str) -> int | None:
-    """A time as `consume` writes it, to the nanosecond; one without a zone is one of the local zone."""
+    """A time as written by `consume`, in nanoseconds; a time without a zone is local time."""
     if text is None:
         return None
     found = _TIME.fullmatch(text) if isinstance(text, str) else None

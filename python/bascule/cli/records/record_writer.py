@@ -1,4 +1,4 @@
-"""Printing records as they come: a writer for each form, begun with nothing and ended with `close`."""
+"""Printing records as they arrive: one writer for each format; `close` completes the output."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ __all__ = ["RecordFormat", "RecordWriter", "record_format", "record_writer"]
 
 
 class RecordFormat(StrEnum):
-    """How records are printed. Besides there are templates."""
+    """Formats of records, in addition to templates."""
 
     TEXT = "text"
     RAW = "raw"
@@ -35,7 +35,7 @@ class RecordFormat(StrEnum):
 
 
 def record_format(text: str) -> RecordFormat | str:
-    """The form of this name; `-` = text; what has a percent sign is a template.
+    """The format of this name; `-` = text; text with a percent sign is a template.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -49,19 +49,19 @@ def record_format(text: str) -> RecordFormat | str:
     except ValueError:
         known = ", ".join(RecordFormat)
         raise UsageError(
-            "invalid_argument", f'--output "{text}" is none of: {known}, or a template like "%k %v"'
+            "invalid_argument", f'--output "{text}" is not one of: {known}, or a template like "%k %v"'
         ) from None
 
 
 class RecordWriter(Protocol):
-    """Prints records, then whatever ends the form."""
+    """Prints records; `close` completes the output."""
 
     def write(self, partition: int, records: Sequence[Record]) -> None:
-        """Print some of a partition."""
+        """Print records of a partition."""
         ...
 
     def close(self) -> None:
-        """Print the end. Idempotent."""
+        """Complete the output. Idempotent."""
         ...
 
 
@@ -74,7 +74,7 @@ _ENCODINGS: Final[dict[RecordFormat, Callable[[bytes], bytes]]] = {
 
 
 class _Values:
-    """Values, each behind its key if that is wanted, one a line; raw without line ends."""
+    """Prints values, optionally after their key, one per line; raw without line ends."""
 
     def __init__(self, form: RecordFormat, separator: str | None, null: bytes) -> None:
         self._encode = _ENCODINGS[form]
@@ -89,7 +89,7 @@ class _Values:
         sys.stdout.buffer.flush()
 
     def close(self) -> None:
-        """Nothing ends it."""
+        """The format has no end."""
 
     def _line(self, record: Record) -> bytes:
         value = self._null if record.value is None else self._encode(record.value)
@@ -97,7 +97,7 @@ class _Values:
 
 
 class _Lines:
-    """Records as a template says."""
+    """Prints records by a template."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -108,21 +108,21 @@ class _Lines:
         sys.stdout.buffer.flush()
 
     def close(self) -> None:
-        """Nothing ends it."""
+        """The format has no end."""
 
 
 class _Rows:
-    """What the structured forms share."""
+    """Base class of the structured formats."""
 
     def write(self, partition: int, records: Sequence[Record]) -> None:
         self.rows([Message.of(record, partition) for record in records])
 
     def rows(self, messages: Sequence[Message]) -> None:
-        """Print some."""
+        """Print records."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing ends it."""
+        """The format has no end."""
 
 
 class _NdJson(_Rows):
@@ -131,8 +131,8 @@ class _NdJson(_Rows):
 
 
 class _Json(_Rows):
-    """One array, written as it grows. What was begun is noted before it is written, with nothing between the two into
-    which an interrupt could come: the array is whole however the command ends.
+    """One array, written record by record. The state changes before the write, so that the array is complete even if
+    the command is interrupted.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class _Json(_Rows):
 
 
 class _Yaml(_Rows):
-    """One list; an empty one is said at the end."""
+    """One list, written record by record; an empty one is written by `close`."""
 
     def __init__(self) -> None:
         self._any = False
@@ -188,8 +188,8 @@ class _Csv(_Rows):
 
 
 def _csv_cell(name: str, value: object) -> str:
-    """Text that begins as the mark of bytes does goes as bytes, and a null value as that mark without any, so that
-    `produce` reads what was written.
+    """Text that begins with the mark of base64 is written as base64, and a null value as a special cell, so that
+    `produce` can read all cells back.
     """
     if name == "value" and value is None:
         return NULL_CELL
@@ -200,7 +200,7 @@ def _csv_cell(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _TableRow:
-    """A record for people: a null value is said, and a time at the origin is left to the other forms."""
+    """A row for people: a null value is printed as `null`, and the origin time is left out."""
 
     partition: int
     offset: int
@@ -217,7 +217,7 @@ class _TableRow:
 
 
 class _Table(_Rows):
-    """Printed at the end, when the widths are known."""
+    """A table, printed by `close`, when the widths are known."""
 
     def __init__(self) -> None:
         self._rows: list[Message] | None = []
@@ -233,21 +233,21 @@ class _Table(_Rows):
 
 
 def record_writer(form: RecordFormat | str, separator: str | None = None, null: str | None = None) -> RecordWriter:
-    """The writer of a form.
+    """The writer of a format.
 
     Args:
-        form: the form, or a template.
-        separator: stands between key and value; only where values are printed alone, one a line.
-        null: stands for a null value where values are text; `None` = "null" for text and templates, nothing otherwise.
+        form: the format, or a template.
+        separator: printed between key and value; only for text, base64 and hex.
+        null: printed for a null value; `None` = "null" for text and templates, nothing for base64, hex and raw.
 
     Raises:
-        UsageError: code `invalid_argument`: a separator or `null` with another form, or a template of no meaning.
+        UsageError: code `invalid_argument`: a separator or `null` with another format, or an invalid template.
     """
     is_template = not isinstance(form, RecordFormat)
     if null is not None and not is_template and form not in _ENCODINGS:
-        raise UsageError("invalid_argument", f"--null goes with text, base64, hex, raw and templates, not with {form}")
+        raise UsageError("invalid_argument", f"--null works with text, base64, hex, raw and templates, not with {form}")
     if separator is not None and (form not in _ENCODINGS or form is RecordFormat.RAW):
-        text = f"--key-separator goes with --output text, base64 and hex, not with {form}"
+        text = f"--key-separator works with --output text, base64 and hex, not with {form}"
         raise UsageError("invalid_argument", text)
     stands = (null if null is not None else "null" if is_template or form is RecordFormat.TEXT else "").encode()
     if is_template:

@@ -28,17 +28,17 @@ _FIELDS: Final[dict[str, Callable[[int, Record, bytes], bytes]]] = {
 
 
 class Template:
-    """A template, checked. Each record ends with a line end, unless the template says so itself."""
+    """A checked template. Each record ends with a line end, unless the template ends with one."""
 
     def __init__(self, text: str, null: bytes) -> None:
-        """Read a template.
+        """Parse a template.
 
         Args:
             text: see the module.
-            null: stands for a value that is null.
+            null: printed for a null value.
 
         Raises:
-            UsageError: code `invalid_argument`, naming the part that means nothing.
+            UsageError: code `invalid_argument`, naming the invalid part.
         """
         self._null: Final = null
         self._parts: Final = [_part(found, text) for found in _PARTS.finditer(text)]
@@ -46,7 +46,7 @@ class Template:
             self._parts.append(b"\n")
 
     def line(self, partition: int, record: Record) -> bytes:
-        """One record."""
+        """The text of one record."""
         parts = (part if isinstance(part, bytes) else part(partition, record, self._null) for part in self._parts)
         return b"".join(parts)
 
@@ -64,7 +64,7 @@ def _part(found: "re.Match[str]", text: str) -> bytes | Callable[[int, Record, b
     known = ", ".join(f"%{name}" for name in _FIELDS)
     raise UsageError(
         "invalid_argument",
-        f'--output "{text}": "{found[0]}" means nothing; known are {known}, %% and \\n, \\t, \\r, \\0, \\\\',
+        f'--output "{text}": "{found[0]}" is not valid; use {known}, %% and \\n, \\t, \\r, \\0, \\\\',
     )
 
 

@@ -1,7 +1,7 @@
 """One typed result, printed as a table, JSON, NDJSON, YAML or CSV.
 
-A result is a dataclass or a list of dataclasses. Tables are for people and may leave out nested detail; the other forms
-carry every field.
+A result is a dataclass or a list of dataclasses. Tables are for people and may leave out nested details; the other
+formats contain every field.
 """
 
 import base64
@@ -25,15 +25,15 @@ __all__ = ["BASE64_MARK", "OutputFormat", "csv_line", "plain", "render", "text_o
 
 
 BASE64_MARK = '{"base64"'
-"""How a cell begins that holds bytes which are no text."""
+"""Start of a cell that holds bytes which are not text."""
 
 
 GAP: Final = 2
-"""Blanks between columns."""
+"""Number of blanks between columns."""
 
 
 class OutputFormat(StrEnum):
-    """How results are printed."""
+    """Formats of results."""
 
     TABLE = "table"
     JSON = "json"
@@ -43,7 +43,7 @@ class OutputFormat(StrEnum):
 
 
 def render(result: object, form: OutputFormat, empty: str = "nothing found") -> None:
-    """Print a dataclass, or a list of them, to standard output. `empty`: said aside of a table without rows."""
+    """Print a dataclass, or a list of them, to standard output. `empty`: written to standard error for an empty one."""
     document = plain(result)
     if form is OutputFormat.JSON:
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -63,8 +63,8 @@ def render(result: object, form: OutputFormat, empty: str = "nothing found") -> 
 
 
 def plain(value: object) -> Any:
-    """The same as dictionaries, lists, text, numbers and booleans. Bytes become text when they are UTF-8, else
-    `{"base64": …}`.
+    """Convert a result to dictionaries, lists, text, numbers and booleans. Bytes become text if they are UTF-8,
+    otherwise `{"base64": …}`.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -87,7 +87,7 @@ def _bytes(value: bytes) -> Any:
 
 
 def text_of(value: object) -> str:
-    """One cell: text as it is, nothing for `None`, other values as compact JSON."""
+    """The text of a cell: text unchanged, empty for `None`, other values as compact JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -106,15 +106,15 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """One line of CSV. What has a line feed or a carriage return in it is quoted, as readers of CSV demand."""
+    """One line of CSV. Cells with a line feed or a carriage return are quoted."""
     text = io.StringIO()
-    # the writer quotes the characters of its own line end
+    # the writer quotes the characters of its line terminator
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _print_table(rows: Sequence[Mapping[str, Any]], empty: str = "") -> None:
-    """Columns as wide as what stands in them; on a terminal that is too narrow for them, the fields of row by row."""
+    """Columns as wide as their content; on a terminal that is too narrow, one field per line."""
     # loaded where it is needed
     from rich.cells import cell_len  # noqa: PLC0415
 

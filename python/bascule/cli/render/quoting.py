@@ -1,4 +1,4 @@
-"""What was given, as an error may show it."""
+"""Input as an error message may show it."""
 
 from typing import Final
 
@@ -8,6 +8,6 @@ MOST_SHOWN: Final = 60
 
 
 def shown(value: bytes) -> str:
-    """The beginning of some bytes as text that stays on its line."""
+    """The first `MOST_SHOWN` bytes as text on one line; other characters become `?`."""
     text = value[:MOST_SHOWN].decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text) + "…" * (len(value) > MOST_SHOWN)

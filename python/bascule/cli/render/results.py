@@ -1,4 +1,4 @@
-"""What commands find out. One type for each kind of answer; `bascule.cli.render.output` prints them."""
+"""Results of commands, one type for each kind; `bascule.cli.render.output` prints them."""
 
 import platform
 import sys
@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Versions of what is installed."""
+    """Installed versions."""
 
     bascule: str
     data_plane: str
@@ -37,7 +37,7 @@ class Version:
 
     @classmethod
     def of_this_process(cls, package: str) -> Self:
-        """The versions in use here."""
+        """The versions of this process."""
         python = platform.python_version()
         return cls(package, engine.__version__, engine.BUILD_PROFILE, python, f"{sys.platform} {platform.machine()}")
 
@@ -50,14 +50,14 @@ class StreamRow:
     subject: str
     partitions: int
     records: int | None
-    """Committed records that are there; `None` = not known, because of a partition that is paused or open elsewhere."""
+    """Number of committed records; `None` = not known, because a partition is paused or open elsewhere."""
     state: str
-    """`open`, or how many partitions are paused or read-only."""
+    """`open`, or the number of paused and read-only partitions."""
     created: str
 
     @classmethod
     def of(cls, stream: Stream) -> Self:
-        """A row of a stream."""
+        """The row of a stream."""
         created = stream.created.isoformat(timespec="seconds")
         partitions = stream.partitions
         return cls(stream.name, stream.subject, len(partitions), _records(stream), _state(stream), created)
@@ -78,7 +78,7 @@ def _state(stream: Stream) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """What happened, or with `--dry-run` would happen, to a stream."""
+    """A change of a stream, made or (with `--dry-run`) proposed."""
 
     action: str
     name: str
@@ -91,15 +91,15 @@ class StreamChange:
 
 @dataclass(frozen=True, slots=True)
 class StreamPurge(StreamChange):
-    """The same of a purge."""
+    """A purge of a stream."""
 
     at_once: bool
-    """Whether the files go without their grace period."""
+    """Whether the files are removed without their grace period."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTrim:
-    """What happened, or with `--dry-run` would happen, to the start of a partition; offsets below it are gone."""
+    """A trim of a partition, made or (with `--dry-run`) proposed; offsets below `log_start` are removed."""
 
     name: str
     partition: int
@@ -110,11 +110,11 @@ class PartitionTrim:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The answer of `produce`."""
+    """The result of `produce`."""
 
     stream: str
     partition: int | None
-    """`None` = not known: without acknowledgements the broker does not say where records without a key went."""
+    """`None` = not known: without acks the broker does not report the partition of records without a key."""
     records: int
     first_offset: int | None
     last_offset: int | None
@@ -133,13 +133,13 @@ class Message:
     """`None` = a tombstone."""
     subject: str
     headers: dict[str, bytes] | list[tuple[str | bytes, bytes]]
-    """By name; pairs in order where a name comes twice or is not text."""
+    """By name; pairs in order if a name repeats or is not text."""
     origin_time: str | None
-    """As its publisher gave it."""
+    """The origin time that its publisher set; `None` = none."""
 
     @classmethod
     def of(cls, record: Record, partition: int) -> Self:
-        """A record with its times as text: UTC, nanoseconds."""
+        """A record with its times as text, in UTC with nanoseconds."""
         origin = record.origin_time_ns
         return cls(
             partition,
@@ -154,14 +154,14 @@ class Message:
 
 
 def time_text(timestamp_ns: int) -> str:
-    """A time in UTC, with all its nanoseconds."""
+    """A time in UTC with nine digits of nanoseconds."""
     seconds, nanoseconds = divmod(timestamp_ns, 1_000_000_000)
     time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
 
 
 def header_document(headers: Sequence[tuple[str, bytes]]) -> dict[str, bytes] | list[tuple[str | bytes, bytes]]:
-    """Headers by name where that shows everything, otherwise pairs in order; a name that is not UTF-8 is bytes."""
+    """Headers by name if names are unique text, otherwise pairs in order; a name that is not UTF-8 is bytes."""
     named = dict(headers)
     if len(named) == len(headers) and all(map(_is_text, named)):
         return named
@@ -188,10 +188,10 @@ class BenchResult:
     path: str
     records: int
     bytes: int
-    """Of one value."""
+    """Bytes of one value."""
     seconds: float
     records_s: int
-    """Records a second."""
+    """Records per second."""
     mib_s: float
     p50_ms: float | None
     p99_ms: float | None

@@ -1,4 +1,4 @@
-"""The answer of `stream show`."""
+"""The result of `stream show`."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,18 @@ _INGEST: Final = {
     "nats_slow_consumer": "nats_slow_consumer",
     "nats_gaps": "nats_gaps",
 }
-"""Fields of the view that hold for the whole broker, and their counters."""
+"""Fields of the view that apply to the whole broker, and their counters."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """One partition. Positions are `None` when it is not open on the broker that answered."""
+    """One partition. Offsets are `None` if it is not open on the broker that answered."""
 
     number: int
     leader: str
     in_sync: tuple[str, ...]
     state: str
-    """`open`, `paused`, `read-only`, `damaged`, `failed` or `elsewhere`; several are joined by commas."""
+    """`open`, `paused`, `read-only`, `damaged`, `failed` or `elsewhere`; several joined by commas."""
     log_start: int | None
     high_watermark: int | None
     log_end_offset: int | None
@@ -34,9 +34,9 @@ class PartitionRow:
     subscribers: int | None
     nats_dropped: int | None
     nats: str | None
-    """How it listens on NATS: `subscribed`, `waiting`, `none`, or `denied` with what the server said."""
+    """State of its NATS subscription: `subscribed`, `waiting`, `none`, or `denied` with the server's message."""
     nats_not_stored: dict[str, int]
-    """Messages from NATS since the broker's start that are not stored, by reason; those that are 0 are left out."""
+    """Messages from NATS that were not stored since the broker started, by reason; zeros are left out."""
     last_record: str | None
     paused: bool
     readonly: bool
@@ -44,7 +44,7 @@ class PartitionRow:
 
     @classmethod
     def of(cls, partition: PartitionDetails) -> Self:
-        """A row of a partition."""
+        """The row of a partition."""
         return cls(
             number=partition.number,
             leader=partition.leader,
@@ -67,12 +67,12 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class DamageRow:
-    """One damaged range; readers are refused it."""
+    """One damaged range of offsets; readers of it get an error."""
 
     partition: int
     start: int
     end: int
-    """Exclusive: reading can go on here."""
+    """Exclusive: the first readable offset after the damage."""
     fault: str
     path: str
     position: int
@@ -86,12 +86,12 @@ class SettingRow:
     asked: Any
     """`None` = the broker's configuration decides."""
     in_effect: Any
-    """`None` = not told by the broker."""
+    """`None` = not reported by the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """All of it."""
+    """The stream with all details."""
 
     name: str
     subject: str
@@ -101,24 +101,24 @@ class StreamView:
     encrypted: bool
     resume_all: bool
     ingest: str
-    """Whether messages from NATS are stored, or what that waits for."""
+    """Whether messages from NATS are stored, or why not."""
     nats_dropped: int
-    """NATS messages for the stream that were not stored, since its partitions were opened."""
+    """Messages from NATS that were not stored since the stream's partitions were opened."""
     nats_dropped_by_broker: int
-    """Those of all streams since the broker's start, and those that NATS let go of before it was known for which."""
+    """The same of all streams since the broker started, and messages that NATS dropped before the broker read them."""
     nats_slow_consumer: int
-    """How often NATS said that the broker reads too slowly."""
+    """Number of slow-consumer errors from NATS."""
     nats_gaps: int
-    """How often the broker lost NATS and came back."""
+    """Number of reconnects to NATS."""
     failures: tuple[str, ...]
-    """Why partitions could not be opened."""
+    """Errors of partitions that could not be opened."""
     partitions: tuple[PartitionRow, ...]
     damaged: tuple[DamageRow, ...]
     settings: tuple[SettingRow, ...]
 
     @classmethod
     def of(cls, stream: StreamDetails, broker: BrokerDetails) -> Self:
-        """What a broker says of a stream."""
+        """The view of a stream on a broker."""
         counts = {name: broker.statistics.get(counter, 0) for name, counter in _INGEST.items()}
         return cls(
             name=stream.name,
@@ -152,7 +152,7 @@ def _ingest(broker: BrokerDetails) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """What is worth a column at first sight."""
+    """The columns of a partition in the table."""
 
     partition: int
     state: str
@@ -164,7 +164,7 @@ class PartitionLine:
 
 
 def summary(view: StreamView) -> dict[str, Any]:
-    """The fields of `stream show` as a table: what every stream has, then only what differs from the usual."""
+    """The fields of `stream show` as a table: the common ones, then only those that differ from the default."""
     shown: dict[str, Any] = {
         "name": view.name,
         "subject": view.subject,

@@ -1,4 +1,4 @@
-"""What is wrong with a call, in one sentence: the value, the bound, and where the right way is written down."""
+"""The error message of a wrong call, in one sentence: the value, the bound, and the command's help."""
 
 from typing import Any, Final
 
@@ -7,11 +7,11 @@ import typer
 __all__ = ["usage"]
 
 _BOUNDS: Final = {"ge": "is below", "gt": "is not above", "le": "is above", "lt": "is not below"}
-_KINDS: Final = {"int": "whole number", "float": "number", "bool": "yes or no"}
+_KINDS: Final = {"int": "whole number", "float": "number", "bool": "boolean (yes or no)"}
 
 
 def usage(failure: typer.TyperException) -> str:
-    """The sentence; empty when the help was shown instead."""
+    """The error message; empty if the help was shown instead."""
     context = getattr(failure, "ctx", None)
     said = (_value(failure) or failure.format_message().replace("Value error, ", "")).strip()
     if not said:
@@ -23,8 +23,8 @@ def usage(failure: typer.TyperException) -> str:
 
 
 def _value(failure: typer.TyperException) -> str:
-    """A value that is out of its bounds, or of another kind; empty when it is something else."""
-    from pydantic import ValidationError  # noqa: PLC0415 (loaded by then; a command without a mistake needs it not)
+    """The message for a value that is out of bounds or of another type; empty for other errors."""
+    from pydantic import ValidationError  # noqa: PLC0415 (already loaded here; a correct command does not need it)
 
     cause, parameter = failure.__cause__, getattr(failure, "param", None)
     if not isinstance(cause, ValidationError) or parameter is None:
@@ -36,7 +36,7 @@ def _value(failure: typer.TyperException) -> str:
         if bound in bounds:
             return f"{name} {given} {verb} {bounds[bound]}"
     kind = _KINDS.get(first["type"].partition("_")[0])
-    return f'{name} "{given}" is no {kind}' if kind else ""
+    return f'{name} "{given}" is not a {kind}' if kind else ""
 
 
 def _name(parameter: Any) -> str:

@@ -1,1 +1,1 @@
-"""The asynchronous counterparts of the synchronous client's parts, of the consumer and of the producer."""
+"""The base classes of the asynchronous client, its consumer and its producer."""

@@ -1,4 +1,4 @@
-"""What the asynchronous client does about streams, partitions and brokers."""
+"""Calls of the asynchronous client about streams, partitions and brokers."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -28,8 +28,8 @@ class AsyncAdministration(AsyncCalls):
     ) -> None:
         """As `Client.create_stream`."""
         create = self._client.create_stream
-        wish = {"options": options, "exist_ok": exist_ok, "dry_run": dry_run}
-        await self._call(create, name, subject, **wish, timeout=timeout)
+        arguments = {"options": options, "exist_ok": exist_ok, "dry_run": dry_run}
+        await self._call(create, name, subject, **arguments, timeout=timeout)
 
     async def delete_stream(self, name: str, *, missing_ok: bool = False, timeout: float | None = None) -> None:
         """As `Client.delete_stream`."""

@@ -1,4 +1,4 @@
-"""Blocking calls in threads of the client's own."""
+"""Blocking calls of the synchronous client, run in threads that the asynchronous client owns."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ __all__ = ["AsyncCalls"]
 T = TypeVar("T")
 
 CALLS: Final = 8
-"""Calls of one client that may wait at the same time; further ones queue."""
+"""Maximum number of concurrent calls of one client; further ones queue."""
 
 
 class AsyncCalls:

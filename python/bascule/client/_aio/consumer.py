@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 
 class AsyncConsumer:
-    """As `Consumer`: `async with` opens and closes it, `async for` gives batches. Callbacks run in the event loop and
-    may be coroutine functions. For one task; a cancelled `next_batch` loses nothing, the next one gives its records.
+    """As `Consumer`: `async with` opens and closes it, `async for` returns batches. Callbacks run in the event loop and
+    may be coroutine functions. For one task; a cancelled `next_batch` loses nothing, the next call returns its records.
     """
 
     def __init__(self, core: ConsumerCore, callbacks: Callbacks) -> None:
         """Use `AsyncClient.consumer`."""
         self._core: Final = core
         self._callbacks: Final = callbacks
-        # a thread of its own: it waits for as long as the consumer lasts
+        # its own thread, because it waits for as long as the consumer lasts
         self._thread: Final = ThreadPoolExecutor(1, "bascule-consumer")
         self._waiting: Future[Batch | Change | None] | None = None
         self._closed = False
@@ -48,10 +48,10 @@ class AsyncConsumer:
     ) -> None:
         try:
             await self._close(processed=failure is None)
-        except Exception as second:  # whatever a callback raises
+        except Exception as second:  # a callback may raise any exception
             if failure is None:
                 raise
-            failure.add_note(f"and the consumer could not be closed in order: {second!r}")
+            failure.add_note(f"and closing the consumer failed: {second!r}")
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         while True:
@@ -87,7 +87,7 @@ class AsyncConsumer:
                     self._core.give(found)
                 return found
             try:
-                await self._tell(found)
+                await self._notify(found)
             finally:
                 await self._run(self._core.finish, found)
 
@@ -108,11 +108,11 @@ class AsyncConsumer:
             change, failures = await self._run(self._begin_close, processed)
             try:
                 if change is not None:
-                    await self._tell(change)
+                    await self._notify(change)
             finally:
                 failures += await self._run(self._core.end_close)
         finally:
-            self._thread.shutdown()  # it has nothing left to do
+            self._thread.shutdown()  # all its work is done
         raise_first(failures)
 
     def _begin_close(self, processed: bool) -> Any:
@@ -121,7 +121,7 @@ class AsyncConsumer:
     async def _advance(self, timeout: float | None) -> Batch | Change | None:
         if self._waiting is None:
             self._waiting = self._thread.submit(self._core.advance, timeout)
-        # a cancelled wait goes on in its thread, and the next call gets what it brings
+        # a cancelled wait continues in its thread, and the next call returns its result
         try:
             found = await asyncio.shield(asyncio.wrap_future(self._waiting))
         except asyncio.CancelledError:
@@ -132,7 +132,7 @@ class AsyncConsumer:
         self._waiting = None
         return found
 
-    async def _tell(self, change: Change) -> None:
+    async def _notify(self, change: Change) -> None:
         callback = self._callbacks.of(change)
         if callback is not None:
             answer = callback(change.partitions)

@@ -1,4 +1,4 @@
-"""What the asynchronous client learns and changes beyond Liftbridge's own calls."""
+"""Calls of the asynchronous client that extend Liftbridge."""
 
 # ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
 

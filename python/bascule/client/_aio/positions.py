@@ -1,4 +1,4 @@
-"""What the asynchronous client does about stored positions and consumer groups."""
+"""Calls of the asynchronous client about stored positions and consumer groups."""
 
 # ruff: noqa: ASYNC109 (the deadline covers retries and must end the native wait: the native core keeps it)
 

@@ -1,6 +1,6 @@
 """Publishing in the background, for asyncio."""
 
-# ruff: noqa: ASYNC109 (the producer keeps the time of what it holds)
+# ruff: noqa: ASYNC109 (the producer keeps the deadlines of its batches)
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,20 +16,20 @@ __all__ = ["AsyncProducer", "in_loop"]
 
 
 def in_loop(on_ack: OnAck) -> OnAck:
-    """Calls `on_ack` in the running event loop, and raises what it raises."""
+    """A callback that runs `on_ack` in the running event loop and raises its exception in the calling thread."""
     loop = asyncio.get_running_loop()
 
     def call(receipts: list[Receipt]) -> object:
-        told: Future[object] = Future()
+        result: Future[object] = Future()
 
         def here() -> None:
             try:
-                told.set_result(on_ack(receipts))
-            except Exception as failure:  # noqa: BLE001 (raised where the producer expects it)
-                told.set_exception(failure)
+                result.set_result(on_ack(receipts))
+            except Exception as failure:  # noqa: BLE001 (raised in the producer's thread)
+                result.set_exception(failure)
 
         loop.call_soon_threadsafe(here)
-        return told.result()
+        return result.result()
 
     return call
 
@@ -40,7 +40,7 @@ class AsyncProducer:
     def __init__(self, producer: Producer) -> None:
         """Use `AsyncClient.producer`."""
         self._producer: Final = producer
-        # a thread of its own, started when something has to be waited for
+        # its own thread, started by the first call that has to wait
         self._thread: Final = ThreadPoolExecutor(1, "bascule-producer-wait")
         self._closed = False
         self._prepared = False
@@ -53,10 +53,10 @@ class AsyncProducer:
     ) -> None:
         try:
             await self.close()
-        except Exception as second:  # whatever a callback raises
+        except Exception as second:  # a callback may raise any exception
             if failure is None:
                 raise
-            failure.add_note(f"and what the producer still held could not be published: {second}")
+            failure.add_note(f"and the remaining records of the producer could not be published: {second}")
 
     @property
     def published(self) -> int:
@@ -83,11 +83,11 @@ class AsyncProducer:
     async def submit(
         self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None
     ) -> "asyncio.Future[Receipt]":
-        """As `Producer.submit`: returns once the record was taken; the future is to be awaited for its receipt."""
+        """As `Producer.submit`: returns once the record was accepted; await the future for its receipt."""
         return asyncio.wrap_future(await self._run(lambda: self._producer.submit(value, key=key, headers=headers)))
 
     def try_send(self, value: Content | None, *, key: Content | None = None, headers: Headers | None = None) -> bool:
-        """As `Producer.try_send`. Before `prepare`, or an awaited call, it may wait for the broker."""
+        """As `Producer.try_send`. Before `prepare` or another awaited call it may block on the broker."""
         return self._producer.try_send(value, key=key, headers=headers)
 
     async def send_many(

@@ -1,1 +1,1 @@
-"""What both clients are built on: connections, requests, subscriptions, membership. Nothing here imports from above."""
+"""The shared core of both clients: connections, requests, subscriptions, group membership."""

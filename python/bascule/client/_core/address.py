@@ -14,11 +14,11 @@ __all__ = ["RECONNECT_S", "addresses", "connection_pool", "protection"]
 
 DEFAULT_PORT: Final = 9292
 RECONNECT_S: Final = 30.0
-"""How long a subscription tries to come back, unless it is told."""
+"""Default seconds for which a subscription tries to reconnect."""
 
 PLAIN: Final = ("bascule", "liftbridge")
 PROTECTED: Final = ("bascules", "liftbridges")
-"""With TLS."""
+"""Schemes with TLS."""
 
 MOST_PORT: Final = 65535
 
@@ -32,7 +32,7 @@ def connection_pool(  # noqa: PLR0913 (everything but the URL is keyword-only)
     wait: bool = True,
     watched: Watched = nullcontext,
 ) -> ConnectionPool:
-    """What a client is made of; arguments are those of `connect`, and `watched` is that of `ConnectionPool`.
+    """The connection pool of a client. Arguments are those of `connect`; `watched` is that of `ConnectionPool`.
 
     Raises:
         UsageError: code `invalid_argument`: the URL, or a file of `tls`.
@@ -47,7 +47,7 @@ def connection_pool(  # noqa: PLR0913 (everything but the URL is keyword-only)
 
 
 def addresses(url: str) -> list[str]:
-    """The `host:port` of a URL, in its order.
+    """The `host:port` addresses of a URL, in order.
 
     Raises:
         UsageError: code `invalid_argument`, naming the part that is wrong.
@@ -68,11 +68,11 @@ def protection(url: str) -> Tls | None:
     try:
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise _refusal(url, "what follows the question mark is name=value, joined by &") from None
+        raise _refusal(url, "after the question mark it has name=value pairs, joined by &") from None
     values = dict(given)
     unknown = [name for name in values if name not in NAMES]
     if unknown or len(values) != len(given) or not all(values.values()):
-        raise _refusal(url, f"what follows the question mark is any of {', '.join(NAMES)}, each once and with a value")
+        raise _refusal(url, f"after the question mark it may have {', '.join(NAMES)}, each once and with a value")
     return Tls(**values)
 
 
@@ -80,7 +80,7 @@ def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}") from None
+        raise _refusal(url, f"an IPv6 address is written in brackets, e.g. [::1]:{DEFAULT_PORT}") from None
     if parts.scheme not in PLAIN + PROTECTED:
         known = " or ".join(f"{scheme}://" for scheme in PLAIN)
         other = f", with TLS {PROTECTED[0]}://"
@@ -88,7 +88,7 @@ def _split(url: str) -> SplitResult:
     if parts.path.strip("/") or parts.fragment or (parts.query and parts.scheme not in PROTECTED):
         raise _refusal(url, "nothing follows the addresses")
     if "@" in parts.netloc:
-        raise _refusal(url, "credentials do not belong into a URL")
+        raise _refusal(url, "a URL must not contain credentials")
     return parts
 
 
@@ -97,7 +97,7 @@ def _address(url: str, part: str) -> str:
     if not colon:
         host, port = part, str(DEFAULT_PORT)
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise _refusal(url, f"an IPv6 address stands in brackets, e.g. [::1]:{DEFAULT_PORT}")
+        raise _refusal(url, f"an IPv6 address is written in brackets, e.g. [::1]:{DEFAULT_PORT}")
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) <= MOST_PORT:
         raise _refusal(url, f'"{part}" is not host or host:port')
     return f"{host}:{int(port)}"

@@ -1,4 +1,4 @@
-"""A batch of records as it came from the broker, in columns."""
+"""A batch of records in columns, as received from the broker."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,13 +14,13 @@ from bascule.errors import UsageError
 __all__ = ["Batch"]
 
 _record: Final = cast("Callable[[tuple[Any, ...]], Record]", partial(cast("Any", tuple).__new__, Record))
-"""As `Record._make`, but faster: it enters no Python."""
+"""As `Record._make`, but faster, because it runs no Python code."""
 
 
 class Batch:
     """n ≥ 1 records of one partition, ascending by offset. Immutable; safe to share between threads.
 
-    Anything that speaks the Arrow PyCapsule interface (pyarrow, polars, duckdb, …) takes a batch without copying it:
+    Libraries with the Arrow PyCapsule interface (pyarrow, polars, duckdb, …) read a batch without copying it:
     `pyarrow.record_batch(batch)`. Columns: offset, timestamp, key, value, subject, headers, reply,
     origin_time.
     """
@@ -28,12 +28,12 @@ class Batch:
     __slots__ = ("_native", "incarnation", "partition", "stream")
 
     def __init__(self, native: engine.RecordBatch, stream: str, partition: int, incarnation: int = 0) -> None:
-        """Wrap what the native core gave."""
+        """Wrap a batch of the native core."""
         self._native: Final = native
         self.stream: Final = stream
         self.partition: Final = partition
         self.incarnation: Final = incarnation
-        """Which history of the partition the offsets count in, another one after a purge; 0 = it was not asked for."""
+        """Incarnation of the partition that the offsets belong to; a purge begins a new one. 0 = not requested."""
 
     def __len__(self) -> int:
         return len(self._native)
@@ -74,7 +74,7 @@ class Batch:
         return self._native.keys()
 
     def to_arrow(self) -> Any:
-        """The same as a `pyarrow.RecordBatch`; nothing is copied.
+        """The batch as a `pyarrow.RecordBatch`; nothing is copied.
 
         Raises:
             UsageError: code `unimplemented`: pyarrow is not installed.
@@ -86,5 +86,5 @@ class Batch:
         return pyarrow.record_batch(self)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """The same as dictionaries with the fields of `Record`."""
+        """The records as dictionaries with the fields of `Record`."""
         return [record._asdict() for record in self]

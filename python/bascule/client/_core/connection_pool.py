@@ -40,11 +40,11 @@ Batches = Callable[[str, int, int, int], engine.Outgoing]
 Spreads = Callable[[str, engine.Partitioner, int, int], engine.Spread]
 Watched = Callable[[], AbstractContextManager[None]]
 MAX_IN_FLIGHT: Final = 16_384
-"""Records that a publish has sent and not yet seen acknowledged, unless an option says otherwise."""
+"""Default maximum number of unacknowledged records of one publish."""
 
 
 class ConnectionPool:
-    """Connections to brokers, one to an address. Safe to share between threads."""
+    """Connections to brokers, one per address. Safe to share between threads."""
 
     def __init__(  # noqa: PLR0913 (what callers choose is keyword-only)
         self,
@@ -61,12 +61,12 @@ class ConnectionPool:
 
         Args:
             addresses: `host:port`, at least one, tried in order.
-            options: of the native client.
+            options: passed to the native client.
             connector: makes a native client; replaced in tests.
             batches: makes a native batch; replaced in tests.
             spreads: makes a native batch for several partitions; replaced in tests.
-            wait: whether `reach` waits for a broker that is not there yet.
-            watched: entered while a call is under way, with what it has to try again.
+            wait: whether `reach` waits for a broker that is not running yet.
+            watched: a context that is entered for each call, retries included.
         """
         self._addresses: Final = tuple(addresses)
         self._options: Final = options
@@ -81,22 +81,21 @@ class ConnectionPool:
         self._turn = 0
         self._ended: Final = threading.Event()
         self.locks: Final = KeyedLock()
-        """For what must not overtake each other."""
+        """Locks for requests that must not overtake each other."""
         self.reconnects = 0
 
     @property
     def address(self) -> str:
-        """The address in use for what any broker can answer, or the next one to be tried."""
+        """The address in use for calls that any broker can answer, or the next one to be tried."""
         return self._addresses[self._turn % len(self._addresses)]
 
     def reach(self, deadline: Deadline) -> None:
-        """Connect to a broker: each address in its turn, until one answers. Without `wait` that is over once nobody
+        """Connect to a broker: tries the addresses in turn until one answers. Without `wait` it gives up once nobody
         listens at any of them.
 
         Raises:
-            BrokerError: immediately for an error that waiting cannot fix, such as a refused certificate, even if
-            another
-                address was not tried yet; otherwise at the deadline, with the last error of each address.
+            BrokerError: immediately for an error that waiting cannot fix, such as a rejected certificate, even if
+                another address was not tried yet; otherwise at the deadline, with the last error of each address.
         """
         reasons: dict[str, BrokerError] = {}
         pauses = _pauses()
@@ -104,7 +103,7 @@ class ConnectionPool:
             address = self.address
             try:
                 with engine.native_errors():
-                    self._connected(address, deadline)  # one that fails gives the turn to the next
+                    self._connected(address, deadline)  # on failure the next address is tried
             except BrokerError as failure:
                 if failure.code == "deadline_exceeded" and reasons:
                     raise self._unreached(list(reasons.values())) from failure
@@ -130,13 +129,13 @@ class ConnectionPool:
         """Call `attempt` with the native client and the milliseconds left until it succeeds.
 
         Args:
-            deadline: of everything together.
-            attempt: what to do; called again after what may be tried again.
-            place: what it is about, for the choice of the broker.
-            repeatable: whether doing it twice is the same as once: then an answer that was lost is asked for again.
+            deadline: for all attempts together.
+            attempt: the call; repeated after an error that may be retried.
+            place: partition, cursor or broker that the call is about; determines the broker.
+            repeatable: whether the call is idempotent; then it is also retried when its answer was lost.
 
         Raises:
-            BrokerError: what the last attempt failed with: one that must not be tried again, or the deadline came.
+            BrokerError: the error of the last attempt: it must not be retried, or the deadline passed.
         """
         with self._watched():
             return self._run(deadline, attempt, place, repeatable=repeatable)
@@ -155,10 +154,10 @@ class ConnectionPool:
                     return attempt(native, deadline.left_ms())
             except BrokerError as failure:
                 if failure.code == "deadline_exceeded" and last is not None:
-                    raise self._explained(last) from failure  # why it was still trying says more
+                    raise self._explained(last) from failure  # the reason for the retries says more than the deadline
                 last = failure
                 if failure.code in _MISSING:
-                    self._routes = Routes()  # should it come again, it may be elsewhere
+                    self._routes = Routes()  # the partition may have moved
                 wait = next(pauses)
                 if not may_try_again(failure, repeatable=repeatable) or deadline.left <= wait:
                     raise self._explained(failure) from failure.__cause__
@@ -194,7 +193,7 @@ class ConnectionPool:
             native.close()
 
     def _back_off(self, seconds: float) -> None:
-        if self._ended.wait(seconds):  # back-off: there is no event that says that the broker is back
+        if self._ended.wait(seconds):  # back-off: no event reports that the broker is back
             raise UsageError("closed", "the client is closed")
 
     def _unreached(self, reasons: Sequence[BrokerError]) -> BrokerError:
@@ -222,21 +221,21 @@ class ConnectionPool:
                 self._skip(address)
             raise
         with self._lock:
-            # another thread may have been quicker, and the client may have been closed meanwhile
+            # another thread may have connected already, or the client may have been closed meanwhile
             native = made if self._ended.is_set() else self._natives.setdefault(address, made)
         if native is not made or self._ended.is_set():
             made.close()
         return native
 
     def _has_route(self, place: Place, address: str, deadline: Deadline) -> bool:
-        """Look at the metadata again; true when it names another broker than `address` for `place`."""
+        """Fetch the metadata again; true if it names another broker than `address` for `place`."""
         if place is None:
             return False
         self.refresh_routes(deadline)
         return self._routes.find(place) not in (None, address)
 
     def _forget(self, address: str, broken: engine.Client) -> None:
-        """Drop the connection, unless another thread has already replaced it; the next address takes its turn."""
+        """Drop the connection, unless another thread has already replaced it, and use the next address."""
         with self._lock:
             if self._natives.get(address) is not broken:
                 return
@@ -261,8 +260,8 @@ def _pauses() -> Iterator[float]:
 
 
 def may_try_again(failure: BrokerError, *, repeatable: bool) -> bool:
-    """What was not done, and what is done once however often it is sent. Other batches that are partly stored would be
-    stored in part twice.
+    """Whether a call may be sent again: it was certainly not executed, or repeating it has no further effect. Another
+    batch that is partly stored must not be sent again, because a part of it would be stored twice.
     """
     if repeatable or failure.details.get("resend"):
         return failure.code in _AGAIN | _LOST

@@ -1,15 +1,16 @@
-"""What a consumer does, without its callbacks: follows its membership, reads its partitions in turn, stores positions.
+"""A consumer without its callbacks: follows its membership, reads its partitions in turn, stores positions.
 
 `advance` returns a batch, or a `Change` for the application; `finish` completes the change after the callback. So the
-synchronous and the asynchronous consumer call back in their own way, in the order of events.
+synchronous and the asynchronous consumer run callbacks in their own way, in the order of events.
 
-Positions: a batch that was given counts as processed when the next one is asked for, or when the consumer is closed
-without a failure; what counts as processed is stored now and then, before a partition is given up, and at the end.
-A partition that stays is read on where it was, but never before what another member stored meanwhile.
+Positions: a batch counts as processed when the next one is requested, or when the consumer is closed without a
+failure. Positions of processed records are stored periodically, before a partition is given up, and at the end.
+A partition that stays assigned is read on from its position, but never before a position that another member stored
+meanwhile.
 
-A purge or a deletion ends the history that positions count in: the consumer forgets the partition's position, notifies
-the application once, and reads the next history from its beginning. Where the broker says which history
-there is (`incarnation`), nothing read in one is ever stored in another, nor read on there.
+A purge or a deletion ends the incarnation of a partition: the consumer drops the partition's position, notifies the
+application once, and reads the next incarnation from its beginning. If the broker reports the incarnation, a position
+of one incarnation is never stored or continued in another.
 """
 
 import time
@@ -34,21 +35,21 @@ from bascule.errors import BrokerError, StateError, UsageError, error
 __all__ = ["Change", "ConsumerConfig", "ConsumerCore", "GroupStart"]
 
 GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
-"""Where a group begins in a partition without a stored position; "error" = it refuses to."""
+"""Where a group begins in a partition without a stored position; "error" = raise an error instead."""
 
 _STARTS: Final = ("earliest", "latest", "new", "error")
 _FENCED: Final = "Consumer is not currently assigned this partition"
 _GONE: Final = frozenset({"stream_not_found", "partition_not_found"})
-"""Codes of what is said when the history that was read has ended."""
+"""Error codes that mean that the incarnation that was read has ended."""
 _RETRY_SECONDS: Final = 1.0
-"""Pause before a partition that could not be read, or that ended, is tried again."""
+"""Seconds before a partition that could not be read, or that ended, is tried again."""
 _WAIT_SECONDS: Final = 0.5
-"""Longest single wait."""
+"""Longest single wait, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumerConfig:
-    """What a consumer is to do."""
+    """Configuration of a consumer; the fields are the arguments of `Client.consumer`."""
 
     group: str
     consumer: str
@@ -77,40 +78,40 @@ class ConsumerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Partitions that came, are about to go, or are gone."""
+    """Partitions that were assigned, are about to be revoked, or were lost."""
 
     kind: Literal["assigned", "revoked", "lost"]
     partitions: tuple[Assignment, ...]
-    """In order, at least one."""
+    """One or more, in order."""
 
 
 @dataclass(slots=True)
 class _Owned:
-    """A partition that this consumer reads. Offsets are of records, −1 = none."""
+    """A partition that this consumer reads. Offsets are those of records; −1 = none."""
 
     subscription: Subscription
     given: int = -1
     processed: int = -1
     stored: int = -1
     again: float = 0.0
-    """When it may be read again, on the monotonic clock."""
+    """Earliest time of the next read, on the monotonic clock."""
     is_gone: bool = False
-    """Its history ended: reading starts again from the beginning."""
+    """Its incarnation ended: reading starts again from the beginning."""
     is_reset: bool = False
-    """The stored position lies beyond the end, and reading began elsewhere: it does not count any more."""
+    """The stored position is beyond the end and reading began elsewhere: the stored position is ignored."""
 
     @property
     def incarnation(self) -> int:
-        """Of the partition, the history that the offsets count in; 0 = not known."""
+        """Incarnation of the partition that the offsets belong to; 0 = not known."""
         return self.subscription.reading.incarnation
 
     def forget(self) -> None:
-        """The history is gone, and what was read of it."""
+        """Drop all positions: the incarnation has ended."""
         self.given = self.processed = self.stored = -1
         self.is_gone = True
 
     def note_reset(self) -> None:
-        """Positions from before the subscription began elsewhere say nothing any more."""
+        """Drop positions from before the subscription was reset to another offset."""
         if self.subscription.was_reset:
             self.subscription.was_reset = False
             self.given = self.processed = self.stored = -1
@@ -121,10 +122,10 @@ class ConsumerCore:
     """See the module. For one thread at a time."""
 
     def __init__(self, pool: ConnectionPool, config: ConsumerConfig, *, timeout: float, reconnect: float) -> None:
-        """Joins nothing yet.
+        """Does not join the group yet.
 
         Raises:
-            UsageError: code `invalid_argument`: an id, or no stream.
+            UsageError: code `invalid_argument`: an invalid id, or no stream.
         """
         self._pool: Final = pool
         self._config: Final = config
@@ -144,7 +145,7 @@ class ConsumerCore:
 
     @property
     def assignment(self) -> frozenset[Assignment]:
-        """What it reads."""
+        """The partitions that it reads."""
         return frozenset(self._owned)
 
     def open(self) -> None:
@@ -162,7 +163,7 @@ class ConsumerCore:
 
     # -- reading ----------------------------------------------------------------------------------------------------
     def advance(self, timeout: float | None) -> Batch | Change | None:
-        """The next thing that happens; `None` when nothing did in time (`None` = half a second)."""
+        """The next batch or change; `None` if neither came within `timeout` seconds (`None` = half a second)."""
         self.open()
         if self._deferred:
             raise self._deferred.pop(0)
@@ -181,12 +182,12 @@ class ConsumerCore:
         return None
 
     def interrupt(self) -> None:
-        """End `advance`, now and for ever; from any thread."""
+        """End the current and every later `advance`; may be called from any thread."""
         self._interrupted = True
         self._bell.ring()
 
     def finish(self, change: Change) -> None:
-        """The application was notified: complete the change."""
+        """Complete a change, after the application was notified."""
         if self._changes and self._changes[0] is change:
             self._changes.popleft()
         if change.kind != "assigned":
@@ -194,7 +195,7 @@ class ConsumerCore:
             self._membership.release(frozenset(self._owned))
 
     def give(self, batch: Batch, offset: int | None = None) -> None:
-        """Records of `batch`, which came last, count as given up to `offset`; `None` = all of them."""
+        """Count the records of `batch`, the last one, as given up to `offset` (inclusive); `None` = all of them."""
         owned = self._owned.get(Assignment(batch.stream, batch.partition))
         if owned is not None and not owned.is_gone:
             position = owned.subscription.position
@@ -202,7 +203,7 @@ class ConsumerCore:
             owned.given = end if offset is None else offset
 
     def process_given(self) -> None:
-        """Whatever was given counts as processed."""
+        """Count all given records as processed."""
         for owned in self._owned.values():
             owned.processed = max(owned.processed, owned.given)
 
@@ -212,7 +213,7 @@ class ConsumerCore:
         self._bell.wait(rung, max(1, round(until * 1000)))
 
     def _poll(self) -> Batch | None:
-        """What the partitions have, each in its turn."""
+        """The next available batch; the partitions take turns."""
         places = list(self._owned)
         for step in range(len(places)):
             place = places[(self._turn + step) % len(places)]
@@ -240,10 +241,10 @@ class ConsumerCore:
             if not owned.is_gone:
                 owned.subscription = self._renewed(owned.subscription)
             if _is_fenced(failure):
-                return None  # another member reads it already: the next heartbeat reports it
+                return None  # another member already reads it: the next heartbeat reports that
             raise
         if owned.subscription.ended:
-            # read-only to its end, or taken over by another member
+            # the partition is read-only and read to its end, or another member took over
             owned.again = time.monotonic() + _RETRY_SECONDS
             owned.subscription = self._renewed(owned.subscription)
         return batch
@@ -267,12 +268,12 @@ class ConsumerCore:
         if change.kind == "assigned":
             self._changes.popleft()
         elif change.kind == "revoked" and self._config.commit_interval is not None:
-            # a position that cannot be stored must not keep the partition, others read it already: it is said later
+            # a failed store must not keep the partition, others may already read it: the failure is raised later
             _attempt(self._deferred, lambda: self._store(change.partitions, Deadline(self._timeout)))
         return change
 
     def _follow(self) -> None:
-        """Make what is read what the membership says, or line up the changes that come first."""
+        """Adjust what is read to the membership, or queue the changes that the application must see first."""
         if self._membership.failure is not None:
             raise self._membership.failure
         if self._membership.state == self._followed:
@@ -292,19 +293,19 @@ class ConsumerCore:
         later = self._membership.is_later
         self._owned.update({place: self._begin(place, state, is_recreated=later(place.stream)) for place in new})
         self._followed = state
-        # what could not be begun, and is assigned to others by now
+        # partitions that could not be started, and are now assigned to others
         self._membership.release(frozenset(self._owned))
         if new:
             self._changes.append(Change("assigned", new))
 
     def _read_on(self, place: Assignment, state: MembershipState) -> None:
-        """Read a partition that stays under the new epoch: the broker ends what it gave to an older one."""
+        """Continue a partition that stays assigned, under the new epoch: the broker ends older subscriptions."""
         owned = self._owned[place]
         stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
         if incarnation != owned.incarnation:
             owned.forget()
         if owned.is_gone:
-            return  # it starts again, under the epoch of that time
+            return  # it will start again, under the epoch of that time
         position = owned.subscription.position
         if stored is not None and not owned.is_reset and (not isinstance(position, int) or stored >= position):
             position = stored + 1
@@ -314,8 +315,8 @@ class ConsumerCore:
         owned.again = 0.0
 
     def _begin(self, place: Assignment, state: MembershipState, *, is_recreated: bool = False) -> _Owned:
-        """Read a partition that is new to this member, behind the stored position. `is_recreated`: this member saw the
-        end of an earlier history, so all that is there came since.
+        """Read a newly assigned partition, after its stored position. `is_recreated`: this member saw the end of an
+        earlier incarnation, so all records of the partition are newer.
         """
         stored, incarnation = cursors.find(self._pool, Deadline(self._timeout), self._place(place))
         if stored is None:
@@ -325,7 +326,7 @@ class ConsumerCore:
         return _Owned(subscription, given=stored, processed=stored, stored=stored)
 
     def _first(self, place: Assignment, *, is_recreated: bool) -> Literal["earliest"] | int:
-        """Where a group begins; what is new is what comes from now on, also when the broker goes away meanwhile."""
+        """Where the group begins. "new" is resolved to an offset now, so that it survives a lost connection."""
         start = self._config.start
         if start == "earliest" or (is_recreated and start != "error"):
             return "earliest"
@@ -369,7 +370,7 @@ class ConsumerCore:
 
     # -- positions ----------------------------------------------------------------------------------------------------
     def commit(self, batch: Batch | None, timeout: float | None) -> None:
-        """Store what was processed, or everything up to the end of `batch`."""
+        """Store the positions of processed records, or the end of `batch`."""
         deadline = Deadline(self._timeout if timeout is None else timeout)
         if batch is None:
             self.process_given()
@@ -379,10 +380,10 @@ class ConsumerCore:
         place = Assignment(batch.stream, batch.partition)
         owned = self._owned.get(place)
         if owned is None:
-            text = f'partition {place.partition} of stream "{place.stream}" is not assigned to this consumer any more'
+            text = f'partition {place.partition} of stream "{place.stream}" is no longer assigned to this consumer'
             raise StateError("failed_precondition", text, place._asdict())
         if owned.is_gone or batch.incarnation != owned.incarnation:
-            text = f'what this batch holds is gone: stream "{place.stream}" was deleted or purged since'
+            text = f'the records of this batch no longer exist: stream "{place.stream}" was deleted or purged'
             raise StateError("stream_not_found", text, place._asdict())
         owned.processed = max(owned.processed, batch.offsets[-1])
         for failure in self._store((place,), deadline):
@@ -392,15 +393,15 @@ class ConsumerCore:
         if self._config.commit_interval is not None and time.monotonic() >= self._next_commit:
             self._put_off_commit()
             refused = self._store(tuple(self._owned), Deadline(self._timeout))
-            # A position that a later member has stored counts: the next heartbeat reports that the partition moved.
+            # A position that a later member stored wins: the next heartbeat reports that the partition moved.
             self._deferred.extend(failure for failure in refused if not _is_fenced(failure))
 
     def _put_off_commit(self) -> None:
         self._next_commit = time.monotonic() + (self._config.commit_interval or 0)
 
     def _store(self, places: Sequence[Assignment], deadline: Deadline) -> list[BrokerError]:
-        """Store what was processed; the refusals of positions in a history that is gone, and of those that a member of
-        a later epoch has stored, for who asked for it.
+        """Store the positions of processed records. Returns the errors of positions whose incarnation has ended, or for
+        which a member of a later epoch has stored one.
         """
         refused: list[BrokerError] = []
         member = Member(self._config.group, self._config.consumer, self._followed.epoch)
@@ -425,10 +426,10 @@ class ConsumerCore:
 
     # -- the end ------------------------------------------------------------------------------------------------------
     def begin_close(self, *, processed: bool) -> tuple[Change | None, list[BrokerError]]:
-        """Stop following the group and store positions; returns the last change for the application, and the errors.
+        """Stop following the group and store positions. Returns the last change for the application, and the errors.
 
         Args:
-            processed: whether what was given counts as processed.
+            processed: whether all given records count as processed.
         """
         if self._state != "open":
             self._state = "closed"
@@ -446,7 +447,7 @@ class ConsumerCore:
         return (Change(kind, tuple(sorted(self._owned))) if self._owned else None), failures
 
     def end_close(self) -> list[BrokerError]:
-        """Leave the group and release everything; returns the errors. Idempotent."""
+        """Leave the group and release all resources; returns the errors. Idempotent."""
         failures: list[BrokerError] = []
         self._drop(tuple(self._owned))
         _attempt(failures, lambda: self._membership.end(Deadline(self._timeout)))
@@ -454,7 +455,7 @@ class ConsumerCore:
 
 
 def _is_fenced(failure: BrokerError) -> bool:
-    """Whether another member has taken over."""
+    """Whether another member has taken over the partition."""
     return str(failure).startswith(_FENCED)
 
 

@@ -1,4 +1,4 @@
-"""Storing and finding positions; both may be done twice, so an answer that was lost is asked for again."""
+"""Storing and fetching positions. Both are idempotent, so they are retried when an answer was lost."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ __all__ = ["GROUP_CURSOR_PREFIX", "find", "group_cursor", "partitions", "store",
 
 GROUP_CURSOR_PREFIX = "__group:"
 _OFF: Final = "Cursors stream does not exist"
-_HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and start it again"
+_HOW_ON: Final = "this broker keeps no cursors: set cursors.partitions to 1 or more and restart it"
 
 
 def group_cursor(group: str) -> str:
@@ -26,19 +26,18 @@ def group_cursor(group: str) -> str:
 def store(
     pool: ConnectionPool, deadline: Deadline, place: CursorPlace, offset: int | None, incarnation: int = 0
 ) -> None:
-    """Store the offset of the last record processed; `None` = none. `incarnation`: of the partition it was read in; 0 =
-    the present one. Those of one client for one place go one after the other: each waits until the one before was
-    answered or given up.
+    """Store the offset of the last processed record; `None` = remove the position. `incarnation`: that of the partition
+    when the record was read; 0 = the present one. Requests of one client for one position are sent one after the other:
+    each waits until the previous one was answered or its time is up.
 
-    At least once: one whose answer was lost is sent again. The sending that was not answered may still reach the
-    broker, for instance out of the buffer of a broken connection, and is stored then, over later ones too. In that
-    case, and no other, the position goes back by itself; a reader that only moves forward gets records again and misses
-    none.
+    At least once: a request whose answer was lost is sent again. The unanswered request may still reach the broker, for
+    instance from the buffer of a broken connection, and then overwrites a later position. Only in that case a position
+    moves back; a reader that starts there gets records again and misses none.
 
     Raises:
         UsageError: code `invalid_argument`: an id, the partition or the offset.
-        StateError: code `failed_precondition`: the broker keeps no cursors; `stream_not_found`: the partition has begun
-            anew since, and nothing is stored.
+        StateError: code `failed_precondition`: the broker keeps no cursors; `stream_not_found`: the partition has
+            another incarnation by now, and nothing is stored.
         OutcomeUnknownError: it was sent and not answered.
         UnavailableError: no broker answered in time.
     """
@@ -48,10 +47,10 @@ def store(
 def store_as(
     pool: ConnectionPool, deadline: Deadline, place: CursorPlace, position: requests.Position, member: Member
 ) -> None:
-    """The same by a member of the group that the position is of.
+    """As `store`, by a member of the group that owns the position.
 
     Raises:
-        BrokerError: as `store`; StateError, code `failed_precondition`: a member of a later epoch has stored one.
+        BrokerError: as `store`.
     """
     request = requests.set_cursor(place.cursor, place.stream, place.partition, *position)
     _send(pool, deadline, place, request + requests.stored_by(member.group, member.consumer, member.epoch))
@@ -63,7 +62,7 @@ def _send(pool: ConnectionPool, deadline: Deadline, place: CursorPlace, request:
 
 
 def find(pool: ConnectionPool, deadline: Deadline, place: CursorPlace) -> requests.Position:
-    """The position stored last.
+    """The stored position.
 
     Raises:
         UsageError: code `invalid_argument`: an id or the partition.
@@ -77,7 +76,7 @@ def find(pool: ConnectionPool, deadline: Deadline, place: CursorPlace) -> reques
 
 
 def partitions(pool: ConnectionPool, deadline: Deadline) -> list[int]:
-    """The partitions that positions are stored in.
+    """The partitions of `__cursors`, which hold the stored positions.
 
     Raises:
         StateError: code `failed_precondition`: the broker keeps no cursors.

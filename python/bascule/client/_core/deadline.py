@@ -1,4 +1,4 @@
-"""One deadline for a call and everything that it has to try again."""
+"""One deadline for a call and all its retries."""
 
 import time
 from typing import Final
@@ -9,7 +9,7 @@ __all__ = ["Deadline"]
 
 
 class Deadline:
-    """A moment on the monotonic clock."""
+    """A point in time on the monotonic clock."""
 
     __slots__ = ("_end", "_seconds")
 
@@ -26,14 +26,14 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, never below 0."""
+        """Remaining seconds, never below 0."""
         return max(0.0, self._end - time.monotonic())
 
     def left_ms(self) -> int:
-        """Milliseconds that are left, at least 1.
+        """Remaining milliseconds, at least 1.
 
         Raises:
-            UnavailableError: code `deadline_exceeded`: none is left.
+            UnavailableError: code `deadline_exceeded`: the deadline has passed.
         """
         left = self.left
         if left <= 0:

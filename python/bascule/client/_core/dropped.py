@@ -1,7 +1,7 @@
 """Streams that a group dropped because they were deleted, and when to look for them again. No I/O.
 
-A broker takes a deleted stream out of its groups, and one created later under the same name does not come back into
-them (liftbridge §3.15). A member looks for it with a growing pause, and joins again once it exists.
+A broker removes a deleted stream from its groups, and does not add a stream created later under the same name
+(liftbridge §3.15). A member checks for it with a growing pause, and joins again once it exists.
 """
 
 import math
@@ -11,21 +11,21 @@ from typing import Final
 __all__ = ["MOST_PAUSE_SECONDS", "DroppedStreams"]
 
 MOST_PAUSE_SECONDS: Final = 2.0
-"""Longest pause between two looks."""
+"""Longest pause between two checks, in seconds."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 
 
 class DroppedStreams:
-    """What a member asked for and its group does not read any more. For one thread, but `ever` is for all.
+    """The streams of a member that its group no longer reads. For one thread; `ever` may be read by all.
 
     Attributes:
-        missing: those of now.
-        ever: all that were missing at some time: every record that they have now came later.
-        has_returned: one of `missing` exists again.
+        missing: streams that are missing now.
+        ever: all streams that were missing at some time: all records that they hold now are newer.
+        has_returned: whether one of `missing` exists again.
     """
 
     def __init__(self, wanted: tuple[str, ...]) -> None:
-        """Nothing is missing yet of `wanted`."""
+        """`wanted`: the streams of the member; none of them is missing yet."""
         self._wanted: Final = wanted
         self._pause = self._due = 0.0
         self.missing: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class DroppedStreams:
         self.has_returned = False
 
     def learn(self, subscribed: frozenset[str]) -> None:
-        """The group reads `subscribed` for this member."""
+        """Update from the broker's answer: the group reads `subscribed` for this member."""
         missing = tuple(stream for stream in self._wanted if stream not in subscribed)
         if missing != self.missing:
             self.missing = missing
@@ -41,16 +41,16 @@ class DroppedStreams:
             self.restart()
 
     def restart(self) -> None:
-        """Look at once, with the shortest pause after it."""
+        """Check immediately, and begin again with the shortest pause."""
         self._pause, self._due = _FIRST_PAUSE_SECONDS, time.monotonic()
 
     @property
     def seconds_left(self) -> float:
-        """Until the next look; infinite when nothing is missing."""
+        """Seconds until the next check; infinite when nothing is missing."""
         return max(0.0, self._due - time.monotonic()) if self.missing else math.inf
 
     def put_off(self) -> float:
-        """It was looked, in vain: returns the seconds until the next look."""
+        """The check found nothing: double the pause and return the seconds until the next check."""
         pause = self._pause
         self._due = time.monotonic() + pause
         self._pause = min(pause * 2, MOST_PAUSE_SECONDS)

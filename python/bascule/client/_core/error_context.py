@@ -1,5 +1,5 @@
-"""Adds the stream, partition or subject to errors: fixed texts of the Liftbridge protocol contain neither name nor
-value, and some report a missing partition where the stream is missing.
+"""Adds the stream, partition or subject to errors. The fixed texts of the Liftbridge protocol contain no names or
+values, and some report a missing partition when the stream is missing.
 """
 
 import json
@@ -15,7 +15,7 @@ from bascule.errors import BrokerError, error
 __all__ = ["error_context"]
 
 LOOK_SECONDS: Final = 2.0
-"""Longest time spent on finding out what exactly is missing."""
+"""Longest time spent on asking the broker for details of an error, in seconds."""
 ANOTHER_HISTORY: Final = "commit log was deleted"
 """The broker's text for a position in records that a purge or a deletion removed."""
 _BAD_SUBJECT: Final = "Subject is invalid"
@@ -32,14 +32,14 @@ def error_context(
     subject: str | None = None,
     expected: int | None = None,
 ) -> Generator[None]:
-    """Raise what the body raises, with the stream, the partition or the subject in the sentence.
+    """Raise the errors of the body with the stream, the partition or the subject in their message.
 
     Args:
-        pool: to ask what exactly is missing, or what would have been taken.
-        stream: name of the stream that the body is about; empty = about none.
-        partition: the partition, when it is about one.
-        subject: the subject, when it is about one.
-        expected: the offset that a record is to get, when it is about that.
+        pool: used to ask the broker what exactly is missing, or what its limit is.
+        stream: name of the stream that the body is about; empty = none.
+        partition: number of the partition that the body is about; `None` = none.
+        subject: the subject that the body is about; `None` = none.
+        expected: the expected offset of a published record; `None` = none.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def _better(
 ) -> BrokerError | None:
     """The error with a better message; `None` to keep the broker's own."""
     if str(failure) == ANOTHER_HISTORY:
-        text = f'what was in stream "{stream}" is gone: it was deleted or purged; read it from its beginning'
+        text = f'the records of stream "{stream}" no longer exist: it was deleted or purged; read it from its beginning'
         return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code == "readonly":
         which = "" if partition is None else f"partition {partition} of "
@@ -75,7 +75,7 @@ def _better(
     if failure.code == "invalid_argument" and str(failure) == _BAD_SUBJECT and subject is not None:
         which = f"subject {subject[:200]!r}"
         if subject == stream:
-            which = f"stream name {stream[:200]!r}, which is the subject too when none is given,"
+            which = f"stream name {stream[:200]!r}, which is also the subject when none is given,"
         text = f"{which} is not a valid subject: tokens joined by dots, without white space, `>` only at the end"
         return error(failure.code, text, failure.details)
     most = _max_record_bytes(pool, stream) if failure.code == "too_large" else None

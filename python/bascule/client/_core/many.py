@@ -1,4 +1,4 @@
-"""Several subscriptions of one stream, waited on at once: whichever has records first is given first."""
+"""Several subscriptions of one stream, read together: batches are returned in the order of arrival."""
 
 from collections.abc import Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -15,10 +15,10 @@ _WAIT_SECONDS: Final = 0.5
 
 
 class Many:
-    """Subscriptions by partition. Those that ended drop out. For one thread."""
+    """Subscriptions by partition. Ended ones are removed. For one thread."""
 
     def __init__(self, subscriptions: Mapping[int, Subscription]) -> None:
-        """Take subscriptions that are not open yet."""
+        """`subscriptions`: not open yet, by partition."""
         self._bell: Final = engine.Bell()
         self._open: Final = dict(subscriptions)
         self._turn = 0
@@ -27,14 +27,14 @@ class Many:
 
     @property
     def is_open(self) -> bool:
-        """Whether one of them has not ended."""
+        """Whether at least one has not ended."""
         return bool(self._open)
 
     def open(self) -> None:
-        """Open them all.
+        """Open all of them.
 
         Raises:
-            BrokerError: as `Subscription.open`, of one that could not be opened.
+            BrokerError: as `Subscription.open`, for one that could not be opened.
         """
         if len(self._open) == 1:
             for subscription in self._open.values():
@@ -46,17 +46,17 @@ class Many:
             for opened in wait(opening, return_when=FIRST_EXCEPTION).done:
                 opened.result()
         finally:
-            # After a failure or an interrupt those that did not begin do not begin.
+            # After a failure or an interrupt, waiting ones are not opened any more.
             threads.shutdown(cancel_futures=True)
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
-        """The next records of any partition; each has its turn.
+        """The next records of any partition; partitions take turns.
 
         Args:
             timeout: seconds to wait; `None` = half a second.
 
         Returns:
-            `None` when nothing came in time, or all have ended.
+            `None` if no record came in time, or all have ended.
 
         Raises:
             BrokerError: as `Subscription.next_batch`.

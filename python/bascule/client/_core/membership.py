@@ -1,6 +1,6 @@
 """One consumer's membership of a group: joins it, sends heartbeats from its own thread, receives its assignment.
 
-The broker accepts heartbeats only under the group's current epoch, and every change of the group changes the epoch.
+The broker accepts heartbeats only with the group's current epoch, and every change of the group changes the epoch.
 After a refused heartbeat the thread fetches the group's epoch and coordinator and sends another at once. A member that
 the broker expelled (it was silent for too long) joins again; its former assignment is lost. A coordinator that does not
 answer for too long is reported.
@@ -35,11 +35,11 @@ __all__ = ["Assignment", "Membership", "MembershipState"]
 PART_OF_TIMEOUT: Final = 0.4
 """Interval of heartbeats, as a share of the time that the broker waits for one."""
 RETRY_SECONDS: Final = 2.0
-"""Longest pause after a failed heartbeat."""
+"""Longest pause after a failed heartbeat, in seconds."""
 MOST_CALL_SECONDS: Final = 5.0
-"""Most time of one call in the thread, and so of its end."""
+"""Longest time of one call in the thread, and so of stopping the thread, in seconds."""
 MOST_WAIT_SECONDS: Final = 3.0
-"""Longest time that a heartbeat waits at the broker for a change."""
+"""Longest time that a heartbeat waits at the broker for a change, in seconds."""
 _JOIN_PAUSE: Final = 0.25
 _FIRST_PAUSE: Final = 0.02
 _NO_MEMBER: Final = ("consumer is not a member", "consumer group does not exist")
@@ -59,14 +59,14 @@ class MembershipState:
     """The assignment of a member at one time."""
 
     expulsions: int
-    """How often it was expelled: partitions read before an expulsion are no longer its own."""
+    """Number of expulsions: partitions read before an expulsion no longer belong to the member."""
     epoch: int
     assigned: frozenset[Assignment]
     """Empty until the first answer, and after an expulsion."""
 
 
 class Membership:
-    """See the module. `join` and `leave` are for one thread; the rest may be used by several."""
+    """See the module. `join` and `end` are for one thread; the other methods may be used by several."""
 
     def __init__(
         self, pool: ConnectionPool, group: str, consumer: str, streams: tuple[str, ...], changed: Callable[[], None]
@@ -97,7 +97,7 @@ class Membership:
 
     @property
     def failure(self) -> BrokerError | None:
-        """Why it ended, when it did so by itself."""
+        """The error that ended the membership; `None` if there was none."""
         return self._failure
 
     def is_later(self, stream: str) -> bool:
@@ -117,14 +117,14 @@ class Membership:
         self._thread.start()
 
     def follow(self) -> MembershipState:
-        """What it is to read now. Until `release` what that assigns counts as read."""
+        """The current state. Until `release` the partitions that it assigns count as being read."""
         with self._lock:
             self._reading |= self.state.assigned
             return self.state
 
     def release(self, reading: frozenset[Assignment]) -> None:
-        """It reads no more than this, and what it is assigned: others may read the rest from now on. The broker learns
-        of it at once, or with the next heartbeat.
+        """Release all partitions other than `reading` and the assigned ones: other members may read them from now on.
+        The broker is notified at once, or by the next heartbeat.
         """
         with self._lock:
             if reading == self._reading:
@@ -136,18 +136,18 @@ class Membership:
         try:
             self._fetch(joined, self._held(), wait=0.0)
         except BrokerError:
-            return  # the thread finds out why
+            return  # the thread will find out why
 
     def freeze(self) -> None:
-        """Change `state` no more: the member is about to leave. Heartbeats continue until then."""
+        """Stop changing `state`: the member is about to leave. Heartbeats continue until then."""
         self._frozen = True
 
     def end(self, deadline: Deadline) -> None:
-        """Give up the membership, so that others take over at once, and stop the thread; returns when it has ended,
-        `MOST_CALL_SECONDS` after the deadline at most, about. Idempotent.
+        """Leave the group, so that other members take over at once, and stop the thread. Returns when the thread has
+        ended, about `MOST_CALL_SECONDS` after the deadline at the latest. Idempotent.
 
         Raises:
-            BrokerError: the broker was not notified; it notices later, by the missing heartbeats.
+            BrokerError: the broker was not notified; it expels the member later, when heartbeats are missing.
         """
         self._frozen = True
         self._stop.set()
@@ -169,13 +169,13 @@ class Membership:
                 deadline, lambda native, left: native.call("LeaveConsumerGroup", request, left), repeatable=True
             )
         except StateError as failure:
-            # it was expelled meanwhile, or an earlier try was heard
+            # the member was expelled meanwhile, or an earlier request was executed
             if failure.code != "not_found" and not str(failure).startswith(_NO_MEMBER):
                 raise
 
     # -- joining ----------------------------------------------------------------------------------------------------
     def _enter(self, deadline: Deadline, streams: tuple[str, ...], *, replace: bool) -> None:
-        """Join. `replace`: a member of this id is a former self of ours, and makes way."""
+        """Join. `replace`: a member with this id is an earlier membership of this consumer, and is removed first."""
         request = requests.join_group(self._group, self.consumer, streams)
         while True:
             try:
@@ -191,7 +191,7 @@ class Membership:
             return
 
     def _after_refusal(self, failure: BrokerError, deadline: Deadline, *, replace: bool) -> bool:
-        """Make way for another try, or raise; whether a member of this id must be us from now on."""
+        """Prepare another attempt, or raise. Returns whether a member with this id must be this consumer."""
         text = str(failure)
         if failure.code == "outcome_unknown" and deadline.left > _JOIN_PAUSE:
             self._stop.wait(_FIRST_PAUSE)
@@ -208,7 +208,7 @@ class Membership:
         elif deadline.left <= _JOIN_PAUSE or self._stop.wait(_JOIN_PAUSE):
             sentence = (
                 f'consumer "{self.consumer}" is a member of group "{self._group}" already: choose another id, or wait '
-                "until the one that died is expelled"
+                "until a dead member is expelled"
             )
             raise error("failed_precondition", sentence, failure.details) from failure
         return replace
@@ -245,7 +245,7 @@ class Membership:
         """Send a heartbeat; returns the seconds until the next one. It may wait at the broker."""
         usual = joined.consumer_timeout * PART_OF_TIMEOUT
         held, before, began = self._held(), self._seen, time.monotonic()
-        # who names less than before has something to say at once
+        # naming fewer partitions than before is news for the broker: do not wait there
         may_wait = before and self._named <= held
         wait = min(usual, MOST_WAIT_SECONDS, self._dropped.seconds_left) if may_wait else 0.0
         self._named = held
@@ -253,7 +253,7 @@ class Membership:
         version = found.version
         with self._lock:
             if self._joined is not joined:
-                return 0.0  # a former self was answered
+                return 0.0  # the answer belongs to an earlier membership
             self._seen = version
         if version:
             self._look_for_dropped(joined, found.streams)
@@ -264,7 +264,7 @@ class Membership:
             return self._join_with_returned(joined)
         if not version:
             return usual
-        # an answer that came early and says nothing new: a broker that is too busy to let anybody wait
+        # an early answer without news: the broker is too busy to let heartbeats wait
         waited = time.monotonic() - began
         return max(0.0, wait - waited) if wait and version == before else 0.0
 
@@ -287,7 +287,7 @@ class Membership:
         try:
             dropped.has_returned = bool(self._existing(dropped.missing, joined))
         except BrokerError:
-            return  # the next look comes; heartbeats, which succeed, must not end by it
+            return  # checked again later; heartbeats, which succeed, must not end because of it
         if dropped.has_returned:
             dropped.restart()
 
@@ -296,14 +296,14 @@ class Membership:
         return tuple(stream for stream in streams if stream in found)
 
     def _join_with_returned(self, joined: requests.Joined) -> float:
-        """Join again when the application has released all; returns the seconds until the next heartbeat."""
+        """Join again once the application has released all partitions; returns the seconds until the next heartbeat."""
         if self._frozen or self._held():
             return min(self._dropped.put_off(), joined.consumer_timeout * PART_OF_TIMEOUT)
         self._join_again(joined, ())
         return 0.0
 
     def _recover(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
-        """Find out why a heartbeat failed; the seconds until the next one."""
+        """Find out why a heartbeat failed; returns the seconds until the next one."""
         retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
         text = str(failure)
         if text.startswith(_NO_MEMBER):
@@ -328,7 +328,7 @@ class Membership:
         return retry
 
     def _was_expelled(self, joined: requests.Joined) -> None:
-        """It was expelled: nothing is its own any more. Joins again, unless it leaves anyway."""
+        """The member was expelled and lost its partitions: join again, unless it is leaving."""
         if self._frozen:
             self._stop.wait()
             return
@@ -336,8 +336,8 @@ class Membership:
         self._join_again(joined, self._streams)
 
     def _join_again(self, joined: requests.Joined, streams: tuple[str, ...]) -> None:
-        """Join until it is a member again, or leaves. Streams that do not exist are left out, and come back as dropped
-        ones do; `streams` = those to try first, none = find out.
+        """Try to join until it is a member again, or leaves. Streams that do not exist are left out and treated as
+        dropped. `streams`: those to try first; none = ask the broker.
         """
         pause = _JOIN_PAUSE
         while not self._stop.is_set():
@@ -374,7 +374,7 @@ class Membership:
         *,
         more: float = 0.0,
     ) -> bytes:
-        """One call; `more`: seconds that it may take beyond the usual time."""
+        """One call. `more`: seconds that it may take in addition to the usual time."""
         return self._pool.run(
             self._deadline(joined, more),
             lambda native, left: native.call(method, request, left),

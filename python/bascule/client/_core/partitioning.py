@@ -1,4 +1,4 @@
-"""Which partition a record goes to when its publisher names none."""
+"""Chooses the partition of a record whose publisher did not name one."""
 
 import math
 import threading
@@ -17,7 +17,7 @@ from bascule.errors import BrokerError, UsageError, error
 __all__ = ["Partitioning", "check_choice", "number_of"]
 
 MOST_AGE: Final = 30.0
-"""Seconds after which the number of partitions is asked for again: the stream may be another one by then."""
+"""Seconds after which the number of partitions is fetched again: the stream may have been created again."""
 
 
 def check_choice(choice: PartitionChoice) -> None:
@@ -37,13 +37,13 @@ def number_of(choice: PartitionChoice, chooser: engine.Partitioner, key: Content
     """The partition of one record.
 
     Raises:
-        UsageError: code `invalid_argument`: the function gave what is not a partition of the stream.
+        UsageError: code `invalid_argument`: the function returned a value that is not a partition of the stream.
     """
     if not callable(choice):
         return chooser.choose(key, value)
     found = choice(key, value, chooser.partitions)
     if not 0 <= found < chooser.partitions:
-        text = f"the partition function gave {found}: it is to be from 0 to {chooser.partitions - 1}"
+        text = f"the partition function returned {found}: it must be from 0 to {chooser.partitions - 1}"
         raise UsageError("invalid_argument", text, {"partition": found})
     return found
 
@@ -66,12 +66,12 @@ class Partitioning:
     def of(
         self, stream: str, choice: PartitionChoice, deadline: Deadline, *, may_be_old: bool = False
     ) -> engine.Partitioner:
-        """The partitioner of a stream; asks the broker how many partitions there are when that is not known, or, unless
-        it may be, old.
+        """The partitioner of a stream. Asks the broker for the number of partitions if it is not known, or if it is old
+        and `may_be_old` is false.
 
         Raises:
             StateError: code `stream_not_found`.
-            AccessError: code `permission_denied`: the client may not ask; it may name partitions.
+            AccessError: code `permission_denied`: the client may not ask for it; name a partition instead.
             UnavailableError: no broker answered in time.
         """
         place = (stream, choice == "round_robin")
@@ -83,13 +83,13 @@ class Partitioning:
         with self._lock:
             known = self._known.get(place)
             is_same = known is not None and known.chooser.partitions == count
-            # one that is still right keeps its turn
+            # an unchanged partitioner keeps its round-robin state
             chooser = known.chooser if known is not None and is_same else engine.Partitioner(count, place[1])
             self._known[place] = _Known(chooser, time.monotonic())
         return chooser
 
     def forget(self, stream: str) -> None:
-        """A partition was not there: the number of partitions counts as old."""
+        """Treat the number of partitions as old, after a partition was reported as missing."""
         with self._lock:
             for place, known in self._known.items():
                 if place[0] == stream:

@@ -1,4 +1,4 @@
-"""What a subscription is to read, and its request. No I/O."""
+"""Options of a subscription, and its request. No I/O."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ _STARTS: Final = {"earliest": "EARLIEST", "latest": "LATEST", "new": "NEW_ONLY"}
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """For which member of which group it is read."""
+    """The group member that a subscription reads for."""
 
     group: str
     consumer: str
@@ -26,7 +26,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """One partition and how to read it."""
+    """One partition and how to read it; the fields are the arguments of `Client.subscribe`."""
 
     stream: str
     partition: int = 0
@@ -39,13 +39,13 @@ class Reading:
     subject: str | None = None
     """Only records whose subject matches this filter; `None` = all."""
     auto_offset_reset: OffsetReset = "error"
-    """What happens when a remembered position lies beyond the end."""
+    """What to do when a remembered position is beyond the end."""
     is_remembered: bool = False
-    """`start` is a position that was stored, or read up to, before."""
+    """Whether `start` is a position that was stored, or reached, before."""
     batch_records: int = 8192
     member: Member | None = None
     incarnation: int = 0
-    """Of the partition that `start` is a position in; 0 = the present one, whatever it is."""
+    """Incarnation of the partition that `start` belongs to; 0 = the present one."""
 
     def __post_init__(self) -> None:
         """Check what can be checked here.
@@ -68,7 +68,9 @@ class Reading:
             if self.reverse:
                 raise UsageError("invalid_argument", "a cursor moves forward: leave out reverse or cursor")
         if self.reverse and self.start == "new":
-            raise UsageError("invalid_argument", 'nothing new lies backwards: start is "latest", an offset or a time')
+            raise UsageError(
+                "invalid_argument", 'a reverse reader gets no new records: start is "latest", an offset or a time'
+            )
         if self.reverse and not (self.stop is None or isinstance(self.stop, int)):
             raise UsageError(
                 "invalid_argument", f"stop is an offset or None when reading in reverse, not {self.stop!r}"
@@ -77,7 +79,7 @@ class Reading:
 
 
 def is_empty_range(start: Start, stop: Stop, *, reverse: bool = False) -> bool:
-    """Whether nothing can lie between: the protocol has no word for an empty range."""
+    """Whether no record can be between `start` and `stop`: the protocol cannot express an empty range."""
     if reverse:
         return isinstance(stop, int) and isinstance(start, int) and start <= stop
     if isinstance(stop, int):
@@ -89,7 +91,7 @@ def subscribe(reading: Reading, start: Start, stop: Stop, incarnation: int = 0) 
     """A SubscribeRequest. Stops are exclusive here and inclusive on the wire.
 
     Raises:
-        UsageError: code `invalid_argument`: a start or stop that means nothing.
+        UsageError: code `invalid_argument`: an invalid start or stop.
     """
     request = message("SubscribeRequest")(
         stream=reading.stream,

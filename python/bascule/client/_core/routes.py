@@ -1,9 +1,9 @@
-"""Which broker a call has to go to, as the metadata said last.
+"""Which broker a call goes to, by the metadata that was fetched last.
 
-A call about a partition belongs to its leader, one about a cursor to the leader of the partition of `__cursors` that
-holds it, a sign of life to the coordinator of the group. Nothing is known at first: any broker is asked, and only one
-that refuses for not leading makes the client look. A cluster of one broker has no routes, so that a client reaches it
-by the address it was given even where the broker's own name for itself does not lead to it. No I/O.
+A call about a partition goes to its leader, one about a cursor to the leader of the partition of `__cursors` that holds
+it, a heartbeat to the coordinator of the group. Initially no routes are known: a call goes to any broker, and the
+client fetches the metadata only when a broker answers that it does not lead. A cluster of one broker has no routes, so
+that the client uses the address it was given even if the broker's advertised address cannot be reached. No I/O.
 """
 
 import zlib
@@ -19,7 +19,7 @@ CURSORS: Final = "__cursors"
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """Where a partition is led."""
+    """A partition: the call goes to its leader."""
 
     stream: str
     partition: int
@@ -27,7 +27,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class CursorPlace:
-    """Where a cursor is stored."""
+    """A cursor: the call goes to the leader of the partition of `__cursors` that holds it."""
 
     cursor: str
     stream: str
@@ -36,13 +36,13 @@ class CursorPlace:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlace:
-    """A broker, by id."""
+    """A broker by id: the call goes to it."""
 
     id: str
 
 
 Place: TypeAlias = PartitionPlace | CursorPlace | BrokerPlace | None
-"""What a call is about; `None` = any broker will do."""
+"""The target of a call; `None` = any broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Routes:
 
     @classmethod
     def read(cls, answer: bytes) -> "Routes":
-        """What a FetchMetadataResponse for all streams says."""
+        """The routes of a FetchMetadataResponse for all streams."""
         response = message("FetchMetadataResponse").FromString(answer)
         addresses = {broker.id: _address(broker.host, broker.port) for broker in response.brokers}
         if len(addresses) <= 1:
@@ -70,7 +70,7 @@ class Routes:
         return cls(addresses, leaders, sum(1 for name, _ in leaders if name == CURSORS))
 
     def find(self, place: Place) -> str | None:
-        """The address that a call about `place` belongs to; `None` = not known, or any."""
+        """The address of the broker for `place`; `None` = not known, or any broker."""
         match place:
             case BrokerPlace(id=broker):
                 return self.addresses.get(broker)

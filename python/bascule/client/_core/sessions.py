@@ -1,11 +1,11 @@
-"""Publishing once, however often it has to be sent.
+"""Idempotent publishing: a batch is stored once, even if it is sent several times.
 
-Bascule remembers the last batches of each producer of a partition by the sequence of their records, and answers one
-that it has stored before with the offsets of the first time. A *session* is such a producer: its sequence continues
+Bascule remembers the last batches of each producer of a partition by the sequence numbers of their records, and answers
+a batch that it has already stored with the original offsets. A *session* is such a producer: its sequence continues
 with each batch. Concurrent calls each borrow their own session. After a failure the session continues under its next
 epoch: if the failed batch still arrives, the broker refuses it as outdated.
 
-Other brokers skip all of that, and what they were sent is never sent twice.
+Other brokers do not support this; a batch sent to them is never sent again.
 """
 
 import secrets
@@ -28,7 +28,7 @@ __all__ = ["Sessions"]
 
 _SEQUENCES: Final = 2**32
 _MOST_RETRIES_AT_ONCE: Final = 32
-"""As many calls as the native core has under way for batches that are published together."""
+"""Maximum number of concurrent native calls for batches that are published together."""
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class _Session:
         return self._id, self._epoch, self._next
 
     def advance(self, records: int) -> None:
-        """So many records were stored."""
+        """Advance the sequence by the number of records that were stored."""
         self._next = (self._next + records) % _SEQUENCES
 
     def start_epoch(self) -> None:
@@ -77,15 +77,15 @@ class Sessions:
         deadline: Deadline,
         expected: int | None = None,
     ) -> None:
-        """Publish a batch for the partition `place`, made for the policy `ack`; then its `places` say where it is. Its
-        one record is to get the offset `expected`, if that is said.
+        """Publish a batch, made for the partition `place` and the policy `ack`; afterwards its `places` hold the
+        offsets. `expected`: the offset that its only record must get; `None` = any.
 
         Raises:
-            BrokerError: of the first record that failed; `details` has its `index`, and how many of the batch are known
-                to be stored (`acknowledged`). `outcome_unknown`: the deadline came.
+            BrokerError: of the first record that failed; `details` has its `index` and the number of records that are
+                known to be stored (`acknowledged`). `outcome_unknown`: the deadline passed.
         """
         if ack == "none":
-            # nobody answers, so there is nothing to send again for
+            # no acknowledgement, so a loss cannot be noticed and nothing is retried
             self._run(place, deadline, _Attempt(batch, None), expected)
             return
         session = self._borrow(place)
@@ -94,7 +94,7 @@ class Sessions:
     def publish_all(
         self, stream: str, batches: Sequence[engine.Outgoing], ack: Ack, deadline: Deadline
     ) -> list[BrokerError | None]:
-        """Publish batches for several partitions of one stream at once: each as `publish` does, with what it raised.
+        """Publish batches for several partitions of one stream concurrently, as `publish`. Returns the error of each.
 
         Raises:
             UnavailableError: no broker answered in time; nothing was sent.
@@ -123,7 +123,7 @@ class Sessions:
             partial(self._outcome, place, session, deadline, attempt)
             for place, session, attempt in zip(places, sessions, attempts, strict=True)
         ]
-        # one that waits for its partition must not use up the time of the others
+        # a batch that waits for its partition must not use up the time of the others
         return _at_once(finishing, [attempt.may_wait for attempt in attempts])
 
     def _outcome(
@@ -146,7 +146,7 @@ class Sessions:
         attempt: "_Attempt",
         expected: int | None,
     ) -> None:
-        """Publish, unless that is done, and again what may be; then the session is free for others."""
+        """Publish, unless already done, with retries; then return the session to the pool."""
         batch = attempt.batch
         try:
             self._run(place, deadline, attempt, expected)
@@ -154,7 +154,7 @@ class Sessions:
             session.start_epoch()
             if not (isinstance(failure, BrokerError) and _is_refused_as_producer(failure)):
                 raise
-            # so many others publish that one more cannot be remembered: it is stored all the same, but sent only once
+            # the broker remembers no further producer: publish without a session, and without retries
             self._run(place, deadline, _Attempt(batch, None), expected)
         else:
             session.advance(len(batch))
@@ -184,7 +184,7 @@ class Sessions:
 
 
 class _Attempt:
-    """Publishes a batch; when that was tried together with others, the first attempt is what came of it."""
+    """Publishes a batch. If it was first sent together with others, the first attempt returns that result."""
 
     def __init__(
         self,
@@ -199,11 +199,11 @@ class _Attempt:
 
     @property
     def may_wait(self) -> bool:
-        """Whether it is tried again."""
+        """Whether it will be retried."""
         return self.failed is not None and may_try_again(self.failed[1], repeatable=False)
 
     def publish(self, native: engine.Client, left_ms: int) -> None:
-        """Publish, or raise the failure that is known; over another connection what may be tried again is tried."""
+        """Publish, or raise the known failure; retries over another connection if the error allows it."""
         failed, self.failed = self.failed, None
         if failed is not None and (native is failed[0] or not may_try_again(failed[1], repeatable=False)):
             raise failed[1]
@@ -211,7 +211,7 @@ class _Attempt:
 
 
 def _at_once(calls: Sequence[Callable[[], T]], may_wait: Sequence[bool]) -> list[T]:
-    """Results of `calls`, in order; those that may wait for a broker run in threads when there are several."""
+    """The results of `calls`, in order; calls that may wait for a broker run in threads if there are several."""
     if sum(may_wait) < 2:
         return [call() for call in calls]
     helpers = ThreadPoolExecutor(min(sum(may_wait), _MOST_RETRIES_AT_ONCE), "bascule-publish")

@@ -1,7 +1,7 @@
 """Reading one partition, batch by batch.
 
-States: not open, open, ended. Opening resolves "stop at what is stored now" to an offset, so that coming back after a
-lost connection keeps the same end.
+States: not open, open, ended. Opening resolves the stop position "latest" to an offset, so that it stays the same after
+a reconnect.
 """
 
 import threading
@@ -24,20 +24,20 @@ from bascule.errors import BrokerError, StateError, UsageError
 __all__ = ["Subscription"]
 
 WAIT_MS: Final = 500
-"""Longest single wait in the native core."""
+"""Longest single wait in the native core, in milliseconds."""
 _EMPTY: Final = (
     "Stop offset is before start offset",
     "Stop offset is after start offset",
     "Failed to lookup offset for timestamp",
     "Failed to create stream reader: segment not found",
 )
-"""How the broker says that a range holds nothing."""
+"""Texts of the broker for a range without records."""
 _PAUSED: Final = "commit log was closed"
 
 
 class Subscription:
-    """Records of one partition, in order. Iterating gives batches; `records` gives them one by one. Iteration ends at
-    the stop position; without one it waits for new records for ever. For one thread.
+    """Records of one partition, in order. Iterating returns batches; `records` returns records one by one. Iteration
+    ends at the stop position; without one it waits for new records without limit. For one thread.
     """
 
     def __init__(
@@ -52,29 +52,29 @@ class Subscription:
         """Use `Client.subscribe`."""
         self._pool: Final = pool
         self.reading: Final = reading
-        """What it reads, as it was asked for."""
+        """The requested partition, start, stop and options."""
         self._start: Start = reading.start
         self._stop: Stop = reading.stop
         self._incarnation = reading.incarnation
-        """Of which history of the partition `_start` is an offset, once that is known: a purge begins another one."""
+        """Incarnation of the partition that `_start` belongs to, once known; a purge begins a new one."""
         self.bell = bell
-        """Rung whenever it has something; to be set before it is opened."""
+        """Notified whenever records are available; set it before opening."""
         self._timeout: Final = timeout
         self._reconnect: Final = reconnect
         self._lock: Final = threading.Lock()
         self._native: engine.Subscription | None = None
         self._looked_up = reading.cursor is None
         self._is_remembered = reading.is_remembered
-        """Whether `_start` was read up to before, so that the partition has to reach it."""
+        """Whether `_start` was reached before, so that the partition must be at least that long."""
         self._last: int | None = None
         self._ended = False
         self._closed = False
         self.reconnects = 0
-        """How often the subscription has come back after its broker went away."""
+        """Number of reconnects after its broker was lost."""
         self.remembered: int | None = None
-        """Where the cursor stood when it was looked up: offset of the next record; `None` = nowhere."""
+        """The cursor's position when it was fetched, as the offset of the next record; `None` = no position."""
         self.was_reset = False
-        """Whether its position lay beyond the end, and reading began anew as `auto_offset_reset` says."""
+        """Whether its position was beyond the end and reading was reset by `auto_offset_reset`."""
 
     def __enter__(self) -> Self:
         self.open()
@@ -93,8 +93,9 @@ class Subscription:
 
     @property
     def position(self) -> Start:
-        """Where reading goes on: behind the last record given, or the start before there was any. Once it is open, that
-        is the offset where it begins, if the broker tells it: not every start that is asked for lies in the log.
+        """The offset of the next record to read: after the last record returned, or the start before the first one.
+        Once the subscription is open, the start is the actual offset if the broker reports it, since the requested one
+        may be outside the log.
         """
         return self._start
 
@@ -119,18 +120,18 @@ class Subscription:
             self._open(self._timeout)
 
     def next_batch(self, timeout: float | None = None) -> Batch | None:
-        """The next records that are there, 1 to `batch_records`, waiting for the first.
+        """The next available records, 1 to `batch_records`; waits for the first.
 
         Args:
-            timeout: seconds to wait; `None` = until something comes, at most half a second at a time.
+            timeout: seconds to wait; `None` = at most half a second.
 
         Returns:
-            `None` when nothing came in time, and when the stop position was reached (`ended` is then true).
+            `None` if no record came in time, or if the stop position was reached (then `ended` is true).
 
         Raises:
-            StateError: the stream was deleted or purged, also while the broker was away, or the partition paused.
-            StateError: code `offset_out_of_range`: the position lies beyond the end, see `auto_offset_reset`.
-            UnavailableError: the broker went away and did not come back in time.
+            StateError: the stream was deleted or purged, also while disconnected, or the partition is paused.
+            StateError: code `offset_out_of_range`: the position is beyond the end, see `auto_offset_reset`.
+            UnavailableError: the broker was lost and did not come back in time.
             UsageError: code `closed`.
         """
         if self._ended:
@@ -157,13 +158,13 @@ class Subscription:
         return batch
 
     def commit(self, timeout: float | None = None) -> int | None:
-        """Store the last record given as the position of the subscription's cursor; returns when it is committed.
+        """Store the last returned record as the position of the subscription's cursor; returns when it is committed.
 
         Args:
             timeout: seconds; `None` = the client's.
 
         Returns:
-            Offset of the last record given, which was stored; `None`, and nothing is stored, before there was any.
+            The stored offset, that of the last returned record; `None`, and nothing is stored, if there was none.
 
         Raises:
             UsageError: code `invalid_argument`: the subscription has no cursor.
@@ -189,7 +190,7 @@ class Subscription:
             native.close()
 
     def _recover(self, failure: BrokerError) -> None:
-        """Come back, or end, or raise."""
+        """Reconnect, end, or raise."""
         if failure.code == "end_of_stream":
             self._finish()
         elif failure.code == "unavailable" and not self._closed:
@@ -254,7 +255,7 @@ class Subscription:
         return isinstance(self._start, int) and begins > self._start
 
     def _is_over(self, deadline: Deadline, place: PartitionPlace) -> bool:
-        """Whether nothing can lie between start and stop."""
+        """Whether no record can be between start and stop."""
         if not is_empty_range(self._start, self._stop, reverse=self.reading.reverse):
             return False
         if self._is_remembered:
@@ -262,7 +263,7 @@ class Subscription:
         return True
 
     def _subscribe(self, deadline: Deadline, place: PartitionPlace) -> engine.Subscription | None:
-        """The native subscription; `None` when the range holds nothing."""
+        """The native subscription; `None` if the range holds no records."""
         reading = self.reading
         wanted = subscribe(reading, self._start, self._stop, self._incarnation)
         try:
@@ -275,7 +276,7 @@ class Subscription:
 
     def _begin(self, native: engine.Subscription) -> None:
         if native.start is not None and self._start != "earliest":
-            self._start = native.start  # so that coming back leaves nothing out, whatever was published meanwhile
+            self._start = native.start  # so that a reconnect misses nothing that was published meanwhile
         if isinstance(self._start, int):
             self._is_remembered = True
             self._incarnation = self._incarnation or native.incarnation
@@ -287,11 +288,11 @@ class Subscription:
         raise UsageError("closed", "the subscription is closed")
 
     def _check_remembered(self, reached: int, native: engine.Subscription | None = None) -> bool:
-        """Whether the remembered position lies beyond the end, `reached`, and reading begins elsewhere; then `native`,
-        which began there, is closed.
+        """Whether the remembered position is beyond the end `reached` and reading begins elsewhere. If so, `native`,
+        which began at that position, is closed.
 
         Raises:
-            StateError: code `offset_out_of_range`, unless `auto_offset_reset` says where else to begin.
+            StateError: code `offset_out_of_range`, if `auto_offset_reset` is "error".
         """
         reading, start = self.reading, self._start
         if reading.reverse or not self._is_remembered or not isinstance(start, int) or start <= reached:
@@ -304,7 +305,7 @@ class Subscription:
         return True
 
     def _who(self) -> str:
-        """Whose position it is."""
+        """The owner of the position, for an error message."""
         if self.reading.member is not None:
             return f'group "{self.reading.member.group}"'
         return "the reader" if self.reading.cursor is None else f'cursor "{self.reading.cursor}"'
@@ -314,7 +315,7 @@ class Subscription:
         return requests.read_partition(self._pool.run(deadline, self._ask_end, place)).high_watermark
 
     def _ask_end(self, native: engine.Client, left_ms: int) -> bytes:
-        """The partition's metadata. A paused one has no end to be asked for: it is resumed first, when it may be."""
+        """The partition's metadata. A paused partition reports no end: it is resumed first, if `resume` allows it."""
         request = requests.partition_metadata(self.reading.stream, self.reading.partition)
         try:
             with engine.native_errors():
@@ -329,10 +330,10 @@ class Subscription:
         return native.call("FetchPartitionMetadata", request, left_ms)
 
     def _refuse_paused(self, native: engine.Client, left_ms: int) -> None:
-        """Nobody leads what is paused, however often it is asked: say that at once, and how to go on."""
+        """Raise at once if the partition is paused, instead of retrying until the deadline: it has no leader."""
         request = requests.metadata([self.reading.stream])
         found: list[Stream] = []
-        with suppress(BrokerError), engine.native_errors():  # who may not ask is told what the other call said
+        with suppress(BrokerError), engine.native_errors():  # without permission the error of the other call is raised
             found = requests.read_streams(native.call("FetchMetadata", request, left_ms))
         partitions = [item for stream in found for item in stream.partitions]
         if any(item.paused for item in partitions if item.number == self.reading.partition):

@@ -1,4 +1,4 @@
-"""How a client protects its connections, from arguments or from a URL."""
+"""TLS settings of a client, from arguments or from a URL."""
 
 from dataclasses import dataclass, fields
 from os import PathLike, fspath
@@ -13,13 +13,12 @@ File = str | PathLike[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Whom a client trusts, and what it shows of itself. Files are PEM.
+    """The authorities that a client trusts, and its own certificate. Files are PEM.
 
     Attributes:
-        ca: authorities that the broker's certificate may be from; `None` = the system's.
-        cert: the client's certificate, then those that lead to its authority; for brokers that ask for one. Goes with
-            `key`.
-        key: its private key, without a password.
+        ca: file with trusted authorities of the broker's certificate; `None` = the system's.
+        cert: file with the client's certificate chain, for brokers that require one; needs `key`.
+        key: file with the private key of `cert`, without a password.
         server_name: the name that the broker's certificate must have; `None` = the host of the address.
     """
 
@@ -33,7 +32,7 @@ class Tls:
             raise UsageError("invalid_argument", "a client's certificate and its key go together: give cert and key")
 
     def options(self) -> dict[str, Any]:
-        """The same for the native client."""
+        """These settings as options of the native client."""
         given = {name: getattr(self, name) for name in NAMES}
         return {name: fspath(value) for name, value in given.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""What the client's methods take and give. Offsets are inclusive where one record is meant; ranges are half-open."""
+"""Types of arguments and results of the client. An offset names one record; ranges are half-open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ __all__ = [
 ]
 
 Ack: TypeAlias = Literal["leader", "all", "none"]
-"""When a publish counts as done: stored by the leader, stored by every in-sync replica, or sent."""
+"""When a publish returns: stored by the leader, stored by every in-sync replica, or (`none`) sent."""
 
 Start: TypeAlias = Literal["earliest", "latest", "new"] | int | datetime
-"""Where reading begins: the first readable record, the newest one, only what comes from now on, an offset, or the first
-record at or after a time. A time without a time zone is one of the local zone.
+"""Where reading begins: at the first readable record, at the newest one, after the newest one ("new"), at an offset, or
+at the first record at or after a time. A time without a time zone is local time.
 """
 
 Stop: TypeAlias = Literal["latest"] | int | datetime | None
-"""Where reading ends: behind what is stored now, before an offset, before a time, or never (`None`)."""
+"""Where reading ends: after the newest record stored now, before an offset, before a time, or never (`None`)."""
 
 
 OffsetReset: TypeAlias = Literal["error", "earliest", "latest", "new"]
-"""What happens when a remembered position lies beyond the end of the partition, because the broker lost records or an
-older copy of its data was restored: the call fails, or reading starts at the first record, the newest one, or the next.
+"""What to do when a remembered position is beyond the end of the partition, because the broker lost records or an older
+copy of its data was restored: raise an error, or start at the first record, the newest one, or the next one.
 """
 
 Content: TypeAlias = bytes | bytearray | str
@@ -50,26 +50,25 @@ as lone surrogates (`surrogateescape`).
 """
 
 PartitionChoice: TypeAlias = int | Literal["round_robin"] | Callable[[Content | None, Content | None, int], int] | None
-"""Which partition a record goes to: a number from 0; `None` = by CRC-32 of its key, as other Liftbridge clients compute
-it, and records without a key stay with one partition for a while (1,024 records or 64 KiB) before the next one gets its
-share; "round_robin" = one after the other from 0, whatever the key; or a function of key, value and number of
-partitions.
+"""The partition of a record: a number from 0; `None` = by the CRC-32 of its key, as in other Liftbridge clients, while
+records without a key fill one partition (1,024 records or 64 KiB) before they move to the next; "round_robin" = one
+after the other from 0, whatever the key; or a function of key, value and number of partitions.
 """
 
 
 class Receipt(NamedTuple):
-    """Where a published record lies."""
+    """Partition, offset and time of a published record."""
 
     offset: int
     """−1 when no acknowledgement was asked for."""
     timestamp_ns: int
     """When the broker received it, nanoseconds since 1970; 0 when no acknowledgement was asked for."""
     partition: int = 0
-    """The partition that it went to."""
+    """Number of the partition that holds it."""
 
 
 class SubjectReceipt(NamedTuple):
-    """What the first stream that stored a record published on a subject said."""
+    """The acknowledgement of the first stream that stored a record published on a subject."""
 
     stream: str
     offset: int
@@ -78,12 +77,12 @@ class SubjectReceipt(NamedTuple):
 
 
 class Purged(NamedTuple):
-    """What a purge removes."""
+    """The result of a purge."""
 
     records: int
-    """About how many records."""
+    """Approximate number of removed records."""
     at_once: bool
-    """Their files do not stay for `limits.grace_ms`: that was asked for, or the broker's disk is full."""
+    """Whether the files are removed without waiting for `limits.grace_ms`: requested, or the broker's disk is full."""
 
 
 class Record(NamedTuple):
@@ -93,15 +92,15 @@ class Record(NamedTuple):
     timestamp_ns: int
     key: bytes | None
     value: bytes | None
-    """`None` = a tombstone: where only the last record of each key is kept, it deletes the key."""
+    """`None` = a tombstone: in a compacted stream it deletes the key."""
     subject: str
     """The NATS subject it arrived on."""
     headers: list[tuple[str, bytes]]
-    """Names and values in order; names may repeat. One that is not UTF-8 has its bytes as lone surrogates."""
+    """Names and values in order; names may repeat. A name that is not UTF-8 has its bytes as lone surrogates."""
     reply: str = ""
-    """The NATS subject that an answer was asked for on; empty = none."""
+    """The NATS reply subject of the message; empty = none."""
     origin_time_ns: int | None = None
-    """The time at the origin that its publisher gave, nanoseconds since 1970."""
+    """The origin time that its publisher set, nanoseconds since 1970; `None` = none."""
 
     @property
     def text(self) -> str | None:
@@ -123,7 +122,7 @@ class Record(NamedTuple):
 
     @property
     def header_map(self) -> dict[str, bytes]:
-        """The headers by name; of equal names the last."""
+        """The headers by name; the last one of equal names wins."""
         return dict(self.headers)
 
     def header(self, name: str) -> bytes | None:
@@ -133,15 +132,15 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running server as the broker that answered knows it."""
+    """A broker, as known to the broker that answered."""
 
     id: str
     host: str
     port: int
     partitions: int
-    """Partitions that it has a replica of, paused ones left out."""
+    """Number of partitions that it has a replica of, without paused ones."""
     leaders: int
-    """Partitions that it leads."""
+    """Number of partitions that it leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +149,14 @@ class Group:
 
     id: str
     coordinator: str
-    """Id of the broker that its members send their signs of life to."""
+    """Id of the broker that its members send their heartbeats to."""
     epoch: int
     """Rises with every change of its members, coordinator or streams; 0 for a new group."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTimes:
-    """When something happened, in this life of the broker; `None` = never."""
+    """First and latest time of an event since the broker started; `None` = never."""
 
     first: datetime | None
     latest: datetime | None
@@ -168,27 +167,27 @@ _NEVER = EventTimes(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition as the broker that answered knows it."""
+    """One partition, as known to the broker that answered."""
 
     number: int
     leader: str
     replicas: tuple[str, ...]
     in_sync: tuple[str, ...]
     high_watermark: int
-    """Offset behind the last committed record; 0 = none."""
+    """Offset after the last committed record; 0 = there is none."""
     log_end_offset: int
-    """Offset that the next record gets."""
+    """Offset of the next record to be appended."""
     paused: bool
     readonly: bool
     received_times: EventTimes = _NEVER
-    """When records arrived. All three are kept in memory by the leader: never, after it started anew."""
+    """When records arrived. The leader keeps all three times in memory only: a restart resets them."""
     pause_times: EventTimes = _NEVER
     """When it was paused or resumed."""
     readonly_times: EventTimes = _NEVER
     """When it was made read-only or writable."""
     log_start: int | None = None
-    """First offset that can be read; `None` when it is not open on the broker that answered (paused, or elsewhere), and
-    where the broker is one of Liftbridge's own."""
+    """First readable offset; `None` if the partition is not open on the broker that answered (paused, or led by another
+    broker), and with brokers of the Liftbridge project."""
 
 
 @dataclass(frozen=True, slots=True)

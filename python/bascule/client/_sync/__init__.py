@@ -1,1 +1,1 @@
-"""The parts that the synchronous client is put together from, one for each kind of call."""
+"""The base classes of the synchronous client, one for each kind of call."""

@@ -1,4 +1,4 @@
-"""What the synchronous client does about streams, partitions and brokers."""
+"""Calls of the synchronous client about streams, partitions and brokers."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -20,11 +20,11 @@ __all__ = ["Administration"]
 
 
 _NOT_TOLD: Final = frozenset({"permission_denied", "unimplemented"})
-"""How a broker keeps what a stream is to itself."""
+"""Error codes of a broker that does not reveal the properties of a stream."""
 
 
 @contextmanager
-def _as_far_as_told() -> Generator[None]:
+def _ignore_hidden() -> Generator[None]:
     try:
         yield
     except BrokerError as failure:
@@ -45,7 +45,7 @@ def _create_or_check(create: Callable[[], None], check: Callable[[], None], *, a
     except StateError as failure:
         if failure.code != "stream_not_found" or not again:
             raise
-        _create_or_check(create, check, again=False)  # it was deleted between the refusal and the look
+        _create_or_check(create, check, again=False)  # the stream was deleted between the error and the check
 
 
 class Administration(Details):
@@ -61,22 +61,22 @@ class Administration(Details):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Create a stream; when this returns, it can be published to.
+        """Create a stream; returns when the stream accepts records.
 
         Args:
             name: unique in the cluster; at most 255 bytes, without spaces, slashes and wildcards.
             subject: NATS subject whose messages it stores, wildcards allowed; `None` = the name.
-            options: partitions, retention and the like; `None` = one partition, the broker's defaults.
-            exist_ok: whether a stream of that name that is there already is fine. It must have the subject, and of the
-                options the number of partitions, the group, `encryption` and `partition_by_subject`, where they are
-                given: those cannot be changed. What this client has no right to see, or a Liftbridge server does not
-                tell, is not compared; other settings are left as they are (`edit_stream`).
-            dry_run: only ask whether it would be created; only a broker of ours answers that.
+            options: partitions, retention and other settings; `None` = one partition, the broker's defaults.
+            exist_ok: whether to accept an existing stream of that name. Its subject must match, and so must the number
+                of partitions, the group, `encryption` and `partition_by_subject` if they are given, because they cannot
+                be changed. Properties that this client may not see, or that a Liftbridge server does not report, are
+                not compared; other settings are not changed (see `edit_stream`).
+            dry_run: only ask whether the stream would be created; only a Bascule broker supports this.
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: code `stream_exists`; with `exist_ok` when the one that is there is another one. Code
-                `stream_not_found`: with `exist_ok` it was there, and deleted before it could be looked at, twice.
+            StateError: code `stream_exists`; with `exist_ok` only if the existing stream differs. Code
+                `stream_not_found`: with `exist_ok` the stream existed and was deleted before the check, twice.
             UsageError: code `invalid_argument`: the name, the subject or an option.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.
@@ -100,9 +100,9 @@ class Administration(Details):
     def _check_existing(self, name: str, subject: str | None, options: StreamOptions, deadline: Deadline) -> None:
         found: Stream | None = None
         details: StreamDetails | None = None
-        with _as_far_as_told():
+        with _ignore_hidden():
             found = self._get_stream(name, deadline)
-        with _as_far_as_told():
+        with _ignore_hidden():
             if asks_for_details(options):
                 details = self._describe_stream(name, deadline)
         refusal = mismatch(name, subject, options, found, details)
@@ -114,7 +114,7 @@ class Administration(Details):
 
         Args:
             name: of the stream.
-            missing_ok: whether it is fine when there is none.
+            missing_ok: whether to return without an error if the stream does not exist.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -136,13 +136,13 @@ class Administration(Details):
         resume_all: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Pause partitions: their logs are closed, subscriptions end, what comes on their NATS subject is not stored.
-        A publish resumes one, and so does a subscription with `resume`. Pausing again changes nothing.
+        """Pause partitions: their logs are closed, subscriptions end, messages on their NATS subject are not stored.
+        A publish resumes a partition, and so does a subscription with `resume`. Idempotent.
 
         Args:
             name: of the stream.
             partitions: numbers, from 0; none = all of them.
-            resume_all: whether a publish to any partition of the stream, an open one too, resumes all that are paused.
+            resume_all: whether a publish to any partition of the stream, paused or not, resumes all paused ones.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -163,11 +163,11 @@ class Administration(Details):
         partitions: Sequence[int] = (),
         timeout: float | None = None,
     ) -> None:
-        """Make partitions refuse publishes, or take them again. Reading one that is read-only ends at its end.
+        """Make partitions read-only, or writable again. A reader of a read-only partition ends at its end.
 
         Args:
             name: of the stream.
-            readonly: whether publishes are refused.
+            readonly: whether publishes are rejected.
             partitions: numbers, from 0; none = all of them.
             timeout: seconds; `None` = the client's.
 
@@ -184,17 +184,17 @@ class Administration(Details):
     def trim_partition(
         self, stream: str, partition: int, before: int, *, dry_run: bool = False, timeout: float | None = None
     ) -> tuple[int, int]:
-        """Remove everything below offset `before` of a partition, for good. Offsets of what stays do not change.
+        """Remove all records below offset `before` of a partition, permanently. Other records keep their offsets.
 
         Args:
             stream: name of the stream.
             partition: its number.
-            before: first offset that stays; from 0 to the high watermark, inclusive.
-            dry_run: only ask what would happen.
+            before: first offset that is kept; from 0 to the high watermark, inclusive.
+            dry_run: only return what would happen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            The log start offset as it was, and as it is (or would be).
+            The log start offset before and after (with `dry_run`: as it would be).
 
         Raises:
             UsageError: `before` is out of range.
@@ -209,18 +209,18 @@ class Administration(Details):
     def purge_stream(
         self, name: str, *, now: bool = False, dry_run: bool = False, timeout: float | None = None
     ) -> Purged:
-        """Remove all records of a stream, for good. The stream stays; its partitions begin again at offset 0, and no
-        stored position points into what was there.
+        """Remove all records of a stream, permanently. The stream stays; its partitions begin again at offset 0, and
+        stored positions are no longer valid.
 
         Args:
             name: of the stream.
-            now: remove the files at once instead of after `limits.grace_ms`. A broker that refuses writes for want of
-                space does so in any case.
-            dry_run: only ask what would happen.
+            now: remove the files at once instead of after `limits.grace_ms`. A broker that rejects writes because its
+                disk is full always does so.
+            dry_run: only return what would happen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            What is (or would be) removed.
+            What was removed (with `dry_run`: what would be removed).
 
         Raises:
             StateError: code `stream_not_found`.
@@ -232,7 +232,7 @@ class Administration(Details):
         return Purged(answer["records"], answer.get("at_once", False))
 
     def list_streams(self, *, timeout: float | None = None) -> list[Stream]:
-        """Every stream, by name.
+        """All streams, ordered by name.
 
         Raises:
             UnavailableError: no broker answered in time.
@@ -255,7 +255,7 @@ class Administration(Details):
         return requests.read_streams(self._call("FetchMetadata", requests.metadata([name]), deadline))[0]
 
     def get_partition(self, stream: str, partition: int = 0, *, timeout: float | None = None) -> Partition:
-        """One partition as its leader knows it.
+        """One partition, as known to its leader.
 
         Raises:
             StateError: code `partition_not_found` or `stream_not_found`.
@@ -267,7 +267,7 @@ class Administration(Details):
         return requests.read_partition(answer)
 
     def list_brokers(self, *, timeout: float | None = None) -> list[Broker]:
-        """The brokers of the cluster; the one that answers comes first.
+        """The brokers of the cluster; the one that answered comes first.
 
         Raises:
             UnavailableError: no broker answered in time.
@@ -284,23 +284,23 @@ class Administration(Details):
         ack: Ack = "leader",
         timeout: float | None = None,
     ) -> SubjectReceipt | None:
-        """Publish one record on a NATS subject through the broker, whichever streams listen there; not sent twice.
+        """Publish one record on a NATS subject through the broker, for all streams that listen there. Never retried.
 
         Args:
             subject: without wildcards.
             value: any bytes, or text; `None` = a tombstone.
             key: any bytes, or text; empty is the same as `None`.
             headers: names and values, in which names may repeat; at most 1,024.
-            ack: what counts as done. With `none` nobody needs to listen.
+            ack: which acknowledgement to wait for. With `none` no stream needs to listen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            What the first stream that stored it said; others may have stored it too. `None` with ack `none`.
+            The ack of the first stream that stored it; others may have stored it too. `None` with ack `none`.
 
         Raises:
             UsageError: code `invalid_argument`: the subject; `too_large`.
             StateError: code `incorrect_offset`: the stream checks offsets and is not empty.
-            OutcomeUnknownError: nobody acknowledged it in time: no stream listens there, or the ack was lost.
+            OutcomeUnknownError: no acknowledgement came in time: no stream listens there, or the ack was lost.
             UnavailableError: it could not be sent in time.
         """
         request = requests.publish_to_subject(subject, value, key, headers, ack)

@@ -1,4 +1,4 @@
-"""One unary call: deadline, route, retries, and a refusal that names what was asked for."""
+"""One unary call: deadline, route, retries, and errors that name the stream, partition or subject."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -13,7 +13,7 @@ __all__ = ["Calls"]
 
 
 class Calls:
-    """What every part of a client has."""
+    """Base class of the client's calls: connections, timeouts and the unary call."""
 
     def __init__(self, pool: ConnectionPool, *, timeout: float, reconnect: float) -> None:
         """Use `bascule.connect`."""
@@ -40,7 +40,7 @@ class Calls:
             )
 
     def _deadline(self, timeout: float | Deadline | None) -> Deadline:
-        """The one to keep: of a call that is a part of another one, the other's."""
+        """The deadline of a call; a call that is part of another one keeps the other's."""
         if isinstance(timeout, Deadline):
             return timeout
         return Deadline(self._timeout if timeout is None else timeout)

@@ -1,4 +1,4 @@
-"""What the synchronous client learns and changes beyond Liftbridge's own calls; only a broker of ours answers these."""
+"""Calls of the synchronous client that extend Liftbridge; only a Bascule broker supports them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,19 +31,19 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets [start, end) that are damaged on disk; readers are refused them."""
+    """A damaged range of offsets [start, end) on disk; readers of it get an error."""
 
     start: int
     end: int
     fault: str
     path: str
     position: int
-    """Of the damage in the file, bytes."""
+    """Position of the damage in the file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDetails:
-    """One partition. Where it stands is `None` when it is not open on the broker that answered: paused or elsewhere."""
+    """One partition. Offsets and sizes are `None` if it is paused, or not open on the broker that answered."""
 
     number: int
     incarnation: int
@@ -53,34 +53,34 @@ class PartitionDetails:
     in_sync: tuple[str, ...]
     paused: bool
     paused_at: datetime | None
-    """When it was paused or resumed last; `None` = never."""
+    """When it was last paused or resumed; `None` = never."""
     readonly: bool
     readonly_at: datetime | None
-    """When it was made read-only or writable last; `None` = never."""
+    """When it was last made read-only or writable; `None` = never."""
     trimmed_to: int
-    """Everything below was removed on request."""
+    """Records below this offset were removed on request."""
     log_start: int | None
     high_watermark: int | None
-    """Offset behind the last committed record."""
+    """Offset after the last committed record."""
     log_end: int | None
     size_bytes: int | None
     received_at: datetime | None
-    """When the last record arrived in this life of the broker; `None` = none did."""
+    """When the last record arrived since the broker started; `None` = none did."""
     subscribers: int | None
-    """Readers that wait for new records."""
+    """Number of readers that wait for new records."""
     nats_dropped: int | None
-    """Messages from NATS that came too fast to be stored, or were refused, since the partition was opened."""
+    """Messages from NATS that were dropped or rejected since the partition was opened."""
     nats_subscription: str | None
-    """How it listens on NATS: `subscribed`, `waiting` for a connection, `denied` or `none`."""
+    """State of its NATS subscription: `subscribed`, `waiting` for a connection, `denied` or `none`."""
     nats_refusal: str | None
-    """What NATS said when it is `denied`."""
+    """The error of NATS if the state is `denied`."""
     nats_not_stored: Mapping[str, int] | None
-    """Messages from NATS since the broker's start that are not stored: `overload`, `paused`, `readonly`, `full`,
-    `too_large`, `invalid`, `other`."""
+    """Number of messages from NATS that were not stored since the broker started, by reason: `overload`, `paused`,
+    `readonly`, `full`, `too_large`, `invalid`, `other`."""
     failure: str
-    """Why it could not be opened and is tried again; empty = it could."""
+    """Why opening failed and is retried; empty = it did not fail."""
     scrubbed_at: datetime | None
-    """When all of it had been read and checked last; `None` = never."""
+    """When the last complete scrub ended; `None` = never."""
     damaged: tuple[Damage, ...]
 
     @classmethod
@@ -115,9 +115,9 @@ class StreamDetails:
     """Whether a publish to a paused partition resumes them all."""
     encrypted: bool
     settings: Mapping[str, Any]
-    """What was asked for; `None` = as the broker's configuration says."""
+    """Settings of the stream; `None` = as the broker's configuration says."""
     in_effect: Mapping[str, Any]
-    """What holds on the broker that answered, of the settings that its data plane knows."""
+    """Effective values on the broker that answered, of the settings that its data plane uses."""
     partitions: tuple[PartitionDetails, ...]
 
     @classmethod
@@ -142,14 +142,14 @@ class GroupMember:
 
     id: str
     streams: tuple[str, ...]
-    """What it wants to read."""
+    """The streams that it subscribed to."""
     assignments: Mapping[str, tuple[int, ...]]
-    """What it reads: partitions by stream."""
+    """The partitions that it reads, by stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """A consumer group with its members, in the order of joining."""
+    """A consumer group with its members, in the order in which they joined."""
 
     id: str
     coordinator: str
@@ -159,11 +159,11 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a broker needs."""
+    """One health check of a broker."""
 
     name: str
     outcome: str
-    """`ok`, `warning` (it serves all the same) or `failed` (it is not ready)."""
+    """`ok`, `warning` (the broker serves nevertheless) or `failed` (the broker is not ready)."""
     reason: str
 
 
@@ -178,7 +178,7 @@ class BrokerDetails:
     """Counters since its start and gauges, by the names of `specs/metrics.toml`."""
     version: str = ""
     checks: tuple[Check, ...] = ()
-    """What `/readyz?verbose` of its HTTP listener shows, in that order; none = an older broker, which does not say."""
+    """The checks of `/readyz?verbose` of its HTTP listener, in that order; none = an older broker without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +189,11 @@ class CursorEntry:
     stream: str
     partition: int
     offset: int
-    """Of the last record that was processed."""
+    """Offset of the last record that was processed."""
 
 
 class Details(Calls):
-    """All that is known of streams, groups and brokers, and what can be changed beyond Liftbridge."""
+    """Details of streams, groups and brokers, and changes that Liftbridge does not have."""
 
     def describe_stream(self, name: str, *, timeout: float | None = None) -> StreamDetails:
         """A stream with its settings, sizes and damage.
@@ -213,11 +213,11 @@ class Details(Calls):
             name: of the stream.
             changes: names as in `StreamDetails.settings` to new values; `None` = as the broker's configuration says.
                 `encryption` and `partition_by_subject` stay as the stream was created.
-            dry_run: only ask what would happen.
+            dry_run: only return what would happen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            All settings as they were, and as they are (or would be).
+            All settings before and after (with `dry_run`: as they would be).
 
         Raises:
             StateError: code `stream_not_found`.
@@ -232,16 +232,16 @@ class Details(Calls):
     def resume_stream(
         self, name: str, *, partitions: Sequence[int] = (), dry_run: bool = False, timeout: float | None = None
     ) -> tuple[int, ...]:
-        """Open paused partitions again.
+        """Resume paused partitions.
 
         Args:
             name: of the stream.
-            partitions: numbers, from 0; none = all that are paused.
-            dry_run: only ask what would happen.
+            partitions: numbers, from 0; none = all paused ones.
+            dry_run: only return what would happen.
             timeout: seconds; `None` = the client's.
 
         Returns:
-            Those that were paused.
+            The numbers of the resumed partitions.
 
         Raises:
             StateError: code `stream_not_found` or `partition_not_found`.
@@ -254,10 +254,10 @@ class Details(Calls):
         return tuple(json.loads(self._call("ResumeStream", request, timeout, stream=name, partition=most))["resumed"])
 
     def describe_groups(self, groups: Sequence[str] = (), *, timeout: float | None = None) -> list[GroupDetails]:
-        """Consumer groups that have members, by id.
+        """Consumer groups that have members, ordered by id.
 
         Args:
-            groups: ids; none = all. Those that do not exist are left out.
+            groups: ids; none = all. Groups that do not exist are left out.
             timeout: seconds; `None` = the client's.
 
         Raises:
@@ -279,9 +279,9 @@ class Details(Calls):
         )
 
     def list_cursors(self, *, prefix: str = "", timeout: float | None = None) -> list[CursorEntry]:
-        """Every stored position that points into a stream which is there, by cursor, stream and partition.
+        """All stored positions in existing streams, ordered by cursor, stream and partition.
 
-        Reads the stream of cursors from its beginning: meant for people and tools, not for a reader's loop.
+        Reads the stream of cursors from its beginning: meant for people and tools, not for frequent calls.
 
         Args:
             prefix: only ids that begin with it.
@@ -306,7 +306,7 @@ class Details(Calls):
         return StreamDetails.of(json.loads(answer))
 
     def _stored(self, partition: int, prefix: str) -> set[tuple[str, str, int]]:
-        """What positions of one partition of `__cursors` are for; values that are no cursor say nothing."""
+        """Cursor, stream and partition of the positions in one partition of `__cursors`; other values are ignored."""
         reading = Reading(stream=CURSORS, partition=partition, start="earliest", stop="latest", resume=True)
         places: set[tuple[str, str, int]] = set()
         with Subscription(self._pool, reading, timeout=self._timeout, reconnect=self._reconnect) as subscription:
@@ -331,7 +331,7 @@ def _place(key: bytes | None, value: bytes | None) -> tuple[str, str, int] | Non
 
 
 def _escaped(name: str) -> str:
-    """As keys have ids since places with commas are told apart."""
+    """A name as it is escaped in keys of `__cursors`, where commas separate the parts."""
     return name.replace("\\", "\\\\").replace(",", "\\,")
 
 

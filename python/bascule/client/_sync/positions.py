@@ -1,4 +1,4 @@
-"""What the synchronous client does about stored positions and consumer groups."""
+"""Calls of the synchronous client about stored positions and consumer groups."""
 
 from bascule.client._core import cursors, requests
 from bascule.client._core.routes import CursorPlace
@@ -14,16 +14,17 @@ class Positions(Calls):
     def set_cursor(
         self, cursor: str, stream: str, offset: int | None, *, partition: int = 0, timeout: float | None = None
     ) -> None:
-        """Store a position; returns when it is committed. The last one stored counts. At least once: one whose answer
-        is lost is sent again, and what this client stores for the same place later waits until it is answered or given
-        up. A sending that was not answered may still reach the broker behind later ones, for instance out of the buffer
-        of a broken connection. In that case, and no other, the position goes back by itself.
+        """Store a position; returns when it is committed. The position stored last wins. At least once: a request whose
+        answer is lost is sent again, and later requests of this client for the same position wait until it is answered
+        or its time is up. An unanswered request may still reach the broker after later ones, for instance from the
+        buffer of a broken connection; only then does the stored position move back.
 
         Args:
-            cursor: its id, 1 to 1,024 bytes of UTF-8; each id has a position of its own in each partition. Ids that
-                begin with `__group:` belong to consumer groups.
+            cursor: its id, 1 to 1,024 bytes of UTF-8; each id has one position per partition. Ids that begin with
+                `__group:` belong to consumer groups.
             stream: name of the stream. Whether it exists is not checked.
-            offset: of the last record that was processed, 0 or more; reading goes on behind it. `None` = forget it.
+            offset: of the last record that was processed, 0 or more; reading continues after it. `None` = remove the
+                position.
             partition: number, from 0.
             timeout: seconds; `None` = the client's.
 
@@ -45,7 +46,7 @@ class Positions(Calls):
             timeout: seconds; `None` = the client's.
 
         Returns:
-            Offset of the last record that was processed. `None` when none was stored, and when the stream was deleted
+            Offset of the last record that was processed. `None` if none was stored, or if the stream was deleted
             or purged since.
 
         Raises:
@@ -59,14 +60,14 @@ class Positions(Calls):
         """A consumer group.
 
         Raises:
-            StateError: code `not_found`: it has no members.
+            StateError: code `not_found`: the group has no members.
             UsageError: code `invalid_argument`: the id.
             UnavailableError: no broker answered in time.
         """
         return requests.read_group(self._call("FetchMetadata", requests.group_metadata(group), timeout))
 
     def leave_group(self, group: str, consumer: str, *, timeout: float | None = None) -> None:
-        """End the membership of a consumer, e.g. of one that died, before its time has passed. Its positions stay.
+        """End the membership of a consumer, e.g. of one that died, before its session expires. Its positions are kept.
 
         Args:
             group: id of the group, 1 to 255 bytes.
@@ -74,7 +75,7 @@ class Positions(Calls):
             timeout: seconds; `None` = the client's.
 
         Raises:
-            StateError: code `not_found`: there is no such group; `failed_precondition`: it is no member.
+            StateError: code `not_found`: there is no such group; `failed_precondition`: the consumer is not a member.
             UsageError: code `invalid_argument`: an id.
             OutcomeUnknownError: it was sent and not answered.
             UnavailableError: no broker answered in time.

@@ -1,4 +1,4 @@
-"""What the synchronous client does about publishing."""
+"""Calls of the synchronous client that publish."""
 
 # ruff: noqa: PLR0913 (everything but the subject of a call is keyword-only)
 
@@ -22,16 +22,16 @@ from bascule.errors import BrokerError, UsageError
 __all__ = ["Publishing"]
 
 MOST_RECORDS: Final = 50_000
-"""Records of one call into the native core."""
+"""Maximum number of records of one call into the native core."""
 PART_RECORDS: Final = 8_192
-"""Records of one part of a longer list."""
+"""Number of records of one part of a longer list."""
 
 
 _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 
 
 class Publishing(Calls):
-    """Records in."""
+    """Publishing records, one by one, as a list, or in the background."""
 
     def __init__(self, pool: ConnectionPool, *, timeout: float, reconnect: float) -> None:
         """Use `bascule.connect`."""
@@ -53,10 +53,10 @@ class Publishing(Calls):
         origin_time_ns: int | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Publish one record; returns when it is acknowledged. Many are much faster with `publish_many`.
+        """Publish one record; returns when it is acknowledged. `publish_many` is much faster for many records.
 
-        What a broker of ours did not answer, because the connection broke or it died, is sent again within the timeout,
-        and stored once all the same.
+        If a Bascule broker did not answer because the connection broke or it died, the record is sent again within the
+        timeout, and stored once.
 
         Args:
             stream: name of the stream.
@@ -66,8 +66,8 @@ class Publishing(Calls):
             headers: names and values, in which names may repeat; at most 1,024.
             partition: number, from 0; `None` = by the key, without one sticky; "round_robin"; or a function of key,
                 value and number of partitions.
-            ack: what counts as done; with `none` the receipt's offset is −1.
-            expected_offset: the offset that the record has to get in a stream that checks them (`concurrency_control`);
+            ack: which acknowledgement to wait for; with `none` the receipt's offset is −1.
+            expected_offset: the offset that the record must get; the stream checks it with `concurrency_control`;
                 `None` = any. Needs a partition by number.
             subject: NATS subject to be stored with the record, without wildcards; `None` = the partition's own. Nothing
                 is published on it.
@@ -76,7 +76,7 @@ class Publishing(Calls):
 
         Raises:
             StateError: codes `stream_not_found`, `partition_not_found`, `readonly`, `not_enough_replicas`,
-                `encryption_key_missing`; `incorrect_offset`: `details` has the `next_offset`, if it is told.
+                `encryption_key_missing`; `incorrect_offset`: `details` has the `next_offset`, if it is known.
             UsageError: codes `invalid_argument`; `too_large`: `details` has the `bytes` of the message and the `limit`.
             OutcomeUnknownError: it was sent and not acknowledged in time.
             UnavailableError: it could not be sent in time.
@@ -84,7 +84,7 @@ class Publishing(Calls):
         check_choice(partition)
         expected = -1 if expected_offset is None else requests.check_offset("expected_offset", expected_offset)
         if expected_offset is not None and not isinstance(partition, int):
-            text = f"expected_offset {expected_offset} is an offset of one partition: name it with partition"
+            text = f"expected_offset {expected_offset} is an offset of one partition: pass partition with its number"
             raise UsageError("invalid_argument", text, {"expected_offset": expected_offset})
         deadline = self._deadline(timeout)
         if isinstance(partition, int):
@@ -115,25 +115,25 @@ class Publishing(Calls):
         origin_times_ns: Sequence[int | None] | None = None,
         timeout: float | None = None,
     ) -> list[Receipt]:
-        """Publish records in order within each partition; returns when all are acknowledged, with one receipt each, in
-        order; with ack `none` without any. Sent again and stored once as `publish`.
+        """Publish records in order within each partition. Returns one receipt per record, in order, when all are
+        acknowledged; an empty list with ack `none`. Retries as `publish`, and stores each record once.
 
         Args:
             stream: name of the stream.
             values: n ≥ 0 values, each as of `publish`.
-            keys: as many keys, or `None` for records without.
-            headers: as many sets of headers, or `None` for records without.
-            partition: as of `publish`, for each record.
-            partitions: as many partitions, instead of `partition`.
-            ack: what counts as done.
-            subjects: as many subjects, as of `publish`.
-            origin_times_ns: as many times at the origin, as of `publish`.
+            keys: n keys, or `None` for records without keys.
+            headers: n sets of headers, or `None` for records without headers.
+            partition: as for `publish`, applied to each record.
+            partitions: n partition numbers, instead of `partition`.
+            ack: which acknowledgement to wait for.
+            subjects: n subjects, as for `publish`.
+            origin_times_ns: n origin times, as for `publish`.
             timeout: seconds for all of them; `None` = the client's.
 
         Raises:
-            BrokerError: as `publish`, of the first record that failed; `details` has its `index`, and how many of the
-                list are known to be stored (`acknowledged`). Up to 8,192 records behind it may be stored too.
-            TypeError: neither bytes nor text. Of a list of up to 32,768 records nothing was sent then.
+            BrokerError: as `publish`, for the first record that failed; `details` has its `index` and the number of
+                records that are known to be stored (`acknowledged`). Up to 8,192 records after it may be stored too.
+            TypeError: a value is neither bytes nor text. Of a list of up to 32,768 records nothing was sent then.
         """
         columns: dict[str, Sequence[object] | None] = {"keys": keys, "headers": headers, "partitions": partitions}
         columns |= {"subjects": subjects, "origin_times_ns": origin_times_ns}
@@ -184,15 +184,15 @@ class Publishing(Calls):
 
         Args:
             stream: name of the stream.
-            partition: as of `publish`, for each record.
-            ack: what counts as done.
-            batch_records: most records that are published together, 1 to 50,000. Nothing is waited for: what has
-                gathered while the last batch was published makes up the next one.
-            max_in_flight: records that were taken and are not acknowledged, 1 or more; then `send` waits.
-            max_in_flight_bytes: the same in bytes, 1 or more; a larger record goes alone.
+            partition: as for `publish`, applied to each record.
+            ack: which acknowledgement to wait for.
+            batch_records: maximum number of records of a batch, 1 to 50,000. There is no linger time: the records that
+                arrived while the previous batch was published form the next one.
+            max_in_flight: maximum number of unacknowledged records, 1 or more; at this number `send` waits.
+            max_in_flight_bytes: the same in bytes, 1 or more; a larger record is sent alone.
             timeout: seconds for each batch; `None` = the client's.
-            on_ack: called with the receipts of each batch, in order, in the producer's thread. What it raises comes out
-                of the next `send`, `flush` or `close`.
+            on_ack: called with the receipts of each batch, in order, in the producer's thread. The next `send`, `flush`
+                or `close` raises its exception.
 
         Raises:
             UsageError: code `invalid_argument`: a number out of range.
@@ -227,7 +227,7 @@ class Publishing(Calls):
     def _maker(
         self, stream: str, choice: PartitionChoice, ack: Ack, deadline: Deadline, *, may_be_old: bool = False
     ) -> Callable[[], Outgoing]:
-        """Makes empty batches."""
+        """A function that returns a new, empty batch."""
         if isinstance(choice, int):
             place = PartitionPlace(stream, choice)
             return lambda: self._batch(place, ack)
@@ -240,7 +240,7 @@ class Publishing(Calls):
     def _spread_maker(
         self, stream: str, choice: PartitionChoice, ack: Ack, deadline: Deadline, *, may_be_old: bool = False
     ) -> Callable[[], engine.Spread]:
-        """Makes empty batches to which each record may be added with its partition."""
+        """A function that returns a new, empty batch whose records may go to several partitions."""
         chooser = self._partitioning.of(stream, choice, deadline, may_be_old=may_be_old)
         return lambda: self._pool.spread(stream, chooser, requests.ack_policy(ack))
 
@@ -263,14 +263,14 @@ class Publishing(Calls):
             _raise_first(batch, parts, outcomes)
 
     def _refresh(self, stream: str, choice: PartitionChoice, deadline: Deadline) -> None:
-        """Ask again how many partitions there are, when that is long ago. A publish says why it cannot be asked."""
+        """Fetch the number of partitions again if it is old. A failure is ignored here: the publish reports it."""
         if not isinstance(choice, int):
             with suppress(BrokerError):
                 self._partitioning.of(stream, choice, deadline)
 
     @contextmanager
     def _forgetting(self, stream: str) -> Generator[None]:
-        """What is known of the stream's partitions is forgotten when one is not there."""
+        """Forget the number of partitions of the stream if the body reports a missing partition."""
         try:
             yield
         except BrokerError as failure:
@@ -282,7 +282,7 @@ class Publishing(Calls):
 def _raise_first(
     batch: engine.Spread, parts: Sequence[engine.Outgoing], outcomes: Sequence[BrokerError | None]
 ) -> None:
-    """Raise the failure of the record that comes first in the batch; the others stand in its notes."""
+    """Raise the failure of the record that comes first in the batch; the others are added to its notes."""
     stored = 0
     failures: list[tuple[int, BrokerError]] = []
     for part, outcome in zip(parts, outcomes, strict=True):

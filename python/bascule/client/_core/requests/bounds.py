@@ -1,4 +1,4 @@
-"""Checks of arguments, shared by all requests. Each names the value and the bound. No I/O."""
+"""Checks of arguments, shared by all requests. Errors name the value and the bound. No I/O."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
@@ -24,12 +24,12 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 MOST_ID_BYTES: Final = {"cursor": 1024, "stream": 1024, "group": 255, "consumer": 255}
-"""Longest ids that a broker of ours takes, UTF-8 bytes."""
+"""Longest ids that a Bascule broker accepts, in UTF-8 bytes."""
 _ACKS: Final = {"leader": 0, "all": 1, "none": 2}
 
 
 def ack_policy(ack: Ack) -> int:
-    """Its number on the wire.
+    """The number of an ack policy on the wire.
 
     Raises:
         UsageError: code `invalid_argument`: no such policy.
@@ -40,7 +40,7 @@ def ack_policy(ack: Ack) -> int:
 
 
 def check_id(name: str, value: str) -> str:
-    """`value`, which is not empty and not too long.
+    """Return `value` if it has 1 to `MOST_ID_BYTES[name]` bytes of UTF-8.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -53,7 +53,7 @@ def check_id(name: str, value: str) -> str:
 
 
 def check_partition(partition: int) -> int:
-    """`partition`, which is a number from 0.
+    """Return `partition` if it is a number from 0 to 2³¹ − 1.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -63,7 +63,7 @@ def check_partition(partition: int) -> int:
 
 
 def check_offset(name: str, value: int) -> int:
-    """`value`, which is an offset.
+    """Return `value` if it is an offset, from 0 to 2⁶³ − 1.
 
     Raises:
         UsageError: code `invalid_argument`.
@@ -74,14 +74,14 @@ def check_offset(name: str, value: int) -> int:
 
 def check_bounds(name: str, value: _Bound, least: _Bound, most: _Bound) -> None:
     if not least <= value <= most:
-        raise UsageError("invalid_argument", f"{name} is {value}: it is to be from {least} to {most}", {name: value})
+        raise UsageError("invalid_argument", f"{name} is {value}: it must be from {least} to {most}", {name: value})
 
 
 def nanoseconds(time: datetime) -> int:
-    """Nanoseconds since 1970; a time without a time zone is local time.
+    """Nanoseconds since 1970. A time without a time zone is local time.
 
     Raises:
-        UsageError: code `invalid_argument`: further away than 64 bits of nanoseconds reach.
+        UsageError: code `invalid_argument`: the time does not fit into 64 bits of nanoseconds.
     """
     found = (time.astimezone(UTC) - EPOCH) // timedelta(microseconds=1) * 1000
     if not -INT64_MAX <= found <= INT64_MAX:

@@ -9,14 +9,14 @@ __all__ = ["Position", "fetch_cursor", "read_cursor", "set_cursor", "stored_by"]
 
 
 def set_cursor(cursor: str, stream: str, partition: int, offset: int | None, incarnation: int = 0) -> bytes:
-    """A SetCursorRequest; without an offset the cursor is as if it had never been set.
+    """A SetCursorRequest.
 
     Args:
         cursor: its id.
         stream: name of the stream.
         partition: number.
-        offset: of the last record processed.
-        incarnation: of the partition whose record it is, refused when there is another by now; 0 = the present one.
+        offset: of the last processed record; `None` = remove the position.
+        incarnation: of the partition when the record was read; the broker rejects another one; 0 = the present one.
 
     Raises:
         UsageError: code `invalid_argument`: an id or the offset.
@@ -32,8 +32,8 @@ def set_cursor(cursor: str, stream: str, partition: int, offset: int | None, inc
 
 
 def stored_by(group: str, consumer: str, epoch: int) -> bytes:
-    """What follows a SetCursorRequest that a member of a group sends: it is refused when a member of a later epoch has
-    stored a position.
+    """The suffix of a SetCursorRequest of a group member: the broker rejects it if a member of a later epoch has stored
+    a position.
     """
     member = {"groupId": group, "consumerId": consumer, "groupEpoch": epoch}
     return message("SetCursorRequest")(consumer=member).SerializeToString()
@@ -51,12 +51,12 @@ def fetch_cursor(cursor: str, stream: str, partition: int) -> bytes:
 
 
 class Position(NamedTuple):
-    """Where a cursor stands."""
+    """The position of a cursor."""
 
     offset: int | None
-    """Of the last record processed; `None` = there is none."""
+    """Offset of the last processed record; `None` = there is none."""
     incarnation: int
-    """Of the partition as it is now: another one after a purge; 0 = it does not exist, or the broker does not say."""
+    """Present incarnation of the partition; a purge changes it. 0 = it does not exist, or the broker does not say."""
 
 
 def read_cursor(answer: bytes) -> Position:

@@ -24,11 +24,11 @@ __all__ = [
 
 _UNKNOWN_GROUP: Final = 1
 USUAL_TIMEOUT: Final = 15.0
-"""Seconds after which a silent member is expelled, and a silent coordinator reported, unless the broker says others."""
+"""Default seconds after which a silent member is expelled and a silent coordinator is reported."""
 
 
 def group_metadata(group: str) -> bytes:
-    """A FetchMetadataRequest for a group. It names a stream too, since no stream means all of them."""
+    """A FetchMetadataRequest for a group. It also names one stream, because no stream means all of them."""
     return message("FetchMetadataRequest")(streams=["__cursors"], groups=[check_id("group", group)]).SerializeToString()
 
 
@@ -36,7 +36,7 @@ def read_group(answer: bytes) -> Group:
     """The group of a FetchMetadataResponse.
 
     Raises:
-        StateError: code `not_found`: there is none.
+        StateError: code `not_found`: the group does not exist.
     """
     (found,) = message("FetchMetadataResponse").FromString(answer).groupMetadata
     if found.error == _UNKNOWN_GROUP:
@@ -46,7 +46,7 @@ def read_group(answer: bytes) -> Group:
 
 
 class Joined(NamedTuple):
-    """What a new member of a group learns. Timeouts are seconds."""
+    """The broker's answer to a new member. Timeouts are in seconds."""
 
     coordinator: str
     epoch: int
@@ -55,14 +55,14 @@ class Joined(NamedTuple):
 
 
 def join_group(group: str, consumer: str, streams: Sequence[str]) -> bytes:
-    """A JoinConsumerGroupRequest of a member that hands over what it reads."""
+    """A JoinConsumerGroupRequest of a member that supports hand-over."""
     return message("JoinConsumerGroupRequest")(
         groupId=group, consumerId=consumer, streams=streams, handsOver=True
     ).SerializeToString()
 
 
 def read_joined(answer: bytes) -> Joined:
-    """A JoinConsumerGroupResponse. A broker that says no timeouts gets the usual ones."""
+    """Decode a JoinConsumerGroupResponse. Missing timeouts are `USUAL_TIMEOUT`."""
     found = message("JoinConsumerGroupResponse").FromString(answer)
     consumer, coordinator = (
         nanos / 1e9 if nanos > 0 else USUAL_TIMEOUT for nanos in (found.consumerTimeout, found.coordinatorTimeout)
@@ -78,10 +78,10 @@ def fetch_assignments(  # noqa: PLR0913 (what a request holds)
     Args:
         group: the group's id.
         consumer: the member's id.
-        epoch: of the group, as the member knows it.
-        held: stream and partition of each that the member reads or may read.
-        seen: version of the last answer that it has got; 0 = none.
-        wait: seconds to wait for another version than that.
+        epoch: the group's epoch, as known to the member.
+        held: stream and partition of each partition that the member reads or may read.
+        seen: version of the last answer that it received; 0 = none.
+        wait: seconds for which the broker may wait for a newer version.
     """
     request = message("FetchConsumerGroupAssignmentsRequest")(
         groupId=group, consumerId=consumer, epoch=epoch, seenVersion=seen, waitMillis=round(wait * 1000)
@@ -95,17 +95,17 @@ def fetch_assignments(  # noqa: PLR0913 (what a request holds)
 
 
 class Assigned(NamedTuple):
-    """What a member reads, as its coordinator answers."""
+    """The assignment of a member, as answered by its coordinator."""
 
     partitions: list[tuple[str, int]]
     version: int
-    """0 = the broker knows of no hand-over."""
+    """0 = the broker does not support hand-over."""
     streams: frozenset[str]
-    """That the group still reads for the member; means nothing without a version."""
+    """Streams that the group still reads for the member; undefined if `version` is 0."""
 
 
 def read_assignments(answer: bytes) -> Assigned:
-    """A FetchConsumerGroupAssignmentsResponse."""
+    """Decode a FetchConsumerGroupAssignmentsResponse."""
     response = message("FetchConsumerGroupAssignmentsResponse").FromString(answer)
     found = [(part.stream, partition) for part in response.assignments for partition in part.partitions]
     return Assigned(found, response.version, frozenset(response.streams))

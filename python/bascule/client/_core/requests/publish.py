@@ -12,7 +12,7 @@ __all__ = ["publish_to_subject", "read_subject_ack"]
 
 _ACK_ERRORS: Final = {
     2: ("incorrect_offset", "it checks offsets, and only its first record can come by subject"),
-    3: ("too_large", "it is larger than the stream takes, see bascule stream edit --max-record-bytes"),
+    3: ("too_large", "it is larger than the stream accepts, see bascule stream edit --max-record-bytes"),
     4: ("encryption_key_missing", "the broker lacks the key to encrypt it, see encryption.keys of its configuration"),
 }
 
@@ -20,7 +20,7 @@ _ACK_ERRORS: Final = {
 def publish_to_subject(
     subject: str, value: Content | None, key: Content | None, headers: Headers | None, ack: Ack
 ) -> bytes:
-    """A PublishToSubjectRequest. Headers that a map cannot hold go as a list, which only brokers of ours read."""
+    """A PublishToSubjectRequest. Headers that a map cannot hold are sent as a list, which only Bascule brokers read."""
     request = message("PublishToSubjectRequest")(subject=subject, ackPolicy=ack_policy(ack))
     if value is None:
         request.nullValue = True
@@ -45,15 +45,15 @@ def _bytes(content: Content) -> bytes:
 
 
 def _is_text(name: str) -> bool:
-    """Whether no bytes stand in it as lone surrogates."""
+    """Whether the name has no lone surrogates, which stand for bytes that are not UTF-8."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def read_subject_ack(answer: bytes) -> SubjectReceipt | None:
-    """The acknowledgement of a PublishToSubjectResponse; `None` when none was asked for.
+    """The acknowledgement of a PublishToSubjectResponse; `None` if none was requested.
 
     Raises:
-        BrokerError: the stream that answered first refused the record.
+        BrokerError: the stream that answered first rejected the record.
     """
     response = message("PublishToSubjectResponse").FromString(answer)
     if not response.HasField("ack"):
@@ -61,6 +61,6 @@ def read_subject_ack(answer: bytes) -> SubjectReceipt | None:
     ack = response.ack
     if ack.ackError:
         code, reason = _ACK_ERRORS.get(ack.ackError, ("internal", f"error {ack.ackError}"))
-        text = f'stream "{ack.stream}" refused the record on subject "{ack.msgSubject}": {reason}'
+        text = f'stream "{ack.stream}" rejected the record on subject "{ack.msgSubject}": {reason}'
         raise error(code, text, {"stream": ack.stream})
     return SubjectReceipt(ack.stream, ack.offset, ack.receptionTimestamp)

@@ -22,7 +22,7 @@ _COUNTS: Final = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamOptions:
-    """What a stream is to be; `None` = as the broker's `streams.*` settings say. 0 = unlimited or never, for limits."""
+    """Options of a new stream. `None` = as in the broker's `streams.*` settings; 0 = unlimited or never, for limits."""
 
     group: str = ""
     """NATS queue group; empty = none."""
@@ -36,36 +36,36 @@ class StreamOptions:
     cleaner_interval: timedelta | None = None
     segment_max_bytes: int | None = None
     segment_max_age: timedelta | None = None
-    """0 = a segment is never closed for its age."""
+    """Age at which a segment is sealed; 0 = never."""
     compact_enabled: bool | None = None
-    """Whether only the last record of each key is kept."""
+    """Whether the stream is compacted: only the last record of each key is kept."""
     compact_parallelism: int | None = None
-    """Threads that look for old records, 0 or more; 0 = 10."""
+    """Number of threads of compaction, 0 or more; 0 = 10."""
     auto_pause_time: timedelta | None = None
     """Idle time after which a partition is paused; 0 = never."""
     auto_pause_disable_if_subscribers: bool | None = None
-    """Whether a partition that somebody reads is not paused."""
+    """Whether a partition with subscribers is not paused automatically."""
     min_isr: int | None = None
-    """In-sync replicas that a commit needs, 0 or more."""
+    """Minimum number of in-sync replicas for a commit, 0 or more."""
     concurrency_control: bool | None = None
     """Whether expected offsets are checked."""
     encryption: bool | None = None
-    """Whether it is encrypted at rest; the broker needs a master key."""
+    """Whether the stream is encrypted at rest; the broker needs a master key."""
     partition_by_subject: bool | None = None
     """Whether the NATS subject of a message chooses its partition."""
     durability: Literal["disk", "memory"] | None = None
-    """What an ack stands for."""
+    """Where a record is when it is acknowledged: synced to disk, or in the page cache."""
     codec: Literal["none", "lz4", "zstd"] | None = None
     """Compression of new batches."""
     nats_copy: Literal["envelope", "value", "none"] | None = None
-    """How direct publishes are shown to NATS."""
+    """How direct publishes are republished to NATS."""
     nats_acks: Literal["off", "jetstream"] | None = None
     """How plain NATS messages with a reply subject are acknowledged; one partition only."""
     max_record_bytes: int | None = None
-    """Largest record that is accepted, 0 or more."""
+    """Largest accepted record in bytes, envelope included, 0 or more."""
 
     def __post_init__(self) -> None:
-        """Check what can be checked here.
+        """Check the numbers.
 
         Raises:
             UsageError: code `invalid_argument`, naming the option, its value and the bound.

@@ -61,7 +61,7 @@ def create_stream(name: str, subject: str, options: StreamOptions) -> bytes:
     }
     for field, value in limits.items():
         if value is not None:
-            # a present wrapper is meant even when it holds 0 or false
+            # a wrapper must be present even if it holds 0 or false
             wrapper = getattr(request, field)
             wrapper.SetInParent()
             wrapper.value = value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
@@ -86,12 +86,12 @@ def set_readonly(name: str, partitions: Sequence[int], *, readonly: bool) -> byt
 
 
 def trim_partition(name: str, partition: int, before: int, *, dry_run: bool) -> bytes:
-    """TrimPartition, a method of ours."""
+    """The JSON request of TrimPartition, a method of `bascule.admin`."""
     return json.dumps({"name": name, "partition": partition, "before": before, "dry_run": dry_run}).encode()
 
 
 def purge_stream(name: str, *, now: bool, dry_run: bool) -> bytes:
-    """PurgeStream, a method of ours. A broker that does not know `now` is not sent it unless it is wanted."""
+    """JSON request of PurgeStream, a method of `bascule.admin`. `now` is sent only if set: old brokers reject it."""
     return json.dumps({"name": name, "dry_run": dry_run, **({"now": True} if now else {})}).encode()
 
 
@@ -104,7 +104,7 @@ def read_streams(answer: bytes) -> list[Stream]:
     """The streams of a FetchMetadataResponse, in its order.
 
     Raises:
-        StateError: code `stream_not_found`: one that was asked for is not there.
+        StateError: code `stream_not_found`: a requested stream does not exist.
     """
     streams: list[Stream] = []
     for found in message("FetchMetadataResponse").FromString(answer).streamMetadata:
@@ -141,7 +141,7 @@ def read_partition(answer: bytes) -> Partition:
 
 
 def _partition(found: Any) -> Partition:
-    # on the wire both are the last such offset, −1 for none
+    # the wire has the last such offset, and −1 for none
     return Partition(
         number=found.id,
         leader=found.leader,
