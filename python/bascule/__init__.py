@@ -1,7 +1,7 @@
 """Bascule: a durable message log for NATS that speaks Liftbridge and serves every stream as a table.
 
-`connect(url)` and `connect_async(url)` are the way in for programs; `bascule.testing.broker()` starts a real broker for
-their tests. Names are loaded when they are first used, so importing the package costs nothing.
+Programs start with `connect(url)` or `connect_async(url)`; `bascule.testing.broker()` starts a real broker for their
+tests. Names are loaded on first use, so importing the package is fast.
 """
 
 from importlib import import_module

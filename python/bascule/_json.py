@@ -1,4 +1,4 @@
-"""JSON from people and clients: a name stands once in an object, and numbers are JSON's own."""
+"""Strict JSON from people and clients: no repeated names in an object, and no `NaN` or `Infinity`."""
 
 import json
 from typing import Any, NoReturn
@@ -7,11 +7,12 @@ __all__ = ["load_json"]
 
 
 def load_json(text: str | bytes) -> Any:
-    """The value that JSON text holds. `json.loads` would keep the last of two equal names and take `NaN`.
+    """Parse JSON text. Unlike `json.loads`, it rejects repeated names and `NaN`.
 
     Raises:
-        ValueError: not valid JSON, a name stands twice in an object, or a number is none of JSON's; the message says
-            which. RecursionError: nested too deeply.
+        ValueError: the text is not valid JSON, a name repeats in an object, or a number is not valid; the message has
+            the reason.
+        RecursionError: it is nested too deeply.
     """
     return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
 
@@ -26,4 +27,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number of JSON")
+    raise ValueError(f"{text} is not a valid JSON number")

@@ -1,4 +1,4 @@
-"""Paths as people write them in settings and on the command line."""
+"""Parses paths in settings and on the command line."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ __all__ = ["parse_path"]
 
 
 def parse_path(value: object) -> object:
-    """The path in a text, with `~` and `~user` expanded; other types pass through to the checker.
+    """The path in a text, with `~` and `~user` expanded; values of other types are returned unchanged.
 
     Raises:
-        ValueError: an empty text, which would mean the current directory; an unknown user.
+        ValueError: the text is empty (it would mean the current directory), or names an unknown user.
     """
     if not isinstance(value, str):
         return value
     if not value.strip():
         raise ValueError('an empty path; write "." for the current directory')
     if "\0" in value:
-        raise ValueError("a path cannot hold the character NUL")
+        raise ValueError("a path cannot contain the character NUL")
     try:
         return Path(value).expanduser()
     except RuntimeError:

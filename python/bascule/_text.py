@@ -1,4 +1,4 @@
-"""Text for people to read: what others wrote, and counts."""
+"""Formats text for messages: counts, foreign text, URLs."""
 
 __all__ = ["counted", "visible", "without_credentials"]
 
@@ -9,14 +9,14 @@ def counted(count: int, one: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text in one line: what steers a terminal, ends a line or cannot be seen stands as its escape."""
+    """The text on one line: control characters, line ends and invisible characters are escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def without_credentials(url: str, shown: str = "") -> str:
-    """The URL as logs and people may see it: `shown` stands for what comes before the last `@`, or nothing does."""
+    """The URL for logs and messages: the part before the last `@` is replaced by `shown`, or removed."""
     begin, at, host = url.rpartition("@")
     if not at:
         return url

@@ -1,4 +1,4 @@
-"""Human units: "30s" and "64MiB" for people, integers of milliseconds and bytes for code."""
+"""Parses durations and sizes with units, such as "30s" and "64MiB", into milliseconds and bytes."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 __all__ = ["parse_bytes", "parse_duration_ms"]
 
 _LONGEST: Final = 64
-"""Characters of a value with units; anything longer is none."""
+"""Maximum number of characters of a value with units."""
 
 _DURATIONS: Final = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}
 _PREFIXES: Final = "kmgt"
@@ -22,7 +22,7 @@ _SIZES: Final = {
 
 
 def parse_duration_ms(value: object) -> object:
-    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types pass on to the checker."""
+    """Milliseconds from "30s", "5m", "1h30m" or a bare number of milliseconds; other types are returned unchanged."""
     if not isinstance(value, str):
         return value
     value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
@@ -35,7 +35,7 @@ def parse_duration_ms(value: object) -> object:
 
 
 def parse_bytes(value: object) -> object:
-    """Bytes from "64MiB", "10G" (as GiB), "1GB" (10⁹) or a bare number; other types pass through to the checker."""
+    """Bytes from "64MiB", "10G" (as GiB), "1GB" (10⁹) or a bare number; other types are returned unchanged."""
     if not isinstance(value, str):
         return value
     value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"

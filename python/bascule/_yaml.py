@@ -1,8 +1,7 @@
-"""YAML as people write it: a key stands once, a number is a number, and errors hold no text of the file.
+"""Strict YAML: no repeated keys, no surprising numbers, and error messages without text of the file.
 
-PyYAML keeps the last of two equal keys and reads `12:30:00` as 45,000 (base 60) and `010` as 8: each turns a typo into
-another setting. Here a repeated key is an error, and those numbers stay text, which the setting's own type
-then refuses with the value.
+PyYAML keeps the last of two equal keys and reads `12:30:00` as 45,000 (base 60) and `010` as 8: a typo changes a
+setting. Here a repeated key is an error, and those numbers stay text, which the type of the setting then rejects.
 """
 
 import re
@@ -13,7 +12,7 @@ import yaml
 __all__ = ["FAILURES", "load_yaml", "yaml_problem"]
 
 FAILURES: Final = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
-"""What reading raises: besides its own, the parser lets out what numbers, times and nesting beyond all bounds raise."""
+"""Exceptions of `load_yaml`: those of PyYAML, and those of invalid numbers, times and too deep nesting."""
 
 _INTEGER: Final = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
 _FLOAT: Final = re.compile(
@@ -24,14 +23,14 @@ _NUMBERS: Final = {"tag:yaml.org,2002:int": _INTEGER, "tag:yaml.org,2002:float":
 
 
 class RepeatedKeyError(yaml.MarkedYAMLError):
-    """A key that stands twice in one mapping."""
+    """A key repeats in one mapping."""
 
 
 class _Once(yaml.SafeLoader):
-    """Refuses a mapping with two equal keys; numbers are decimal, hexadecimal or binary."""
+    """Rejects repeated keys; numbers are decimal, hexadecimal or binary."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        """Composing comes before merges (`<<`), whose keys may be overridden."""
+        """Checks keys before merges (`<<`) are applied, because merged keys may be overridden."""
         node = super().compose_mapping_node(anchor)
         lines = dict[str, int]()
         for key, _ in node.value:
@@ -51,7 +50,7 @@ _Once.yaml_implicit_resolvers = {
 
 
 class _AsWritten(_Once):
-    """Scalars stay text, whatever YAML would make of them; only nothing is nothing."""
+    """Scalars stay text; only an empty value is `None`."""
 
 
 _AsWritten.yaml_implicit_resolvers = {
@@ -64,15 +63,15 @@ def load_yaml(text: str, *, as_written: bool = False) -> Any:
     """The document in `text`; `as_written`: numbers, booleans and times stay text.
 
     Raises:
-        FAILURES: it is not valid YAML, or a mapping has a key twice; see `yaml_problem`.
+        FAILURES: the text is not valid YAML, or a key repeats; see `yaml_problem`.
     """
     return yaml.load(text, _AsWritten if as_written else _Once)  # noqa: S506 (both are safe)
 
 
 def yaml_problem(failure: Exception) -> str:
-    """Problem and place of one of `FAILURES`."""
+    """Reason and position of one of `FAILURES`, without text of the file."""
     if isinstance(failure, yaml.reader.ReaderError):
-        return f"a character that cannot stand there, at position {failure.position}"
+        return f"an invalid character at position {failure.position}"
     problem = getattr(failure, "problem", None) or (
         "it cannot be read" if isinstance(failure, yaml.YAMLError) else str(failure)
     )
@@ -83,6 +82,6 @@ def yaml_problem(failure: Exception) -> str:
 
 
 def _without_names(problem: str) -> str:
-    """Aliases, tags and numbers are the file's own text; other quotes hold a character or the name of a token."""
+    """Remove quoted aliases, tags and numbers, which are text of the file; other quotes contain a token."""
     is_own = any(word in problem for word in ("alias", "anchor", "tag", "literal"))
     return problem.partition("'" if "'" in problem else '"')[0].rstrip(" :") if is_own else problem

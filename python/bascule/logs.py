@@ -1,4 +1,4 @@
-"""Structured logs of both planes: one JSON object a line on standard error, or plain lines for people."""
+"""Structured logs of both planes on standard error: one JSON object per line, or plain lines for people."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from bascule._text import visible
 __all__ = ["configure", "emit", "style_of", "written"]
 
 Wording = Callable[[str], str]
-"""What becomes of a sentence."""
+"""Converts a log message."""
 
 _LOCK: Final = threading.Lock()
 _written: Final = Counter[int]()
@@ -22,15 +22,15 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class _Formatter(logging.Formatter):
-    """Words here and not in a filter: what fails in `format` is reported by the handler, and not raised to who logs."""
+    """Converts messages in `format`, not in a filter, because the handler catches exceptions of `format`."""
 
     def __init__(self, wording: Wording | None) -> None:
         super().__init__()
         self._wording: Final = wording
 
     def message(self, record: logging.LogRecord) -> str:
-        """The sentence. Fields are not worded: they are names, paths and figures, and a stream may be called as a
-        setting is.
+        """The converted message. Fields are not converted: they are values, and a stream may have the name of a
+        setting.
         """
         text = record.getMessage()
         return text if self._wording is None else self._wording(text)
@@ -59,12 +59,12 @@ class _TextFormatter(_Formatter):
 
 
 def configure(level: str = "info", style: str = "auto", wording: Wording | None = None) -> None:
-    """Send logs of `bascule.*` to standard error. Idempotent; other loggers are left alone.
+    """Send logs of `bascule.*` to standard error. Idempotent; other loggers are not changed.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
         style: `json`, `text`, or `auto`: text when standard error is a terminal, else json.
-        wording: what becomes of each message; `None` = it stays as it is.
+        wording: converts each message; `None` = messages stay unchanged.
     """
     text = style_of(style) == "text"
     logger = logging.getLogger("bascule")
@@ -78,12 +78,12 @@ def configure(level: str = "info", style: str = "auto", wording: Wording | None 
 
 
 def style_of(style: str) -> Literal["json", "text"]:
-    """What `auto` stands for here."""
+    """The style, with `auto` resolved."""
     return "text" if style == "text" or (style == "auto" and sys.stderr.isatty()) else "json"
 
 
 def emit(level: int, target: str, message: str, **fields: object) -> None:
-    """One event per change of state: nothing per message.
+    """Log one event: once per change of state, never per message.
 
     Args:
         level: 10 debug, 20 info, 30 warning, 40 error (someone should act).
@@ -99,6 +99,6 @@ def emit(level: int, target: str, message: str, **fields: object) -> None:
 
 
 def written() -> dict[str, int]:
-    """How many lines this process has written, by level."""
+    """Number of lines that this process has logged, by level."""
     with _LOCK:
         return {name: _written[level] for name, level in _LEVELS.items()}

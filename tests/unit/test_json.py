@@ -9,8 +9,8 @@ from bascule._json import load_json
     [
         ('{"a": 1, "b": 2, "a": 3}', '"a" is given twice in one object'),
         ('[{"x": {"y": 1, "y": 1}}]', '"y" is given twice in one object'),
-        ('{"a": NaN}', "NaN is not a number of JSON"),
-        ("[-Infinity]", "-Infinity is not a number of JSON"),
+        ('{"a": NaN}', "NaN is not a valid JSON number"),
+        ("[-Infinity]", "-Infinity is not a valid JSON number"),
         ("{", "Expecting property name"),
     ],
 )

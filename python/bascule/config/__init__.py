@@ -1,7 +1,7 @@
 """Settings of a broker: one model, from flag, then environment, then file, then default.
 
 Sources, strongest first: keyword arguments (flags), environment variables (`BASCULE_…`, `__` between levels), a YAML
-file, defaults. Unknown keys are refused with the nearest known one. Files speak human units ("30s", "64MiB"); code gets
+file, defaults. Unknown keys are rejected with the nearest known one. Files use human units ("30s", "64MiB"); code gets
 integers with unit suffixes. The resolved document is immutable.
 """
 

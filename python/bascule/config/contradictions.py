@@ -1,4 +1,4 @@
-"""Settings that are each fine and do not go together. A broker starts with them, as others do; it says which wins."""
+"""Settings that contradict each other. A broker starts nevertheless, and warns which one wins."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,13 +16,13 @@ _IDENTITIES: Final = ("user", "password", "password_file", "token_file", "nkey_f
 
 
 def contradictions(settings: Settings) -> Iterator[str]:
-    """One sentence for each, with the settings, and which of them wins."""
+    """One sentence for each contradiction: the settings, and which one wins."""
     nats = settings.nats
     if nats.standalone and nats.config is None and "servers" in nats.model_fields_set and not _names_own(nats):
         servers = ", ".join(without_credentials(server, "…") for server in nats.servers)
         yield (
             f"nats.standalone is set and nats.servers names {servers}: nats.standalone wins, the broker starts a "
-            "nats-server of its own and connects to that alone; leave one of them out"
+            "nats-server and connects only to it; leave one of them out"
         )
     if nats.config is not None and not nats.standalone and "standalone" in nats.model_fields_set:
         yield (
@@ -32,15 +32,15 @@ def contradictions(settings: Settings) -> Iterator[str]:
     others = [f"nats.{name}" for name in _IDENTITIES if getattr(nats, name) is not None]
     if others and any("@" in server for server in nats.servers):
         yield (
-            f"nats.servers holds credentials and {' and '.join(others)} {'is' if len(others) == 1 else 'are'} set:"
-            " nats.servers wins, as with other NATS clients; leave one of them out"
+            f"nats.servers contains credentials and {' and '.join(others)} {'is' if len(others) == 1 else 'are'} set:"
+            " nats.servers wins, as in other NATS clients; leave one of them out"
         )
 
 
 def _names_own(nats: NatsSettings) -> bool:
-    """Whether `nats.servers` is where the standalone server listens."""
+    """Whether `nats.servers` is the address of the standalone server."""
     if not nats.port:
-        # the default, which `config show` of earlier versions printed
+        # the default, as printed by `config show` of earlier versions
         return nats.servers == NatsSettings.model_fields["servers"].default
     if len(nats.servers) != 1:
         return False

@@ -1,4 +1,4 @@
-"""Keys of settings: dotted, nested or both; which are known, and which is near one that is not."""
+"""Keys of settings, dotted or nested: known keys, and the nearest one to an unknown key."""
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +13,20 @@ from bascule.errors import UsageError
 __all__ = ["expand", "is_text", "known_keys", "leaves", "named", "nearest"]
 
 _TEXT: Final = frozenset({str, SecretStr, Path})
-"""Types of settings that are text."""
+"""Types of text settings."""
 
 _DEEPEST: Final = 8
-"""Most sections around a setting."""
+"""Maximum depth of sections."""
 
 
 def nearest(key: str, known: Sequence[str]) -> str:
-    """`; did you mean "…"?` when a known key is near, else nothing."""
+    """`; did you mean "…"?` if a known key is similar, otherwise empty."""
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]:
-    """Every leaf key of the model, dotted, in order of declaration."""
+    """All leaf keys of the model, dotted, in order of declaration."""
     keys: list[str] = []
     for name, field in model.model_fields.items():
         kind = field.annotation
@@ -38,7 +38,7 @@ def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> list[str]
 
 
 def is_text(key: str, model: type[BaseModel] = Settings) -> bool:
-    """Whether a dotted key names a setting that is text: a variable's value is taken as it is, `1e5` and `yes` too."""
+    """Whether a dotted key names a text setting: then the value of a variable is not parsed, e.g. `1e5` or `yes`."""
     first, _, rest = key.partition(".")
     field = model.model_fields.get(first)
     if field is None:
@@ -51,12 +51,12 @@ def is_text(key: str, model: type[BaseModel] = Settings) -> bool:
 
 
 def named(document: Mapping[object, object]) -> dict[str, object]:
-    """The same with keys as text: YAML allows others."""
+    """A copy with keys as text, because YAML allows other types."""
     return {str(key): value for key, value in document.items()}
 
 
 def leaves(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Nesting becomes dotted keys, each with its value; sections without any have none."""
+    """Flatten nested keys to dotted ones, with their values; empty sections are left out."""
     for key, value in document.items():
         if isinstance(value, dict):
             yield from leaves(cast("dict[str, object]", value), f"{prefix}{key}.")
@@ -65,7 +65,7 @@ def leaves(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def expand(document: Mapping[str, object]) -> dict[str, object]:
-    """Dotted keys become nesting; both may be mixed.
+    """Nest dotted keys; both forms may be mixed.
 
     Raises:
         UsageError: code `configuration_invalid`: a key is both a value and a section, or is given twice.
@@ -92,7 +92,7 @@ def expand(document: Mapping[str, object]) -> dict[str, object]:
 
 
 def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> None:
-    """Put a section where another part of it may be already."""
+    """Merge a section into one that may already exist."""
     if leaf not in level:
         level[leaf] = nested
         return
@@ -110,5 +110,5 @@ def _join(level: dict[str, object], leaf: str, nested: dict[str, object]) -> Non
 
 
 def _twice(key: str) -> UsageError:
-    text = f'"{key}" is given twice, with dots and as a section: keep one of them'
+    text = f'"{key}" is given twice, dotted and as a section: keep one of them'
     return UsageError("configuration_invalid", text, {"key": key})

@@ -1,4 +1,4 @@
-"""Settings of the HTTP listener and of what it shows."""
+"""Settings of the HTTP listener and of metrics."""
 
 from ipaddress import ip_address
 from typing import Annotated, Final, Self
@@ -13,7 +13,7 @@ MAX_PORT: Final = 65_535
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on `host`."""
+    """Whether `host` can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -23,10 +23,10 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_address(value: str) -> tuple[str, int]:
-    """Host and port of `host:port`, where an IPv6 address stands in brackets.
+    """Host and port of `host:port`, with an IPv6 address in brackets.
 
     Raises:
-        ValueError: it is not of that form; says which is.
+        ValueError: it has another form; the message names the right one.
     """
     host, colon, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -39,7 +39,7 @@ def parse_address(value: str) -> tuple[str, int]:
 
 
 def _check_listen(value: object) -> object:
-    """The same in one spelling; `off` without quotes is a boolean in YAML."""
+    """The normalized address. YAML reads `off` without quotes as a boolean."""
     if value is False or value == OFF:
         return OFF
     if not isinstance(value, str):
@@ -77,7 +77,7 @@ class HttpSettings(BaseModel):
 
 
 class MetricsSettings(BaseModel):
-    """What `/metrics` shows."""
+    """Content of `/metrics`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

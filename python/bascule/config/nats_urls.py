@@ -10,7 +10,7 @@ __all__ = ["UrlCredentials", "url_credentials"]
 
 
 class UrlCredentials(NamedTuple):
-    """Who the URLs say that the broker is: a user with a password, or a token."""
+    """Credentials in URLs: a user with a password, or a token."""
 
     user: str | None
     password: str | None
@@ -18,23 +18,23 @@ class UrlCredentials(NamedTuple):
 
 
 def url_credentials(servers: Sequence[str]) -> UrlCredentials | None:
-    """What the URLs hold, percent-encoding decoded; `None` = nothing. A URL without any gets those of the others.
+    """The credentials in URLs, percent-decoded; `None` = none. A URL without credentials uses those of the others.
 
     Raises:
-        ValueError: two URLs hold different ones; names the servers without what is secret.
+        ValueError: two URLs have different credentials; the message names the servers without secrets.
     """
     found = {url: _of(url) for url in servers if "@" in url}
     if len(set(found.values())) > 1:
         names = ", ".join(without_credentials(url) for url in found)
         raise ValueError(
-            f"the URLs of {names} hold different credentials, and a broker says in one way who it is: set nats.user and"
-            " nats.password_file, or write the same into each"
+            f"the URLs of {names} have different credentials, and a broker has only one identity: set nats.user and"
+            " nats.password_file, or use the same credentials in each URL"
         )
     return next(iter(found.values()), None)
 
 
 def _of(url: str) -> UrlCredentials:
-    """NATS' own rule: what stands alone before the `@` is a token."""
+    """As in NATS: a single value before the `@` is a token."""
     parts = urlsplit(url if "://" in url else f"nats://{url}")
     user = unquote(parts.username or "")
     if parts.password is None:

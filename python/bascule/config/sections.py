@@ -55,24 +55,26 @@ SECRETS: Final = frozenset({"nats.password"})
 
 
 def check_nats_url(value: str) -> str:
-    """The same, when it is the address of a NATS server: `nats://` or `tls://`, or no scheme, then host and port."""
+    """Return `value` if it is the URL of a NATS server: `nats://`, `tls://` or no scheme, then host and port."""
     try:
         url = urlsplit(value if "://" in value else f"nats://{value}")
         fits = url.scheme in NATS_SCHEMES and url.hostname and url.port != 0 and not re.search(r"\s", value)
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError('no URL of a NATS server: write one like "nats://10.0.0.5:4222" or "tls://nats.example.org"')
+        raise ValueError(
+            'not the URL of a NATS server: write one like "nats://10.0.0.5:4222" or "tls://nats.example.org"'
+        )
     return value
 
 
 def check_tokens(value: str) -> str:
-    """The same, when it can stand in NATS subjects."""
+    """Return `value` if it can be part of a NATS subject."""
     if any(not re.fullmatch(r"[^\s*>\x00-\x1f\x7f]+", token) for token in value.split(".")) or (
         len(value.encode()) > MAX_TOKENS_BYTES
     ):
         raise ValueError(
-            "it stands in NATS subjects: write tokens joined by dots, without white space, * and >, of at most "
+            "it is part of NATS subjects: write tokens joined by dots, without white space, * and >, of at most "
             f"{MAX_TOKENS_BYTES} bytes"
         )
     return value
@@ -176,7 +178,7 @@ class NatsSettings(_Section):
         ways = ("user", "token_file", "nkey_file", "credentials_file")
         given = [f"nats.{way}" for way in ways if getattr(self, way) is not None]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are set: a broker says in one way who it is, keep one")
+            raise ValueError(f"{' and '.join(given)} are set: a broker has only one identity, keep one")
         return self
 
 

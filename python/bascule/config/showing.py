@@ -1,4 +1,4 @@
-"""Settings as they are shown: without secrets, and as a file that would mean the same."""
+"""Settings for display: without secrets, and as an equivalent configuration file."""
 
 from typing import Any, Final
 
@@ -8,21 +8,21 @@ from bascule.config.sections import Settings
 __all__ = ["document", "file_document"]
 
 _MASK: Final = "*" * 10
-"""As secrets are shown."""
+"""Shown instead of a secret."""
 
 _SAID: Final = ("standalone", "servers", "host")
-"""Of `nats`: beside a nats-server of the broker's own each means more when somebody says it than as a default."""
+"""Settings of `nats` that have another meaning with a standalone server if they are set explicitly."""
 
 
 def document(settings: Settings) -> dict[str, Any]:
-    """All of them, nested."""
+    """All settings, nested."""
     shown = settings.model_dump(mode="json")
     shown["nats"]["servers"] = [without_credentials(server, _MASK) for server in shown["nats"]["servers"]]
     return shown
 
 
 def file_document(settings: Settings) -> dict[str, Any]:
-    """The same as a configuration file that changes nothing and contradicts itself nowhere that they do not."""
+    """The settings as an equivalent configuration file, without new contradictions."""
     shown, nats = document(settings), settings.nats
     if nats.standalone or nats.config is not None:
         for name in set(_SAID) - nats.model_fields_set:

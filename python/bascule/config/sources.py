@@ -1,4 +1,4 @@
-"""Where settings come from: layers of dotted or nested keys, the strongest last, into one checked document."""
+"""Sources of settings: layers of dotted or nested keys, the strongest last, merged into one checked document."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,22 +16,22 @@ __all__ = ["Layer", "Resolved", "combine", "load", "read_yaml", "resolve", "scal
 
 ENVIRONMENT_PREFIX: Final = "BASCULE_"
 NATS_PORT: Final = 4222
-"""Where publishers look for NATS."""
+"""The default port of NATS, which publishers use."""
 
 NOT_SETTINGS: Final = frozenset({"BASCULE_URL", "BASCULE_CONTEXT", "BASCULE_CONTEXTS"})
-"""Variables of that prefix that belong to clients, not to the broker."""
+"""Variables with the prefix that belong to clients, not to the broker."""
 
 
 class Resolved(NamedTuple):
-    """Settings and where each of them came from."""
+    """Settings and the origin of each."""
 
     settings: Settings
     origins: Mapping[str, str]
-    """Dotted key to origin, of those that are not defaults."""
+    """Dotted key to origin, for settings that are not defaults."""
 
 
 class Layer(NamedTuple):
-    """One source of settings: dotted or nested keys, and what to call it in errors."""
+    """One source of settings: its name in errors, and its dotted or nested keys."""
 
     origin: str
     values: Mapping[str, object]
@@ -42,7 +42,7 @@ def load(
     flags: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The settings alone; see `resolve`."""
+    """The settings without origins; see `resolve`."""
     return resolve(file, flags, environment).settings
 
 
@@ -59,7 +59,7 @@ def resolve(
         environment: variables; `None` = those of the process.
 
     Raises:
-        UsageError: code `configuration_invalid`; names the key, the value, what is allowed, and where it came from.
+        UsageError: code `configuration_invalid`; names the key, the value, its origin and the allowed values.
     """
     environment = os.environ if environment is None else environment
     layers: list[Layer] = []
@@ -77,7 +77,7 @@ def resolve(
 
 
 def _standalone(settings: Settings) -> dict[str, object]:
-    """What a broker does with a nats-server of its own, unless it is told otherwise."""
+    """Defaults of a broker with a standalone nats-server."""
     defaults: dict[str, object] = {"cursors.partitions": 1}
     if "port" not in settings.nats.model_fields_set:
         defaults["nats.first_port"] = NATS_PORT
@@ -114,7 +114,7 @@ def _merge(
 
 
 def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError:
-    """The first thing that is wrong, in one sentence."""
+    """The first error, in one sentence."""
     first = invalid.errors(include_url=False)[0]
     path = ".".join(str(part) for part in first["loc"])
     above = [path, path.rpartition(".")[0]]
@@ -125,7 +125,7 @@ def _refusal(invalid: ValidationError, origins: Mapping[str, str]) -> UsageError
     else:
         reason = first["msg"].removeprefix("Value error, ")
         given = "…" if path in SECRETS or _has_password(path, first["input"]) else repr(first["input"])
-        # A section is not shown: it may hold a secret.
+        # A section is not shown: it may contain a secret.
         shown = "" if not path or isinstance(first["input"], dict) else f"{path} = {given} ({origin}): "
         message = f"{shown}{reason[:1].lower()}{reason[1:]}"
     return UsageError("configuration_invalid", message, {"key": path})
@@ -136,11 +136,11 @@ def _has_password(path: str, value: object) -> bool:
 
 
 def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
-    """The mapping that a YAML file holds; an empty file is an empty mapping. `as_written`: numbers, booleans and times
-    stay text.
+    """Read the mapping in a YAML file; an empty file is an empty mapping. `as_written`: numbers, booleans, times stay
+    text.
 
     Raises:
-        UsageError: code `configuration_invalid`: unreadable, not YAML, a key twice, not a mapping.
+        UsageError: code `configuration_invalid`: unreadable, not YAML, a repeated key, or not a mapping.
     """
     try:
         document: object = load_yaml(file.read_text(encoding="utf-8"), as_written=as_written)
@@ -153,13 +153,13 @@ def read_yaml(file: Path, *, as_written: bool = False) -> dict[str, object]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        message = f"{file} must hold a mapping of settings, not {type(document).__name__}"
+        message = f"{file} must contain a mapping of settings, not {type(document).__name__}"
         raise UsageError("configuration_invalid", message, {"file": str(file)})
     return named(cast("Mapping[object, object]", document))
 
 
 def scalar(text: str) -> object:
-    """An environment variable's text as YAML would read it (numbers, booleans, lists)."""
+    """The value of an environment variable, parsed as YAML (numbers, booleans, lists)."""
     try:
         return load_yaml(text)
     except FAILURES:

@@ -1,8 +1,8 @@
-"""What clients may do: policies, compiled to one table that both planes decide by.
+"""Authorization: policies, compiled to one table that both planes use.
 
-Python reads a policy (`policy`: ours in YAML; `casbin`: a Casbin model with its CSV) into rules, compiles them into a
-table (`table`) and hands it to the data plane, which checks every call that carries records by itself. The methods that
-the control plane answers ask the same table (`access`).
+Python reads a policy (`policy`: YAML; `casbin`: a Casbin model with its CSV) into rules, compiles them into a table
+(`table`) and passes it to the data plane, which checks all calls that carry records. The methods of the control plane
+are checked against the same table (`access`).
 """
 
 from bascule.security.access import Access

@@ -1,4 +1,4 @@
-"""The table in use, and what clients are told that it denies (liftbridge §9.3, D5)."""
+"""The access table in use, and the errors of denied calls (liftbridge §9.3, D5)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
@@ -10,17 +10,17 @@ from bascule.security.table import AccessTable
 __all__ = ["Access"]
 
 SHOWN: Final = 1024
-"""Characters of a resource that a refusal shows: its text has to fit into headers."""
+"""Maximum number of characters of a resource in an error, whose text must fit into headers."""
 
 
 class _Plane(Protocol):
     def publish_access(self, table: Mapping[str, Any] | None) -> None:
-        """Decide by this table from now on."""
+        """Use this table from now on."""
         ...
 
 
 class Access:
-    """Decides for the control plane. Without a table everything is allowed."""
+    """Checks calls of the control plane. Without a table everything is allowed."""
 
     def __init__(self) -> None:
         self._table: AccessTable | None = None
@@ -28,25 +28,25 @@ class Access:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a table."""
+        """Whether a table is set."""
         return self._table is not None
 
     def publish(self, table: AccessTable, plane: _Plane) -> None:
-        """Use this table from now on, on both planes; open calls see it too. After a failure nothing has changed."""
+        """Use this table from now on, on both planes, also for open calls. After an error nothing has changed."""
         plane.publish_access(table.document())
         self._table = table
 
     def check(self, client: str | None, action: str, resource: str, peer: str = "") -> None:
-        """Return when `client` may do `action` to `resource`; a denial is told to the log.
+        """Return if `client` may do `action` on `resource`; a denial is logged.
 
         Args:
-            client: its name; `None` = it has none.
-            action: of `ACTIONS`.
-            resource: what it is done to.
+            client: name of the client; `None` = it has none.
+            action: one of `ACTIONS`.
+            resource: stream, group or subject of the action.
             peer: `host:port` of the caller, for the log.
 
         Raises:
-            AccessError: `permission_denied`; `unauthenticated` when it has no name.
+            AccessError: `permission_denied`; `unauthenticated` if the client has no name.
         """
         if self._table is None or self.allows(client, action, resource):
             return
@@ -59,13 +59,13 @@ class Access:
         raise AccessError("permission_denied", message, {"action": action, "resource": shown})
 
     def allows(self, client: str | None, action: str, resource: str) -> bool:
-        """Whether `client` may do `action` to `resource`."""
+        """Whether `client` may do `action` on `resource`."""
         return self._table is None or (client is not None and self._table.allows(client, action, resource))
 
     def names(self, client: str, action: str, resource: str) -> bool:
-        """Whether a rule allows it by the whole name of the resource."""
+        """Whether a rule allows it by the full name of the resource."""
         return self._table is not None and self._table.names(client, action, resource)
 
     def denies(self, client: str, action: str, resource: str) -> bool:
-        """Whether a rule denies it, rather than none allowing it."""
+        """Whether a rule denies it explicitly."""
         return self._table is not None and self._table.denies(client, action, resource)

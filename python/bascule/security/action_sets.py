@@ -1,6 +1,6 @@
-"""Sets of actions that a rule may name instead of single ones: what a reader and what a writer need.
+"""Sets of actions that a rule may name instead of single ones: those that a reader or a writer needs.
 
-Each gives actions on the resources of the rule, and a few on fixed resources without which the tools do not work.
+Each set allows actions on the resources of the rule, and a few on fixed resources that the tools need.
 """
 
 from typing import Final, NamedTuple
@@ -9,12 +9,12 @@ __all__ = ["ACTION_SETS", "ActionSet"]
 
 
 class ActionSet(NamedTuple):
-    """What a name in `allow` stands for."""
+    """The actions of a named set."""
 
     actions: frozenset[str]
-    """Allowed on the resources of the rule: streams, and groups for the actions of groups."""
+    """Actions on the resources of the rule: streams, and groups for actions on groups."""
     elsewhere: tuple[tuple[str, str], ...]
-    """Actions allowed on one named resource each, whatever the rule's own are."""
+    """Actions on one fixed resource each, independent of the resources of the rule."""
 
 
 _METADATA: Final = ("FetchMetadata", "*")
@@ -34,7 +34,7 @@ ACTION_SETS: Final = {
                 "ReportConsumerGroupCoordinator",
             }
         ),
-        # To list positions, as `bascule group list` and `cursor list` do, is to read the stream of cursors.
+        # `bascule group list` and `cursor list` read the stream of cursors.
         (_METADATA, ("Subscribe", CURSORS), ("FetchPartitionMetadata", CURSORS)),
     ),
     "writer": ActionSet(frozenset({"Publish", "FetchPartitionMetadata"}), (_METADATA,)),

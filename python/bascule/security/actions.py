@@ -1,4 +1,4 @@
-"""What can be allowed: the names that policies and refusals use. The data plane has the same list."""
+"""The actions of policies and of errors. The data plane has the same list."""
 
 from typing import Final
 
@@ -24,4 +24,4 @@ ACTIONS: Final = (
     "FetchConsumerGroupAssignments",
     "ReportConsumerGroupCoordinator",
 )
-"""Methods of the protocol. `Publish` is PublishAsync and Flight's DoPut too, `Subscribe` is DoGet."""
+"""Methods of the protocol. `Publish` includes PublishAsync and Flight's DoPut; `Subscribe` includes DoGet."""

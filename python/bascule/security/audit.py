@@ -1,8 +1,8 @@
-"""A line in the log for requests that are denied: who, what, from where, by which rule.
+"""Logs denied requests: client, action, resource, address and rule.
 
-Whoever is denied may try again as fast as the network carries it, so the lines are bounded: the same denial once in
-`WINDOW_S`, and at most `LINES` of them. What was left out is counted, and said with the next line. The data plane does
-the same for the calls that it answers.
+A denied client may retry without pause, so the number of lines is limited: the same denial once in `WINDOW_S` seconds,
+and at most `LINES` in that time. Suppressed lines are counted, and the next line has the count. The data plane does the
+same for its calls.
 """
 
 import time
@@ -21,14 +21,14 @@ class Audit:
     """See the module. Belongs to one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: seconds, never back."""
+        """`clock`: monotonic, in seconds."""
         self._clock = clock
         self._since = clock()
         self._seen: set[tuple[str | None, str, str, str]] = set()
         self._left_out = 0
 
     def note(self, client: str | None, peer: str, action: str, resource: str, rule: str) -> None:
-        """Take note of a denial. `resource` is bounded; `peer`: `host:port`."""
+        """Log a denial, or count it. `resource` has a limited length; `peer`: `host:port`."""
         if self._clock() - self._since > WINDOW_S:
             self._since = self._clock()
             self._seen.clear()

@@ -1,8 +1,8 @@
 """A Casbin model with its policy in CSV, as far as it can be compiled into a table.
 
-Without a model: exact matching of client, resource and action, and what no line allows is denied, as in the model that
-Liftbridge ships. A model may besides that have roles (`g`), match resources and actions with `keyMatch`, and deny. What
-else Casbin can express is refused: no line is read as something that it does not say.
+Without a model, client, resource and action match exactly, and everything else is denied, as with the model that
+Liftbridge ships. A model may also have roles (`g`), match resources and actions with `keyMatch`, and deny. Other
+features of Casbin are rejected, so that no line is misinterpreted.
 """
 
 import csv
@@ -26,7 +26,7 @@ _EQUAL: Final = re.compile(r"^([rp])\.(\w+)==([rp])\.(\w+)$")
 _CALL: Final = re.compile(r"^(\w+)\(r\.(\w+),p\.(\w+)\)$")
 _FIELDS: Final = 3
 _DEEPEST_ROLE: Final = 10
-"""Links from a client to a role, at most: Casbin's own bound."""
+"""Maximum number of links from a client to a role, as in Casbin."""
 _TAKEN: Final = (
     "terms are r.x == p.x, keyMatch(r.x, p.x) of resource or action, and g(r.x, p.x) of the client, joined by &&"
 )
@@ -36,14 +36,14 @@ _How = Literal["equal", "keyMatch", "g"]
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Which column of a policy line is what, and how it is compared.
+    """The columns of a policy line and how they are compared.
 
     Attributes:
-        columns: of client, resource and action, from 0.
-        how: the same three: how they are compared.
-        effect: column of allow or deny; `None` = there is none, all lines allow.
-        width: columns of a line.
-        deny_counts: whether a line that denies outweighs those that allow; otherwise it says nothing.
+        columns: indexes of client, resource and action, from 0.
+        how: how client, resource and action are compared.
+        effect: index of the column with allow or deny; `None` = none, all lines allow.
+        width: number of columns of a line.
+        deny_counts: whether a denying line overrides allowing ones; otherwise it is ignored.
     """
 
     columns: tuple[int, int, int]
@@ -60,7 +60,7 @@ def read_casbin(policy: Path, model: Path | None) -> list[Rule]:
     """The rules of a policy; see the module.
 
     Raises:
-        UsageError: code `configuration_invalid`: names the file and the line.
+        UsageError: code `configuration_invalid`, naming the file and the line.
     """
     shape = _EXACT if model is None else _read_model(model)
     lines: list[tuple[int, list[str]]] = []
@@ -80,21 +80,21 @@ def read_casbin(policy: Path, model: Path | None) -> list[Rule]:
 
 
 def _lines(policy: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Line number, kind and values of those that are neither empty nor comments."""
+    """Line number, kind and values of the lines that are not empty and not comments."""
     for number, line in enumerate(read_text(policy).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
             kind, *values = (part.strip() for part in next(csv.reader([line], skipinitialspace=True, strict=True)))
         except csv.Error as failure:
-            raise refusal(policy, f"the line is no CSV: {failure}", number) from None
+            raise refusal(policy, f"the line is not valid CSV: {failure}", number) from None
         yield number, kind, values
 
 
 def _rule(policy: Path, number: int, shape: _Model, values: list[str], members: Mapping[str, set[str]]) -> Rule | None:
-    """What a line says; `None` when that is nothing."""
+    """The rule of a line; `None` = the line has no effect."""
     if len(values) != shape.width:
-        raise refusal(policy, f"the line has {len(values)} values, the model wants {shape.width}", number)
+        raise refusal(policy, f"the line has {len(values)} values, the model has {shape.width}", number)
     allows = _allows(policy, number, shape, values)
     if allows is None:
         return None
@@ -131,7 +131,7 @@ def _resources(how: _How, pattern: str) -> Resources:
 
 
 def _members(links: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """By role: everyone who has it, directly or through other roles."""
+    """The members of each role, direct ones and those through other roles."""
     members: dict[str, set[str]] = {}
     for client in links:
         reached, front = {client}, {client}
@@ -176,7 +176,7 @@ def _read_model(file: Path) -> _Model:
 
 
 def _definitions(file: Path) -> dict[str, str]:
-    """What each section defines, without white space. A line that ends with a backslash goes on in the next."""
+    """The definition of each section, without white space. A backslash at the end continues a line."""
     found: dict[str, str] = {}
     section = ""
     for number, line in enumerate(re.sub(r"\\\s*\n", " ", read_text(file)).splitlines(), 1):
@@ -190,20 +190,22 @@ def _definitions(file: Path) -> dict[str, str]:
             continue
         name, equals, definition = text.partition("=")
         if not equals or len(name) != 1 or section in found:
-            raise refusal(file, f"[{section}] defines one thing, by a name of one letter, not {line.strip()!r}", number)
+            raise refusal(
+                file, f"[{section}] has one definition, whose name is one letter, not {line.strip()!r}", number
+            )
         found[section] = definition
     return found
 
 
 def _terms(file: Path, matcher: str) -> dict[str, tuple[_How, str]]:
-    """By field of the request: how it is compared, and with which field of a policy line."""
+    """For each field of the request: how it is compared, and with which field of a policy line."""
     terms: dict[str, tuple[_How, str]] = {}
     for term in matcher.split("&&"):
         how: _How
         if found := _EQUAL.match(term):
             one, name, other, second = found.groups()
             if one == other:
-                raise refusal(file, f"{term} compares a thing with itself: {_TAKEN}")
+                raise refusal(file, f"{term} compares a field with itself: {_TAKEN}")
             how, field, against = "equal", *((name, second) if one == "r" else (second, name))
         elif (found := _CALL.match(term)) and found[1] in {"keyMatch", "g"}:
             how, field, against = ("g" if found[1] == "g" else "keyMatch"), found[2], found[3]

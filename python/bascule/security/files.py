@@ -1,4 +1,4 @@
-"""Files of policies, and what is said of those that cannot be used."""
+"""Files of policies, and errors that name the file and the line."""
 
 import difflib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def read_text(file: Path) -> str:
     """The text of a file.
 
     Raises:
-        UsageError: `configuration_invalid`: unreadable, no UTF-8, larger than 16 MiB.
+        UsageError: `configuration_invalid`: unreadable, not UTF-8, or larger than 16 MiB.
     """
     try:
         with file.open("rb") as opened:
@@ -28,7 +28,7 @@ def read_text(file: Path) -> str:
     except OSError as failure:
         raise refusal(file, f"it cannot be read: {failure.strerror}") from None
     except UnicodeDecodeError:
-        raise refusal(file, "it is no UTF-8 text") from None
+        raise refusal(file, "it is not UTF-8 text") from None
 
 
 def refusal(file: Path, reason: str, line: int | None = None) -> UsageError:
@@ -38,11 +38,11 @@ def refusal(file: Path, reason: str, line: int | None = None) -> UsageError:
 
 
 def nearest_action(name: str) -> str:
-    """`; did you mean "…"?` when a known action is near, else all of them."""
+    """`; did you mean "…"?` if a known action is similar, otherwise the list of all actions."""
     return nearest_of(ACTIONS, name)
 
 
 def nearest_of(known: Sequence[str], name: str) -> str:
-    """The same for other names."""
+    """As `nearest_action`, for other names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f'; did you mean "{near[0]}"?' if near else f": known are {', '.join(known)}"

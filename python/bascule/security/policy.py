@@ -1,9 +1,9 @@
-"""A policy from its file: ours in YAML, or Casbin's in CSV. Nothing in it is ever skipped silently.
+"""Reads a policy file: YAML, or Casbin's CSV. No part of it is ignored silently.
 
 rules:
   - clients: [billing, audit]      # common names of certificates; "*" = every client
-    allow: [Publish, Subscribe]    # or deny; "*" = every action; reader and writer = what such a client needs
-    resources: [orders, "payments-*"]  # streams, groups, subjects; a * at the end stands for any rest
+    allow: [Publish, Subscribe]    # or deny; "*" = every action; reader, writer = the actions of such a client
+    resources: [orders, "payments-*"]  # streams, groups, subjects; a final * matches any suffix
 """
 
 from pathlib import Path
@@ -29,16 +29,16 @@ def read_policy(policy: Path, model: Path | None = None) -> AccessTable:
     """The table of a policy.
 
     Args:
-        policy: `.yaml` or `.yml` = ours; anything else is a Casbin policy in CSV.
-        model: Casbin model that the CSV goes with; `None` = exact matching of client, resource and action.
+        policy: file, YAML (`.yaml`, `.yml`), otherwise a Casbin policy in CSV.
+        model: Casbin model of the CSV; `None` = client, resource and action match exactly.
 
     Raises:
-        UsageError: code `configuration_invalid`: names the file, the place, the fault and the remedy.
+        UsageError: code `configuration_invalid`, naming the file, the position, the error and the remedy.
     """
     if policy.suffix.lower() not in _YAML:
         return compile_rules(read_casbin(policy, model))
     if model is not None:
-        raise refusal(model, f"a model goes with a CSV policy, and {policy} is YAML: leave the model out")
+        raise refusal(model, f"a model belongs to a CSV policy, and {policy} is YAML: leave out the model")
     return compile_rules(_rules(policy))
 
 
@@ -59,7 +59,7 @@ class _Rule(BaseModel):
     @classmethod
     def _no_empty_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(value):
-            raise ValueError('an empty name means nothing: "*" stands for all')
+            raise ValueError('a name is empty: "*" matches all')
         return value
 
     @field_validator("clients")
@@ -67,7 +67,7 @@ class _Rule(BaseModel):
     def _whole_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name != ALL and name.endswith(ALL):
-                raise ValueError(f'"{name}": names of clients are written out, "*" alone stands for every client')
+                raise ValueError(f'"{name}": names of clients have no wildcards; only "*" alone matches every client')
         return value
 
     @field_validator("allow")
@@ -95,7 +95,7 @@ class _Rule(BaseModel):
         return self
 
     def rules(self) -> list[Rule]:
-        """The same, as it is compiled: one rule, and those that the named sets of actions bring along."""
+        """The compiled rules: one rule, and those of the named sets of actions."""
         named = self.allow if self.allow is not None else self.deny or ()
         clients = None if ALL in self.clients else frozenset(self.clients)
         sets = [ACTION_SETS[name] for name in named if name in ACTION_SETS]

@@ -1,6 +1,6 @@
-"""Rules, and the table that they are compiled into: client × action × resource.
+"""Rules, compiled into a table of client × action × resource.
 
-What no rule allows is denied; what one denies is denied whatever others allow.
+An action that no rule allows is denied; a rule that denies overrides all that allow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ __all__ = ["NOTHING", "AccessTable", "Grant", "Resources", "Rule", "compile_rule
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Resources that are meant: exactly, or by how they begin. An empty prefix means all."""
+    """A set of resources, by full name or by prefix. An empty prefix matches all."""
 
     exact: frozenset[str] = frozenset()
     prefixes: frozenset[str] = frozenset()
@@ -34,13 +34,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One sentence of a policy.
+    """One rule of a policy.
 
     Attributes:
         clients: names of clients; `None` = every client that has a name.
-        actions: of `ACTIONS`.
-        resources: what they are done to.
-        allows: whether they are allowed or denied.
+        actions: some of `ACTIONS`.
+        resources: the resources of the actions.
+        allows: whether the rule allows or denies.
     """
 
     clients: frozenset[str] | None
@@ -55,7 +55,7 @@ _Grants = Mapping[str, Grant]
 
 @dataclass(frozen=True, slots=True)
 class AccessTable:
-    """What is allowed. A client has its own grants and those of every client.
+    """The compiled table. A client has its own grants and those of every client.
 
     Attributes:
         clients: grants by action, by client.
@@ -66,13 +66,13 @@ class AccessTable:
     everyone: _Grants = field(default_factory=dict[str, Grant])
 
     def allows(self, client: str, action: str, resource: str) -> bool:
-        """Whether `client` may do `action` to `resource`."""
+        """Whether `client` may do `action` on `resource`."""
         grants = (self.clients.get(client, {}).get(action, NOTHING), self.everyone.get(action, NOTHING))
         allowed = any(resource in grant.allow for grant in grants)
         return allowed and not any(resource in grant.deny for grant in grants)
 
     def names(self, client: str, action: str, resource: str) -> bool:
-        """Whether a rule allows it by the whole name of the resource."""
+        """Whether a rule allows it by the full name of the resource."""
         return any(resource in grant.allow.exact for _, grant in self._grants(client, action))
 
     def denies(self, client: str, action: str, resource: str) -> bool:
@@ -80,7 +80,7 @@ class AccessTable:
         return any(resource in grant.deny for _, grant in self._grants(client, action))
 
     def denial(self, client: str, action: str, resource: str) -> str:
-        """Which rule keeps `client` from doing `action` to `resource`, for people; that it is not allowed is known."""
+        """The text of the rule that denies `action` on `resource` to `client`, which is known to be denied."""
         for holder, grant in self._grants(client, action):
             if resource in grant.deny.exact:
                 return f'deny {action} on "{resource}" for "{holder}"'
@@ -90,12 +90,12 @@ class AccessTable:
         return "no rule allows it"
 
     def _grants(self, client: str, action: str) -> list[tuple[str, Grant]]:
-        """Those that apply to a client, with whom they are given to."""
+        """The grants that apply to a client, each with its holder: the client or `*`."""
         own, all_clients = self.clients.get(client, {}).get(action, NOTHING), self.everyone.get(action, NOTHING)
         return [(client, own), ("*", all_clients)]
 
     def document(self) -> dict[str, Any]:
-        """The same for the data plane (specs/formats/seam.md)."""
+        """The table as a document for the data plane (specs/formats/seam.md)."""
         return {
             "clients": {client: _grants(grants) for client, grants in self.clients.items()},
             "everyone": _grants(self.everyone),
@@ -103,7 +103,7 @@ class AccessTable:
 
 
 def compile_rules(rules: Iterable[Rule]) -> AccessTable:
-    """The table of some rules, whatever their order."""
+    """Compile rules; their order does not matter."""
     clients: dict[str, dict[str, Grant]] = {}
     everyone: dict[str, Grant] = {}
     for rule in rules:

@@ -117,7 +117,7 @@ def test_the_variable_of_clients_is_no_setting() -> None:
         ("broker: {port: 70000}\n", r"broker\.port = 70000 \(.*yaml\): input should be less than or equal to 65535"),
         ("streams: {durability: paper}\n", r"streams\.durability = 'paper' \(.*\): input should be 'disk' or 'memory'"),
         ("limits: {grace_ms: soon}\n", r"limits\.grace_ms = 'soon' \(.*\): 'soon' is not a duration: write a number.*"),
-        ("- 1\n", r".*yaml must hold a mapping of settings, not list"),
+        ("- 1\n", r".*yaml must contain a mapping of settings, not list"),
         ("a: [\n", r".*yaml is not valid YAML: .*"),
         ("broker.port: 1\nbroker.port.deep: 2\n", r'"broker\.port\.deep" is both a value and a section'),
         ("nats: {servers: []}\n", r"nats.servers is empty and nats.standalone is false: .*"),
@@ -135,9 +135,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None
             r'.*yaml is not valid YAML: key "tls" is given twice, first in line 1; again in line 3, column 1',
         ),
         ("nats:\n  user: a\n  user: b\n", r'.*key "user" is given twice, first in line 2; again in line 3, column 3'),
-        ("tls.min_version: '1.3'\ntls: {min_version: '1.2'}\n", r'"min_version" is given twice, with dots and .*'),
-        ("tls: {min_version: '1.3'}\ntls.min_version: '1.2'\n", r'"tls.min_version" is given twice, with dots and .*'),
-        ("log: {level: info}\nlog.level: debug\n", r'"log.level" is given twice, with dots and as a section.*'),
+        ("tls.min_version: '1.3'\ntls: {min_version: '1.2'}\n", r'"min_version" is given twice, dotted and .*'),
+        ("tls: {min_version: '1.3'}\ntls.min_version: '1.2'\n", r'"tls.min_version" is given twice, dotted and .*'),
+        ("log: {level: info}\nlog.level: debug\n", r'"log.level" is given twice, dotted and as a section.*'),
     ],
 )
 def test_a_key_that_is_given_twice_is_refused_with_its_lines(tmp_path: Path, text: str, message: str) -> None:
@@ -267,7 +267,7 @@ def test_addresses_of_nats_servers(url: str) -> None:
     "url", ["", "ftp://h", "nats://", "nats://:4222", "nats://h:x", "nats://h:70000", "a b", "h:0"]
 )
 def test_what_is_no_address_of_a_nats_server_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match=r"nats\.servers.*no URL of a NATS server"):
+    with pytest.raises(UsageError, match=r"nats\.servers.*not the URL of a NATS server"):
         config.load(None, {"nats.servers": [url]}, {})
 
 

@@ -26,7 +26,7 @@ def test_they_are_read_as_nats_clients_do(servers: list[str], held: UrlCredentia
 
 def test_different_ones_are_refused_without_showing_them() -> None:
     nats = config.load(None, {"nats.servers": ["nats://u:geheim@one:1", "nats://u:andere@two:2"]}, {}).nats
-    with pytest.raises(UsageError, match="hold different credentials") as caught:
+    with pytest.raises(UsageError, match="have different credentials") as caught:
         nats_access.nats_settings(nats, list(nats.servers), 9, is_own=False)
     assert "nats://one:1, nats://two:2" in str(caught.value)
     assert not {"geheim", "andere"} & set(str(caught.value).replace("@", " ").replace(":", " ").split())

@@ -130,8 +130,8 @@ def test_our_own_form(tmp_path: Path) -> None:
         ("rules: [{clients: a, allow: Publsh, resources: s}]", 'did you mean "Publish"?'),
         ("rules: [{clients: a, allow: Publish}]", "rules.0.resources"),
         ("rules: [{clients: [], allow: Publish, resources: s}]", "rules.0.clients"),
-        ("rules: [{clients: a, allow: Publish, resources: ['']}]", "an empty name"),
-        ("rules: [{clients: 'a*', allow: Publish, resources: s}]", "are written out"),
+        ("rules: [{clients: a, allow: Publish, resources: ['']}]", "a name is empty"),
+        ("rules: [{clients: 'a*', allow: Publish, resources: s}]", "have no wildcards"),
         ("rules: [{clients: 7, allow: Publish, resources: s}]", "rules.0.clients"),
     ],
 )
@@ -144,12 +144,12 @@ def test_a_policy_in_yaml_that_says_nothing_clear_is_refused(tmp_path: Path, tex
 @pytest.mark.parametrize(
     ("text", "model", "reason"),
     [
-        ("p, a, s", None, "policy.csv:1 cannot be used: the line has 2 values, the model wants 3"),
+        ("p, a, s", None, "policy.csv:1 cannot be used: the line has 2 values, the model has 3"),
         ("# x\np, a, s, Publish, allow", None, "policy.csv:2 cannot be used: the line has 4 values"),
         ("g, a, admin", None, 'no lines of kind "g"'),
         ("p2, a, s, Publish", None, 'no lines of kind "p2"'),
         ("p, , s, Publish", None, "names no client"),
-        ('p, a, "s, Publish', None, "no CSV"),
+        ('p, a, "s, Publish', None, "not valid CSV"),
         ("p, a, s, Publish, maybe", ROLES, 'not "maybe"'),
         ("g, a", ROLES, "a client and a role"),
         ("", EXACT_MODEL.replace("[matchers]", "[matcher]"), "[matcher] is not supported"),
@@ -186,8 +186,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"absent\.\w+ cannot be used: it cannot be read: No such file"):
             read_policy(file)
     (tmp_path / "binary.csv").write_bytes(b"p, \xff\xfe")
-    with pytest.raises(UsageError, match="no UTF-8"):
+    with pytest.raises(UsageError, match="not UTF-8"):
         read_policy(tmp_path / "binary.csv")
     (tmp_path / "policy.yaml").write_text("rules: []")
-    with pytest.raises(UsageError, match="leave the model out"):
+    with pytest.raises(UsageError, match="leave out the model"):
         read_policy(tmp_path / "policy.yaml", tmp_path / "model.conf")
