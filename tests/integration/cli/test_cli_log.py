@@ -107,11 +107,11 @@ def test_what_is_no_backup_is_refused_before_anything_is_done(
     flip(sorted(log.glob("*.seg"))[1], 64 + 200)
     before = {file: file.read_bytes() for file in data.rglob("*") if file.is_file()}
     refused = [
-        (data, tmp_path / "nosuch", 3, "is no directory"),
+        (data, tmp_path / "nosuch", 3, "is not a directory"),
         (data, tmp_path / "empty", 2, "has no readable bascule.json"),
         (data, nameless, 2, "has no readable bascule.json"),
         (data, other, 6, "is of broker somebody-else of cluster"),
-        (data, data, 2, "is the directory to be mended"),
+        (data, data, 2, "is the directory to be repaired"),
         (log, other, 6, "is of broker somebody-else of cluster"),
         (log, tmp_path / "empty", 2, "is neither a data directory nor a copy of"),
         (log, data / "metadata" / "log", 2, "is neither a data directory nor a copy of"),

@@ -311,7 +311,7 @@ def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stre
     for command in (["trim", "--before", "1", "--yes", "__cursors", "0"], ["purge", "--yes", "__cursors"]):
         assert "Stream is reserved" in cli("stream", *command, code=2)
     said = cli("stream", "readonly", "__cursors", code=2)
-    assert "__cursors is the broker's own" in said
+    assert "__cursors is internal" in said
     cli("stream", "readonly", "__cursors", "--off")  # what another client made read-only
     cli("cursor", "set", "report", stream, "2")
 
