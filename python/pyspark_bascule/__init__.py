@@ -1,7 +1,7 @@
 """Found by Spark: any importable top-level module named `pyspark_…` with a `DefaultSource` is a data source.
 
-Spark imports every such module at its first look-up of any format, and one that fails to import hides all of them: this
-module must import nothing that is heavy or optional.
+Spark imports all such modules at the first look-up of any format, and one that fails to import hides all others. This
+module must not import anything that is slow or optional.
 """
 
 from bascule.spark.source import BasculeSource as DefaultSource

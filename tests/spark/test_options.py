@@ -32,8 +32,8 @@ def test_every_option_is_known_in_lower_case() -> None:
     [
         ({"stream": "s", "colums": "value"}, r"there is no option 'colums' \(did you mean columns\?\)"),
         ({"stream": "s", "startingoffset": "latest"}, r"did you mean startingOffsets\?"),
-        ({}, "exactly one of the options stream, streamPattern and assign chooses what is read: none is given"),
-        ({"stream": "s", "assign": "{}"}, "stream and assign are given"),
+        ({}, "exactly one of the options stream, streamPattern and assign must be given: none is set"),
+        ({"stream": "s", "assign": "{}"}, "stream and assign are set"),
         ({"stream": "s", "columns": "value,vaule"}, r"there is no column 'vaule' \(did you mean value\?\)"),
         ({"stream": "s", "columns": "value,value"}, "names value twice"),
         ({"stream": "s", "columns": " , "}, "names no column"),

@@ -1,4 +1,4 @@
-"""A broker as a process or as a part of one: `Broker` to start and stop, `run` for the command line."""
+"""A broker in this process: `Broker` starts and stops one, `run` is for the command line."""
 
 from bascule.server.broker import Broker
 from bascule.server.config_reload import ConfigSource

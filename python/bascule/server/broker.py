@@ -1,10 +1,10 @@
-"""One broker in this process: the data plane, the control plane over it, and its nats-server when standalone.
+"""One broker in this process: the data plane, the control plane, and the nats-server of a standalone broker.
 
-Order of starting: lock the data directory, bind the port (connections are refused), nats-server, replay the metadata,
-connect to NATS, open every partition, register, serve, listen. Order of stopping: the reverse. NATS need not be there:
-the broker serves without it, says so, and connects when it comes.
+Order of starting: lock the data directory, bind the port (connections are refused), start nats-server, replay the
+metadata, connect to NATS, open all partitions, register, serve, listen. Stopping is the reverse. NATS is not required:
+the broker serves without it, logs that, and connects when NATS is available.
 
-Background tasks are supervised: one that ends too often ends the broker, and a broker whose control plane has ended
+Background tasks are supervised: a task that fails too often ends the broker, and a broker whose control plane has ended
 does not serve.
 """
 
@@ -45,33 +45,33 @@ from bascule.server.watch import BEAT_S, LIMIT_S, ProcessWatch
 REPLAY_S = 600.0
 REGISTER_S = 30.0
 CONNECT_OWN_S, CONNECT_OTHERS_S = 5.0, 0.3
-"""How long readiness waits for NATS: it will come when it is our child, it may not when it is somebody else's."""
+"""Seconds for which a start waits for NATS: longer for the broker's own nats-server, which is expected to come."""
 
 ADMIN_DRAIN_S = 1.0
 EVENTS = "events"
-"""The task that takes events out of the data plane; it runs until that is closed."""
+"""The task that pulls events from the data plane; it runs until the data plane is closed."""
 BEAT = "beat"
-"""The task that shows the data plane that the event loop runs; the same."""
+"""The task that shows the data plane that the event loop runs; it runs until the data plane is closed."""
 
 
 class Broker:
-    """A broker. Belongs to the event loop that starts it; start it once.
+    """A broker. For the event loop that starts it; can be started once.
 
     Attributes:
-        settings: what it was told.
-        address: `host:port` that clients are told; empty before it is bound.
-        http_address: `host:port` of probes and metrics; empty when there are none.
-        nats_problem: what ingest waited for when it was ready; empty = nothing.
-        nats_url: the nats-server it started, else the first of those it connects to, without credentials.
-        ready_seconds: how long `start` took; 0 before.
+        settings: the settings of the broker.
+        address: advertised `host:port`; empty before the port is bound.
+        http_address: `host:port` of probes and metrics; empty = none.
+        nats_problem: why NATS was not connected when the broker was ready; empty = it was.
+        nats_url: URL of its own nats-server, else of the first configured server, without credentials.
+        ready_seconds: duration of `start`; 0 before it.
     """
 
     def __init__(self, settings: Settings, watch: ProcessWatch | None = None) -> None:
-        """Start nothing yet.
+        """Starts nothing yet.
 
         Args:
-            settings: what it is told.
-            watch: of the process, when the broker is all that it is for and this is its main thread.
+            settings: the settings of the broker.
+            watch: the watch of the process, if the process only runs this broker and this is its main thread.
         """
         self.settings = settings
         self._watch = watch
@@ -94,11 +94,11 @@ class Broker:
 
     @property
     def nats_pid(self) -> int | None:
-        """Process id of the nats-server it started, while that runs."""
+        """Process id of its own nats-server; `None` = it does not run."""
         return self._nats.pid if self._nats is not None else None
 
     async def start(self) -> None:
-        """Start everything; returns when it serves. After a failure nothing is left running.
+        """Start the broker; returns when it serves. After an error nothing is left running.
 
         Raises:
             StateError: `data_directory_locked`, `…_foreign`, `…_newer`, `…_unusable`, `address_in_use`,
@@ -127,19 +127,19 @@ class Broker:
         emit(20, "server", "ready", address=self.address, nats=self.nats_url, ingest=nats, seconds=seconds)
 
     async def wait_failed(self) -> BrokerError:
-        """Wait until the broker cannot go on; why."""
+        """Wait until the broker fails; returns the reason."""
         if self._failed is None:
             raise error("internal", "the broker has not been started")
         return await asyncio.shield(self._failed)
 
     async def reload(self) -> bool:
-        """Read certificates and policy again; False when one of them could not be used, and the old stays."""
+        """Reload certificates and policy. False = one could not be used; then the previous version stays in use."""
         if self._security is None or self._engine is None:
             return False
         return await asyncio.to_thread(self._security.reload)
 
     async def stop(self) -> None:
-        """Refuse new calls, let those under way end for `broker.drain_ms`, close everything. Idempotent."""
+        """Reject new calls, wait up to `broker.drain_ms` for open ones, close everything. Idempotent."""
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.set_serving(False)
@@ -158,7 +158,7 @@ class Broker:
             await asyncio.to_thread(nats.stop)
 
     async def _stop_control_plane(self) -> None:
-        """All of it but what shows the data plane that it lives, and takes its events."""
+        """Stop all tasks except those that serve the data plane: the beat of the event loop and the event pump."""
         self._supervisor.begin_stop()
         if self._router is not None:
             await self._router.stop(ADMIN_DRAIN_S)
@@ -217,15 +217,17 @@ class Broker:
             self._supervisor.start("scrub", scrubber.run)
         self._supervisor.start("auto-pause", AutoPause(controller, documents.auto_pause(settings)).run)
         groups.start()
-        # Before anybody can connect: no call is ever refused because the broker is starting.
+        # Before clients can connect, so that no call is rejected because the broker is starting.
         engine.set_serving(True)
         await asyncio.to_thread(engine.listen)
 
     async def _prepare(self, controller: Controller, engine: Engine) -> None:
-        """The broker's own streams."""
+        """Create the internal streams of the broker."""
         settings, namespace = self.settings, self.settings.broker.namespace
         for stream in reserved_streams(controller.state, namespace):
-            message = f"a stream is under {namespace}., which is the broker's own: move its records to another stream"
+            message = (
+                f"a stream is under {namespace}., which is reserved for the broker: move its records to another stream"
+            )
             emit(30, "server", message, stream=stream.name, subject=stream.subject)
         timeout_s = settings.activity.publish_timeout_ms / 1000
         encrypted = settings.streams.encryption
@@ -238,7 +240,7 @@ class Broker:
         await cursors.prepare(controller, f"{namespace}.cursors", partitions, REGISTER_S, encrypted=encrypted)
 
     async def _lock(self, identity: str) -> Engine:
-        """The data plane, which holds the data directory; also when cancelled meanwhile, so that `stop` lets it go."""
+        """Open the data plane, which locks the data directory. Kept even if cancelled, so that `stop` closes it."""
         document = documents.engine_settings(self.settings, identity)
         making = asyncio.create_task(asyncio.to_thread(Engine, document))
         try:
@@ -249,7 +251,7 @@ class Broker:
         return making.result()
 
     def _serve_http(self, engine: Engine) -> None:
-        """Probes and metrics. A broker without them serves all the same: two on one machine have one default."""
+        """Serve probes and metrics. A failure is only logged: two brokers on one machine have the same default."""
         address = self.settings.http.address
         if address is None:
             return
@@ -265,7 +267,7 @@ class Broker:
         emit(20, "http", "probes and metrics are served", address=self.http_address)
 
     def _start_watch(self, engine: Engine) -> None:
-        """Let the data plane notice when the event loop is blocked."""
+        """Start the watchdog of the data plane, which detects a blocked event loop."""
         settings = {
             "limit_ms": int(LIMIT_S * 1000),
             "log": style_of(self.settings.log.format) if self._watch is not None else None,
@@ -324,14 +326,14 @@ class Broker:
         if settings.nats.required:
             message = f"nats.required is set and there is no connection to {', '.join(shown)}; {self.nats_problem}"
             raise error("nats_unavailable", message, {"servers": shown})
-        emit(30, "nats", f"{self.nats_problem}; the broker serves without it and tries again", servers=shown)
+        emit(30, "nats", f"{self.nats_problem}; the broker serves without it and retries", servers=shown)
 
     def _raise_failure(self) -> None:
         if self._failed is not None and self._failed.done():
             raise self._failed.result()
 
     def _fail(self, failure: BrokerError) -> None:
-        """The control plane has ended: serve nothing any more."""
+        """Stop serving, because the control plane has ended."""
         if self._engine is not None:
             self._engine.set_serving(False)
         if self._failed is not None and not self._failed.done():
@@ -339,7 +341,7 @@ class Broker:
 
 
 _LASTING = frozenset({"settings", "login_refused", "tls_failed"})
-"""Reasons of `nats_state` that waiting does not change."""
+"""Reasons of `nats_state` that do not change by waiting."""
 
 
 def _is_settled(nats: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a hangup finds in the configuration itself: a running broker takes none of it over, but says what differs."""
+"""The configuration at SIGHUP: a running broker does not apply it, but logs which settings have changed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ __all__ = ["ConfigSource", "log_changes"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
-    """Where the configuration came from."""
+    """The source of the configuration."""
 
     read: Callable[[], Settings]
-    """Reads it again."""
+    """Reads the settings again."""
     name: Callable[[str], str] = str
-    """What a setting, a dotted key of ours, is called there; several may be one key. Asked after `read`."""
+    """Name of a setting (a dotted key) in the source; several settings may share one. Called after `read`."""
 
 
 def log_changes(settings: Settings, source: ConfigSource) -> None:
-    """Log which settings are others than those in use, by name, or why the configuration would not start a broker."""
+    """Log the names of the changed settings, or why a broker would not start with the configuration."""
     try:
         found = source.read()
     except BrokerError as failure:

@@ -1,4 +1,4 @@
-"""Settings as the documents and values that the parts of a broker take."""
+"""Converts settings into the documents and values for the parts of a broker."""
 
 import json
 import os
@@ -22,19 +22,19 @@ MANIFEST = "bascule.json"
 
 
 def broker_id(settings: Settings) -> str:
-    """The configured id, else the one the data directory belongs to, else a new one."""
+    """The configured id, else the id in the data directory, else a new one."""
     if settings.broker.broker_id:
         return settings.broker.broker_id
     try:
         manifest: Any = json.loads((settings.data_dir / MANIFEST).read_bytes())
         return str(manifest["broker_id"])
     except (OSError, ValueError, KeyError, TypeError):
-        # Nothing there yet, or unreadable: then the data plane refuses the directory and says why.
+        # The file does not exist, or cannot be read: then the data plane rejects the directory with the reason.
         return "".join(secrets.choice(_ID_LETTERS) for _ in range(ID_LENGTH))
 
 
 def refuse_foreign_files(settings: Settings) -> None:
-    """Refuse a data directory that a Liftbridge server wrote: an empty broker in it would look like lost streams.
+    """Reject a data directory of a Liftbridge server: an empty broker in it would look like lost streams.
 
     Raises:
         StateError: `data_directory_unusable`.
@@ -43,7 +43,7 @@ def refuse_foreign_files(settings: Settings) -> None:
     of_liftbridge = any((directory / name).exists() for name in ("streams", "liftbridge", ".instance_id"))
     if (directory / "raft").is_dir() and of_liftbridge and not (directory / MANIFEST).exists():
         text = (
-            f"{directory} holds files of a Liftbridge server (raft, streams), which this broker cannot read: name an"
+            f"{directory} contains files of a Liftbridge server (raft, streams), which this broker cannot read: name an"
             " empty directory, and copy the records with a client while the old server runs"
         )
         raise error("data_directory_unusable", text, {"directory": str(directory)})
@@ -67,13 +67,13 @@ def engine_settings(settings: Settings, identity: str) -> dict[str, Any]:
 
 
 def bounds(settings: Settings) -> Bounds:
-    """How much may exist."""
+    """Maximum numbers of streams, partitions, groups and cursors."""
     limits = settings.limits
     return Bounds(limits.streams, limits.partitions, limits.groups)
 
 
 def defaults(settings: Settings) -> Defaults:
-    """What partitions get whose stream's creator did not say."""
+    """Defaults of partitions, for settings that their stream does not have."""
     streams = settings.streams
     return Defaults(
         retention_age_ms=streams.retention_max_age_ms,
@@ -94,23 +94,23 @@ def defaults(settings: Settings) -> Defaults:
 
 
 def group_timeouts(settings: Settings) -> GroupTimeouts:
-    """How long members and coordinators of consumer groups are waited for."""
+    """Timeouts of members and coordinators of consumer groups."""
     groups = settings.groups
     return GroupTimeouts(groups.consumer_timeout_ms / 1000, groups.coordinator_timeout_ms / 1000)
 
 
 def auto_pause(settings: Settings) -> AutoPauseDefaults:
-    """When partitions pause by themselves."""
+    """When partitions are paused automatically."""
     streams = settings.streams
-    # /metrics reads the positions of groups at every scrape: paused, their partitions would only be resumed again
+    # /metrics reads the positions of groups at every scrape, which would resume their partitions again
     shows_groups = settings.http.address is not None and settings.metrics.groups
-    # an event of its own pause would wake the activity stream again, for ever
+    # the event of its own pause would resume the activity stream again, without end
     overrides = {CURSORS: 0 if shows_groups else settings.cursors.auto_pause_time_ms, ACTIVITY: 0}
     return AutoPauseDefaults(streams.auto_pause_time_ms, streams.auto_pause_disable_if_subscribers, overrides)
 
 
 def stream_settings(settings: Settings) -> StreamSettings:
-    """What is recorded with a stream whose creator did not say."""
+    """Settings that are stored with a stream if its creator did not set them."""
     streams = settings.streams
     return StreamSettings(
         durability=streams.durability,
@@ -123,7 +123,7 @@ def stream_settings(settings: Settings) -> StreamSettings:
 
 
 def advertised(settings: Settings, bound_port: int) -> tuple[str, int]:
-    """Host and port that clients are told."""
+    """The advertised host and port."""
     broker = settings.broker
     host = broker.advertised_host or ("localhost" if broker.host in _ANY else broker.host)
     return host, broker.advertised_port or bound_port

@@ -1,4 +1,4 @@
-"""Whether the files that settings name can be used, without a broker: certificates, keys, policies, secrets."""
+"""Checks the files that settings name, without a broker: certificates, keys, policies, secrets."""
 
 import base64
 import binascii
@@ -14,10 +14,10 @@ MASTER_KEY_BYTES = (16, 32)
 
 
 def check_files(settings: Settings) -> None:
-    """Read and check them all, as a start would. Blocks.
+    """Read and check all files, as at a start. Blocks.
 
     Raises:
-        UsageError: `configuration_invalid`: names the setting or the policy, the file and the remedy.
+        UsageError: `configuration_invalid`, naming the setting or the policy, the file and the remedy.
     """
     _check_tls(settings.tls)
     if settings.access.policy_file is not None:
@@ -44,4 +44,4 @@ def _check_master_key(setting: str, file: Path) -> None:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) not in MASTER_KEY_BYTES:
-        raise unusable(setting, file, "it must hold 16 or 32 bytes in base64 and nothing else")
+        raise unusable(setting, file, "it must contain 16 or 32 bytes in base64 and nothing else")

@@ -1,7 +1,7 @@
-"""How the broker reaches NATS: addresses, who it says it is, TLS; as the document of `connect_nats`.
+"""Addresses, credentials and TLS of the connection to NATS, as the document of `connect_nats`.
 
-Every file is read and checked here, so that a broker that cannot use one does not start, and says which and what to do.
-TLS files are read again by the data plane at each connect, so a renewed certificate needs no restart.
+All files are read and checked here, so that a broker with an unusable file does not start; the error has the remedy.
+The data plane reads TLS files again at each connect, so a renewed certificate needs no restart.
 """
 
 import re
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 OWN_PAUSE_MS: Final = 1000
-"""How long messages may be left with a nats-server of our own, which keeps enough of them (`nats_child`)."""
+"""How long messages may stay in the buffer of the broker's own nats-server (`nats_child`)."""
 
 _SEED: Final = re.compile(r"SU[A-Z2-7]{56}")
 _SEED_SECTION: Final = re.compile(r"-{3,}BEGIN USER NKEY SEED-{3,}\s+SU[A-Z2-7]{56}\s")
@@ -34,7 +34,7 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
     """The document of `connect_nats`. `is_own`: the server is the broker's child.
 
     Raises:
-        UsageError: `configuration_invalid`: a file cannot be read or used; names the setting, the file and the remedy.
+        UsageError: `configuration_invalid`: a file cannot be used; it names the setting, the file and the remedy.
     """
     document: dict[str, Any] = {
         "servers": [without_credentials(server) for server in servers],
@@ -53,7 +53,7 @@ def nats_settings(nats: NatsSettings, servers: list[str], pending_bytes: int, *,
 
 
 def _identity(nats: NatsSettings, servers: list[str]) -> dict[str, str]:
-    """Who the broker says it is. What the URLs hold wins, and does not cross the seam with them: logs show those."""
+    """The credentials of the broker. Those in URLs win; they are removed from the URLs, which logs show."""
     try:
         held = url_credentials(servers)
     except ValueError as different:
@@ -92,52 +92,56 @@ def _tls(tls: NatsTlsSettings) -> dict[str, Any]:
 
 
 _MISMATCHES: Final = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
-"""How OpenSSL says that a key is another certificate's, of the same kind or not."""
+"""Errors of OpenSSL for a key that belongs to another certificate, of the same or another type."""
 
 
 def check_authorities(setting: str, file: Path) -> None:
-    """Refuse what holds no certificate."""
+    """Reject a file without a certificate."""
     read_setting(setting, file)
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cafile=str(file))
     except (ssl.SSLError, OSError):
-        raise unusable(setting, file, "it holds no certificate in PEM form: name the file of the authority") from None
+        raise unusable(
+            setting, file, "it contains no certificate in PEM form: name the file of the authority"
+        ) from None
 
 
 def check_pair(section: str, certificate: Path, key: Path) -> None:
-    """Refuse what is no certificate with its key; `section`: of the two settings."""
+    """Reject a certificate and a key that do not match. `section`: that of the two settings."""
     read_setting(f"{section}.certificate_file", certificate)
     read_setting(f"{section}.key_file", key)
     try:
-        # An empty password: a key that needs one must not ask at the terminal.
+        # An empty password, so that OpenSSL does not ask for one at the terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(str(certificate), str(key), password="")
     except (ssl.SSLError, OSError) as failure:
         if getattr(failure, "reason", "") in _MISMATCHES:
             remedy = f"the private key in {section}.key_file {key} does not belong to its first certificate"
         else:
-            remedy = f"it and {section}.key_file {key} are no certificate and its key in PEM form, without a password"
+            remedy = f"it and {section}.key_file {key} are not a certificate and its key in PEM form without a password"
         raise unusable(f"{section}.certificate_file", certificate, remedy) from None
 
 
 def _nkey(setting: str, file: Path) -> str:
     seed = _secret(setting, file)
     if not _SEED.fullmatch(seed):
-        raise unusable(setting, file, "it must hold the seed of a user's nkey and nothing else: SU and 56 more letters")
+        raise unusable(
+            setting, file, "it must contain the seed of a user's nkey and nothing else: SU and 56 more letters"
+        )
     return seed
 
 
 def _credentials(setting: str, file: Path) -> str:
     text = read_setting(setting, file)
     if not _JWT_SECTION.search(text) or not _SEED_SECTION.search(text):
-        raise unusable(setting, file, "it must hold a user's JWT and nkey seed, as `nsc generate creds` writes them")
+        raise unusable(setting, file, "it must contain a user's JWT and nkey seed, as written by `nsc generate creds`")
     return text
 
 
 def _secret(setting: str, file: Path) -> str:
     secret = read_setting(setting, file).strip()
     if not secret:
-        raise unusable(setting, file, "it is empty: put the secret into it")
+        raise unusable(setting, file, "it is empty: write the secret into it")
     return secret
 
 

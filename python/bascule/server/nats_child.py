@@ -1,9 +1,9 @@
-"""The nats-server of a standalone broker: a child process that is started, watched, and started again.
+"""The nats-server of a standalone broker: a supervised child process.
 
-It dies with the broker, however the broker dies (`nats_launch`). A thread of its own starts it, for the kernel ties its
-life to the thread that did, and lives as long as the broker: it passes on what the server logs, and starts it again on
-the same port, with growing pauses, when it ends. The port stays the same over restarts of the broker too, so that
-publishers find it again; it is kept in `<data>/nats/port`.
+It is killed when the broker ends for any reason (`nats_launch`). The kernel binds the child to the thread that started
+it, so a separate thread starts it and runs as long as the broker: it forwards the server's log, and restarts it on the
+same port, with growing pauses. The port also stays the same over restarts of the broker, so that publishers find the
+server again; it is stored in `<data>/nats/port`.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from bascule.config import ENVIRONMENT_KEY, NatsSettings
 from bascule.errors import BrokerError, error
 from bascule.logs import emit
 from bascule.server.nats_binary import find_nats_server
-from bascule.server.nats_file import Told, told_by
+from bascule.server.nats_file import ListenKeys, listen_keys
 from bascule.server.private_files import make_private_directory, write_private
 
 READY_S = 10.0
-"""How long the server may take until it accepts."""
+"""Seconds until the server must accept clients."""
 
 STOP_S = 3.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S = 0.1, 5.0, 10.0
 START_ATTEMPTS = 4
-"""How often an ending before the first readiness is forgiven: the child of a killed broker may still hold the port."""
+"""Restarts allowed before the server was ready once: the child of a killed broker may still use the port."""
 
 _EVERY = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 _LAUNCHER = Path(__file__).with_name("nats_launch.py")
@@ -43,14 +43,14 @@ _LINE = re.compile(r"\[(?P<level>TRC|DBG|INF|WRN|ERR|FTL)\] (?P<text>.*)")
 _LEVELS = {"TRC": 10, "DBG": 10, "INF": 10, "WRN": 30, "ERR": 30, "FTL": 40}
 
 MAX_PENDING = 256 << 20
-"""Bytes that the server keeps for a client that does not read: a second of what two cores can publish."""
+"""Bytes that the server buffers for a client that does not read: what two cores publish in about a second."""
 
 
 class NatsChild:
     """One supervised nats-server. `start` and `stop` may be called from any thread.
 
     Attributes:
-        url: where clients reach it; stays the same.
+        url: URL for clients; does not change.
     """
 
     def __init__(self, directory: Path, settings: NatsSettings) -> None:
@@ -65,23 +65,23 @@ class NatsChild:
         self._accepted = threading.Event()
         self._given_up: BrokerError | None = None
         self._last_words = ""
-        self._told = told_by(settings.config) if settings.config is not None else Told(host=False, port=False)
+        self._told = listen_keys(settings.config) if settings.config is not None else ListenKeys(host=False, port=False)
         self._host = "127.0.0.1" if settings.host in _EVERY else settings.host
         self._port, self._port_is_ours = self._choose_port()
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """URL for clients."""
         return f"nats://{f'[{self._host}]' if ':' in self._host else self._host}:{self._port}"
 
     @property
     def pid(self) -> int | None:
-        """Process id of the server, when it runs."""
+        """Process id of the server; `None` = it does not run."""
         with self._lock:
             return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it and watch over it from now on. Returns at once.
+        """Start and supervise it. Returns at once.
 
         Raises:
             StateError: `data_directory_unusable`: its directory cannot be written.
@@ -96,10 +96,10 @@ class NatsChild:
         self._thread.start()
 
     async def wait_ready(self) -> None:
-        """Wait until it accepts clients.
+        """Wait until the server accepts clients.
 
         Raises:
-            StateError: `nats_server_failed`, with its last words; `address_in_use` when the given port is taken.
+            StateError: `nats_server_failed`, with its last log line; `address_in_use`: the configured port is in use.
         """
         deadline = time.monotonic() + READY_S
         while not await self._accepts():
@@ -109,10 +109,10 @@ class NatsChild:
                 raise error("nats_server_failed", f"nats-server did not accept clients within {READY_S:g} s")
             await asyncio.sleep(0.01)
         self._accepted.set()
-        emit(20, "nats.server", "nats-server accepts", url=self.url, pid=self.pid)
+        emit(20, "nats.server", "nats-server accepts clients", url=self.url, pid=self.pid)
 
     def stop(self) -> None:
-        """End it. Blocks at most a few seconds; idempotent."""
+        """Stop the server. Blocks for a few seconds at most; idempotent."""
         self._stopping.set()
         with self._lock:
             process = self._process
@@ -147,15 +147,15 @@ class NatsChild:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
     def _run_once(self) -> str:
-        """Run the server until it ends; how it ended."""
+        """Run the server until it ends. Returns how it ended."""
         command = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(self._binary), *self._arguments()]
         with self._lock:
             if self._stopping.is_set():
                 return "stopped"
             try:
-                for left in self._directory.glob("nats-server_*.ports"):  # of one that was killed
+                for left in self._directory.glob("nats-server_*.ports"):  # left by a killed server
                     left.unlink(missing_ok=True)
-                # A session of its own: Ctrl-C in the terminal must reach the broker first, which stops it in order.
+                # A separate session: Ctrl-C in the terminal must reach only the broker, which then stops the server.
                 self._process = process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                     start_new_session=True, env=_without_key(os.environ), umask=0o077,
@@ -179,7 +179,7 @@ class NatsChild:
 
     # -- inside -----------------------------------------------------------------------------------------------------
     def _choose_port(self) -> tuple[int, bool]:
-        """The port, and whether it is ours to change. One that the server's own file names is found once it listens."""
+        """The port, and whether the broker may change it. A port in the server's own file is known once it listens."""
         if self._told.port and not self._settings.port:
             return 0, False
         if self._settings.port:
@@ -191,21 +191,21 @@ class NatsChild:
             return first, True
         port = _free_port(self._host)
         if first:
-            emit(30, "nats.server", f"port {first} is taken; publishers have to go to port {port}")
+            emit(30, "nats.server", f"port {first} is in use; publishers must use port {port}")
         return port, True
 
     def _another_port(self) -> bool:
-        """Take another port when the kept one is used by somebody else; whether that was possible."""
+        """Choose another port if another process uses the stored one. Returns whether that was possible."""
         if not self._port_is_ours or not _is_taken(self._host, self._port):
             return False
         kept, self._port = self._port, _free_port(self._host)
         self._port_is_ours = False
         self._write_files()
-        emit(30, "nats.server", f"port {kept}, used before, is taken; publishers have to go to {self.url} from now on")
+        emit(30, "nats.server", f"the previous port {kept} is in use; publishers must use {self.url} from now on")
         return True
 
     def _arguments(self) -> list[str]:
-        """What its own file says about where to listen is left to it, unless the broker's settings say otherwise."""
+        """The arguments. The address in the server's own file is kept, unless the broker's settings override it."""
         config = self._settings.config or self._directory / "nats-server.conf"
         address: list[str] = []
         if not self._told.host or "host" in self._settings.model_fields_set:
@@ -218,7 +218,7 @@ class NatsChild:
         pending = max(MAX_PENDING, 4 * self._settings.max_payload)
         write_private(
             self._directory / "nats-server.conf",
-            "# Written by the broker at each start; changes are lost. Set nats.config to use a file of your own.\n"
+            "# Written by the broker at each start; changes are lost. Set nats.config to use another file.\n"
             f"max_payload: {self._settings.max_payload}\n"
             f"max_pending: {pending}\n",
         )
@@ -226,7 +226,7 @@ class NatsChild:
             write_private(self._directory / "port", f"{self._port}\n")
 
     async def _accepts(self) -> bool:
-        """Whether the server is ours and greets; one with a file of its own says where it listens."""
+        """Whether the started server accepts clients; a server with its own file writes down its address."""
         if self._settings.config is not None:
             return self._take_address()
         try:
@@ -241,8 +241,8 @@ class NatsChild:
             return False
 
     def _take_address(self) -> bool:
-        """Take the address that the server has written down; false while it has not. It may greet in TLS only, so it
-        is not asked.
+        """Read the address that the server has written down; false = not yet. The server is not contacted, because it
+        may require TLS.
         """
         try:
             document: Any = json.loads((self._directory / f"nats-server_{self.pid}.ports").read_bytes())
@@ -253,7 +253,7 @@ class NatsChild:
             return False
         if host is None or port is None:
             return False
-        # Several: it listens on every interface.
+        # Several addresses: it listens on all interfaces.
         self._host = host if len(urls) == 1 else "127.0.0.1"
         self._port = port
         return True
@@ -261,7 +261,7 @@ class NatsChild:
     def _failure(self, ended: str) -> BrokerError:
         if self._port and _is_taken(self._host, self._port):
             message = (
-                f"port {self._port} for the nats-server is in use: end what uses it, or name another port in nats.port"
+                f"port {self._port} for the nats-server is in use: stop its process, or name another port in nats.port"
             )
             return error("address_in_use", message)
         return error("nats_server_failed", f"nats-server does not start ({ended}): {self._last_words}")
@@ -285,5 +285,5 @@ def _is_taken(host: str, port: int) -> bool:
 
 
 def _without_key(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for another program: a master key is none of its business."""
+    """The environment for another program, without master keys."""
     return {name: value for name, value in environment.items() if name != ENVIRONMENT_KEY}

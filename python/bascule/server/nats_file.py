@@ -1,8 +1,8 @@
-"""What a configuration file of nats-server says about where it listens.
+"""Finds out whether a configuration file of nats-server sets the listen address.
 
-A file that names no address would have the server listen on every interface, and its flags win over its file: so the
-broker must know what the file leaves open before it says anything. Values are not interpreted beyond that; what is
-wrong with a file, nats-server says.
+Without an address in its file the server would listen on all interfaces, and its flags override its file. So the broker
+must know what the file sets before it passes flags. Other values are not interpreted; nats-server reports errors of the
+file.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Told", "told_by"]
+__all__ = ["ListenKeys", "listen_keys"]
 
 _TOKEN: Final = re.compile(
     r"""(?P<end>[\n;,]) | (?P<skip>[^\S\n]+|\#[^\n]*|//[^\n]*) | (?P<open>[{\[(]) | (?P<close>[}\])])
@@ -18,22 +18,22 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DEEPEST: Final = 8
-"""Files that include each other."""
+"""Maximum depth of includes, which may form a circle."""
 
 
-class Told(NamedTuple):
-    """Whether a file says on which address, and on which port, its server listens."""
+class ListenKeys(NamedTuple):
+    """Whether a file sets the host and the port of its server."""
 
     host: bool
     port: bool
 
 
-def told_by(file: Path, depth: int = 0) -> Told:
-    """What `file` and those that it includes say. A file that cannot be read says nothing."""
+def listen_keys(file: Path, depth: int = 0) -> ListenKeys:
+    """What `file` and its includes set. A file that cannot be read sets nothing."""
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return Told(host=False, port=False)
+        return ListenKeys(host=False, port=False)
     host = port = False
     for key, value in _statements(text):
         if key in ("host", "net"):
@@ -46,13 +46,13 @@ def told_by(file: Path, depth: int = 0) -> Told:
             host |= is_variable or bool(before if colon else False)
             port |= is_variable or number not in ("", "0", "-1")
         elif key == "include" and depth < _DEEPEST:
-            below = told_by(file.parent / value, depth + 1)
+            below = listen_keys(file.parent / value, depth + 1)
             host, port = host or below.host, port or below.port
-    return Told(host=host, port=port)
+    return ListenKeys(host=host, port=port)
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """Keys of the outermost level in lower case, with their values as text; blocks and lists have none."""
+    """Keys of the outermost level in lower case, with their values as text; blocks and lists have no value."""
     level, words = 0, list[str]()
     outermost = 1 if _begins_with_brace(text) else 0
     for found in _TOKEN.finditer(f"{text}\n"):

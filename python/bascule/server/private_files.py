@@ -1,4 +1,4 @@
-"""Files and directories that only the broker's own user may use, as the data plane makes them."""
+"""Creates files and directories that only the broker's user may access, as the data plane does."""
 
 import os
 from pathlib import Path
@@ -9,17 +9,17 @@ DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory and those above it that are missing. One that is there stays as it is.
+    """Create a directory and its missing parents. An existing one is not changed.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     for missing in reversed([item for item in (path, *path.parents) if not item.exists()]):
         missing.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file; one that is there keeps its mode.
+    """Write a file; an existing one keeps its mode.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""What the data plane reports about itself, as lines of the log, and what the control plane reports to it."""
+"""Logs the events of the data plane, and collects figures of the control plane for it."""
 
 import json
 from typing import Any, cast
@@ -21,7 +21,7 @@ _TAKEN = frozenset({"level", "target", "message"})
 
 
 def figures(log: MetadataLog | None, lag_s: float) -> dict[str, int]:
-    """What the control plane counts, by the names of `specs/metrics.toml`; `lag_s`: of the event loop."""
+    """Figures of the control plane, by the names of `specs/metrics.toml`. `lag_s`: lag of the event loop, seconds."""
     lines = written()
     return {
         "event_loop_lag_nanos": round(lag_s * 1e9),
@@ -32,31 +32,31 @@ def figures(log: MetadataLog | None, lag_s: float) -> dict[str, int]:
 
 
 def on_log(event: Event) -> None:
-    """A line of the data plane's own log."""
+    """Log a line of the data plane."""
     _, level, target, body, text, _ = event
     emit(level, target, text, **_fields(body))
 
 
 def on_partition(event: Event) -> None:
-    """A partition changed its state."""
+    """Log a change of a partition's state."""
     _, incarnation, name, body, text, number = event
     fields = {"incarnation": incarnation, "partition": number, **_fields(body)}
     emit(_PARTITION_LEVELS.get(name, 30), f"partition.{name}", text, **fields)
 
 
 def on_nats(event: Event) -> None:
-    """The connection to NATS changed its state."""
+    """Log a change of the connection to NATS."""
     _, _, name, body, text, count = event
     emit(_NATS_LEVELS.get(name, 30), f"nats.{name}", text, **{"count": count, **_fields(body)})
 
 
 def on_error(event: Event, failure: Exception) -> None:
-    """An event could not be handled: a bug."""
+    """Log that an event could not be handled, which is a bug."""
     emit(40, "control.events", f"an event of the kind {event[0]} could not be handled: {failure!r}")
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """The JSON object in `body`; names that a line has already get an underscore."""
+    """The JSON object in `body`; an underscore is added to names that a log line already has."""
     if not body:
         return {}
     try:

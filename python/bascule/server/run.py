@@ -1,4 +1,4 @@
-"""A broker for the command line: until a signal, or until it cannot go on."""
+"""Runs a broker until a signal or a failure, for the command line."""
 
 import asyncio
 import logging
@@ -18,25 +18,25 @@ _log = logging.getLogger("bascule.server")
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
 SAME_S = 1.0
-"""Signals that come so soon after the first are the same wish: `timeout` sends to the process and to its group."""
+"""Seconds in which a repeated signal counts as the same one: `timeout` signals both the process and its group."""
 
 
 def run(
     settings: Settings, on_ready: Callable[[Broker], None] | None = None, source: ConfigSource | None = None
 ) -> int:
-    """Start a broker and stay. SIGINT and SIGTERM stop it in order, another one a second later or more at once; SIGHUP
-    reads certificates and policy again.
+    """Run a broker. SIGINT and SIGTERM stop it; a second one, at least a second later, ends it at once. SIGHUP reloads
+    certificates and policy.
 
     Args:
-        settings: what it is told; logs are the caller's to configure.
-        on_ready: called once, when it serves.
-        source: where the settings came from; read again at SIGHUP, to say which of them wait for the next start.
+        settings: the settings of the broker; the caller configures logs.
+        on_ready: called once, when the broker serves.
+        source: the source of the settings, read again at SIGHUP to log which of them take effect at the next start.
 
     Returns:
-        Exit code: 0 when a signal stopped it, 130 when one came before it was ready or another one while stopping.
+        Exit code: 0 = stopped by a signal; 130 = a signal came before it was ready, or a second one while stopping.
 
     Raises:
-        BrokerError: it could not start (see `Broker.start`), or could not go on.
+        BrokerError: it could not start (see `Broker.start`), or failed.
     """
     return asyncio.run(_run(settings, on_ready, source))
 
@@ -73,7 +73,7 @@ async def _run(settings: Settings, on_ready: Callable[[Broker], None] | None, so
 
 
 def log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log the exception of a callback or a task that nothing awaits: a defect, with its stack."""
+    """Log the exception of a callback or of a task that nobody awaits, with its stack: a bug."""
     failure = context.get("exception")
     text = f"{context.get('message', 'an error of the event loop')}: {failure!r}"
     _log.error("%s", text, exc_info=failure)
@@ -86,7 +86,7 @@ async def _reload(broker: Broker, source: ConfigSource | None) -> None:
 
 
 class Signals:
-    """Turns signals into an event; another one after `SAME_S` ends the process, for the data is safe at any moment."""
+    """Turns a signal into an event; another one after `SAME_S` ends the process, which is safe at any time."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -100,8 +100,8 @@ class Signals:
         self._handle(signal.SIGHUP, lambda _: self._on_hangup())
 
     def _handle(self, number: signal.Signals, handler: Callable[[signal.Signals], None]) -> None:
-        """Have `handler` called on the event loop. Not by the loop's own means: those take the wake-up descriptor, by
-        which the data plane hears of signals too.
+        """Call `handler` on the event loop. `loop.add_signal_handler` is not used, because it replaces the wake-up
+        descriptor, by which the data plane receives signals too.
         """
         loop = asyncio.get_running_loop()
 
@@ -111,7 +111,7 @@ class Signals:
         self._previous[number] = signal.signal(number, on_signal)
 
     def close(self) -> None:
-        """Handle signals as before."""
+        """Restore the previous signal handlers."""
         for number, previous in self._previous.items():
             signal.signal(number, previous)
 
@@ -124,7 +124,7 @@ class Signals:
         task.add_done_callback(self._hangups.discard)
 
     def on_signal(self, number: signal.Signals) -> None:
-        """One came that asks to stop."""
+        """Handle a signal that asks to stop."""
         if self.stop.is_set() and time.monotonic() - self._since < SAME_S:
             return
         if self.stop.is_set():

@@ -1,6 +1,6 @@
-"""Certificates and policy of a broker: read at its start, and again on SIGHUP, each by itself.
+"""Certificates and policy of a broker: read at the start, and again on SIGHUP, each independently.
 
-A file that cannot be used ends the start. Later it changes nothing: what was in use stays in use, and the log says why.
+A file that cannot be used makes the start fail. On SIGHUP the previous version stays in use, and the reason is logged.
 """
 
 from datetime import UTC, datetime
@@ -16,19 +16,19 @@ __all__ = ["Security"]
 
 
 class Security:
-    """Who may connect to a broker, and what they may do."""
+    """TLS and access policy of a broker."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
-        """Reads nothing yet."""
+        """Does not read files yet."""
         self._settings = settings
         self._engine = engine
         self.access = Access()
 
     def load(self) -> None:
-        """Read everything. Blocks.
+        """Read all files. Blocks.
 
         Raises:
-            UsageError: `configuration_invalid`: names the file, what is wrong with it and the remedy.
+            UsageError: `configuration_invalid`, naming the file, the error and the remedy.
         """
         if self._settings.tls.certificate_file is not None:
             self._load_tls()
@@ -39,7 +39,7 @@ class Security:
             self._load_policy()
 
     def reload(self) -> bool:
-        """Read everything again; whether all of it could be used. Blocks."""
+        """Read all files again. Returns whether all could be used. Blocks."""
         parts = {
             "certificates": self._load_tls if self._settings.tls.certificate_file is not None else None,
             "policy": self._load_policy if self._settings.access.policy_file is not None else None,
@@ -53,7 +53,7 @@ class Security:
                 load()
             except BrokerError as failure:
                 fine = False
-                emit(40, "server", f"SIGHUP: the {name} could not be used, the old stay in use: {failure}")
+                emit(40, "server", f"SIGHUP: the {name} could not be used, the previous version stays in use: {failure}")
         return fine
 
     def _load_tls(self) -> None:

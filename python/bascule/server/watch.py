@@ -1,26 +1,26 @@
-"""What the data plane's watchdog needs of the process: a copy of its signals, and the stack of its main thread."""
+"""Connects the data plane's watchdog to the process: its signals, and the stack of its main thread."""
 
 import faulthandler
 import os
 import signal
 
 STACK_SIGNAL = signal.SIGUSR2
-"""The data plane sends it to learn where a blocked event loop is; its handler needs no interpreter lock."""
+"""The data plane sends it to get the stack of a blocked event loop; its handler needs no interpreter lock."""
 
 LIMIT_S = 5.0
-"""Without a turn for so long the event loop counts as blocked."""
+"""Seconds without a turn after which the event loop counts as blocked."""
 
 BEAT_S = 1.0
 
 
 class ProcessWatch:
-    """Connects the process to one engine's watchdog. For the main thread."""
+    """Connects the process to the watchdog of one engine. For the main thread."""
 
     def __init__(self) -> None:
         self._signals = self._stacks = self._previous = -1
 
     def attach(self, signals: int, stacks: int) -> None:
-        """Have each signal's number written to `signals`, and the main thread's stack to `stacks` at SIGUSR2.
+        """Write the number of each signal to `signals`, and the stack of the main thread to `stacks` at SIGUSR2.
 
         Args:
             signals: descriptor, non-blocking; duplicated.
@@ -36,7 +36,7 @@ class ProcessWatch:
             return
         signal.set_wakeup_fd(self._previous)
         faulthandler.unregister(STACK_SIGNAL)
-        # One that is on its way must not end the process, as it would by default.
+        # A pending SIGUSR2 must not end the process, which is its default action.
         signal.signal(STACK_SIGNAL, signal.SIG_IGN)
         os.close(self._signals)
         os.close(self._stacks)

@@ -21,7 +21,7 @@ _HOMES = {"BasculeSource": "source", "scan": "bulk", "session": "sessions"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for."""
+    """Import a name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'bascule.spark' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - lazily, see above

@@ -1,4 +1,4 @@
-"""How much of the backlog a micro-batch takes. Pure."""
+"""Decides how much of the backlog a micro-batch reads. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from bascule.spark.options import Limits
 
 @dataclass(frozen=True)
 class Backlog:
-    """What one partition has for the query: offsets `[start, end)`, about `record_bytes` each."""
+    """The backlog of one partition: offsets `[start, end)`, about `record_bytes` bytes each."""
 
     start: int
     end: int
@@ -17,12 +17,12 @@ class Backlog:
 
     @property
     def size(self) -> int:
-        """Offsets in it."""
+        """Number of offsets."""
         return max(self.end - self.start, 0)
 
 
 def is_worth_starting(backlogs: Mapping[Key, Backlog], limits: Limits, waited_ms: float) -> bool:
-    """Whether there is enough for a micro-batch, or the wait was long enough.
+    """Whether to start a micro-batch: the backlog is large enough, or the query waited long enough.
 
     Args:
         backlogs: by partition.

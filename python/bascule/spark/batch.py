@@ -30,13 +30,13 @@ class BasculeReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Tasks for what is there now."""
+        """Tasks for the records that exist now."""
         with sentence_first():
             planned = resolve_ranges(self._options)
         return [RangesPartition(ranges) for ranges in plan(planned, self._options.packing)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches of one task. A read of nothing has one task without ranges."""
+        """Record batches of one task. An empty read has one task without ranges."""
         ranges = partition.ranges if isinstance(partition, RangesPartition) else ()
         return read_ranges(self._options, ranges, arrow_schema(self._schema))
 

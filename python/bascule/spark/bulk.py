@@ -31,14 +31,14 @@ def scan(
     columns: Sequence[str] = DEFAULT,
     **options: str | int,
 ) -> "DataFrame":
-    """A DataFrame of what a stream holds now.
+    """A DataFrame of the present records of streams.
 
     Args:
         spark: the session.
         stream: one name or several.
-        columns: columns in order; none twice.
+        columns: columns in order, without repetition.
         **options: options of the data source by their names there (`address`, `subject`, `startingOffsets`,
-            `endingTimestamp`, `maxPartitions`, …); those of micro-batches are refused.
+            `endingTimestamp`, `maxPartitions`, …); those of micro-batches are rejected.
 
     Returns:
         A DataFrame whose ranges are fixed: records that come later are not in it. Nothing is read before an action.
@@ -61,7 +61,7 @@ def scan(
 
 
 def _reader(options: SourceOptions, tasks: Sequence[tuple[Range, ...]]) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that runs in the tasks: rows are numbers of tasks."""
+    """The function that runs in the tasks: each row is the number of a task."""
 
     def read(numbers: Iterable[Any]) -> Iterator[Any]:
         schema = arrow_schema(options.columns)

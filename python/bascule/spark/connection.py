@@ -1,4 +1,4 @@
-"""Talking to a broker over Arrow Flight: cached connections, typed errors, retries within a deadline.
+"""Calls of a broker over Arrow Flight: cached connections, typed errors, retries within a deadline.
 
 Connections are kept in this module, keyed by address and process id: Spark's workers are forked and used again, and
 readers are pickled. Safe to use from several threads.
@@ -30,7 +30,7 @@ _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
 _CHANNEL_OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),
-    # A broker that vanished without a word is noticed after 30 s.
+    # A broker that disappeared without closing the connection is detected after 30 s.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -42,7 +42,7 @@ _lock = Lock()
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """Where a partition begins and ends now. Ends are exclusive."""
+    """Present start and end of a partition. Ends are exclusive."""
 
     incarnation: int
     log_start: int
@@ -70,7 +70,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class StatusRequest:
-    """What is asked of one stream.
+    """A request for the status of one stream.
 
     Attributes:
         stream: its name.
@@ -89,7 +89,7 @@ class StatusRequest:
 
 @dataclass(frozen=True)
 class Broker:
-    """How to reach a broker. Holds no connection: cheap to pickle."""
+    """Address and options of a broker. Has no connection, so it is cheap to pickle."""
 
     address: str
     namespace: str
@@ -107,7 +107,7 @@ class Broker:
         return self._retrying(call)
 
     def status(self, requests: Sequence[StatusRequest], *, wait_ms: int = 0) -> dict[str, StreamStatus]:
-        """The state of streams, after waiting at most `wait_ms` for something beyond what the caller has."""
+        """The state of streams, after waiting up to `wait_ms` for records beyond those that the caller has."""
         body = json.dumps([self._request(request, wait_ms) for request in requests]).encode()
 
         def call() -> dict[str, StreamStatus]:
@@ -120,12 +120,12 @@ class Broker:
         return self._retrying(call)
 
     def read(self, ticket: Mapping[str, Any]) -> Iterator[tuple[Any, int]]:
-        """Record batches of a ticket, each with the offset to go on at. Nothing is retried here.
+        """Record batches of a ticket, each with the next offset to read. Nothing is retried here.
 
         Closing the iterator cancels the call.
 
         Raises:
-            BrokerError: as the broker said.
+            BrokerError: the error of the broker.
         """
         flight: Any = import_module("pyarrow.flight")
         document = json.dumps({"namespace": self.namespace, **ticket}).encode()
@@ -175,7 +175,7 @@ class Broker:
 
 
 class Backoff:
-    """Pauses between attempts, within a deadline that starts anew with each success."""
+    """Pauses between attempts, within a deadline that restarts after each success."""
 
     def __init__(self, deadline_ms: int) -> None:
         self._deadline_s = deadline_ms / 1000
@@ -183,18 +183,18 @@ class Backoff:
         self._pause_s = _FIRST_PAUSE_S
 
     def succeeded(self) -> None:
-        """There was progress: the deadline starts anew with the next failure."""
+        """Record progress: the deadline restarts with the next failure."""
         self._since = None
         self._pause_s = _FIRST_PAUSE_S
 
     def pause(self, failure: BrokerError, what: str) -> bool:
-        """Wait before the next attempt; False when `failure` is final or the deadline has passed."""
+        """Wait before the next attempt; False = `failure` is final or the deadline has passed."""
         if not is_transient(failure):
             return False
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            logger.warning("%s: %s; trying again for up to %.0f s", what, failure, self._deadline_s)
+            logger.warning("%s: %s; retrying for up to %.0f s", what, failure, self._deadline_s)
         if now + self._pause_s > self._since + self._deadline_s:
             return False
         time.sleep(self._pause_s)
@@ -203,12 +203,12 @@ class Backoff:
 
 
 def is_transient(failure: BrokerError) -> bool:
-    """Whether the same call may succeed a little later."""
+    """Whether the same call may succeed later."""
     return isinstance(failure, UnavailableError) or failure.retry == "backoff" or failure.code == "not_leader"
 
 
 def from_flight(cause: BaseException) -> BrokerError:
-    """The typed error behind an exception of pyarrow: the broker's code and values when it told them."""
+    """The typed error of an exception of pyarrow, with the broker's code and details if it sent them."""
     if isinstance(cause, BrokerError):
         return cause
     details: dict[str, Any] = {}
@@ -231,11 +231,11 @@ _CODES: Final = {
     "FlightUnauthorizedError": "permission_denied",
     "ConnectionError": "unavailable",
 }
-"""Codes of failures that did not come from the broker, by the class of pyarrow's exception."""
+"""Codes of errors that the broker did not send, by the class of pyarrow's exception."""
 
 
 def _sentence(text: str) -> tuple[str, str]:
-    """The broker's sentence out of what gRPC and pyarrow wrap around it, and the code at its end, or ""."""
+    """The broker's message, without the text that gRPC and pyarrow add, and its code; "" = it has none."""
     for end in (". gRPC client debug context:", ". Client context:", ". Detail:"):
         text = text.split(end, maxsplit=1)[0]
     text = text.split("with message: ", maxsplit=1)[-1].strip()
@@ -271,7 +271,7 @@ _TLS_OPTIONS: Final = {"ca": "tls_root_certs", "cert": "cert_chain", "key": "pri
 
 
 def _protection(query: str) -> dict[str, bytes]:
-    """What the files named in an address hold: every executor reads its own."""
+    """The content of the files named in an address; every executor reads its own files."""
     try:
         return {_TLS_OPTIONS[name]: Path(file).read_bytes() for name, file in parse_qsl(query)}
     except OSError as failure:

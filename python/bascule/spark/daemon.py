@@ -1,4 +1,4 @@
-"""PySpark's daemon, with workers that leave when Spark lets them go: a value for `spark.python.daemon.module`."""
+"""PySpark's daemon, with workers that end when Spark closes their socket; for `spark.python.daemon.module`."""
 
 import pyspark.daemon
 

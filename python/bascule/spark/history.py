@@ -1,4 +1,4 @@
-"""What a query remembers, compared with what the broker has: deleted, re-created, shortened and replaced logs.
+"""Compares a query's checkpoint with the broker: deleted, re-created, shortened and replaced logs.
 
 With `onDataLoss=fail` each of them ends the query, by name; with `skip` it is logged and the query continues.
 """
@@ -19,10 +19,10 @@ logger = logging.getLogger("bascule.spark")
 
 
 def deleted_streams(options: SourceOptions, before: Marks, statuses: Mapping[str, StreamStatus]) -> set[str]:
-    """The streams that the query has read, that its pattern matches, and that are not there any more.
+    """The streams that the query has read, that its pattern matches, and that no longer exist.
 
     Raises:
-        StateError: `stream_not_found`, when there is one and `onDataLoss` is `fail`.
+        StateError: `stream_not_found`, if there is one and `onDataLoss` is `fail`.
     """
     if options.selection.pattern is None:
         return set()
@@ -35,7 +35,7 @@ def deleted_streams(options: SourceOptions, before: Marks, statuses: Mapping[str
 
 
 def valid_mark(options: SourceOptions, key: Key, mark: Mark, part: PartitionStatus) -> Mark | None:
-    """Where reading continues; None when the partition must be read as one that was never read.
+    """Where reading continues; None = the partition is read as a new one.
 
     Raises:
         StateError: with `onDataLoss=fail`, `incarnation_changed` of a stream that was deleted and created again,
@@ -54,7 +54,7 @@ def valid_mark(options: SourceOptions, key: Key, mark: Mark, part: PartitionStat
     if mark.next > part.high_watermark:
         what = (
             f"the query has read {stream}/{partition} up to offset {mark.next}, which is beyond its high watermark "
-            f"{part.high_watermark}: an older copy of the log was put back, or its end was lost"
+            f"{part.high_watermark}: an older copy of the log was restored, or its end was lost"
         )
         details |= {"offset": mark.next, "log_start": part.log_start, "high_watermark": part.high_watermark}
         _lost(options, "offset_out_of_range", what, f"continue at offset {part.high_watermark}", details)
@@ -63,10 +63,10 @@ def valid_mark(options: SourceOptions, key: Key, mark: Mark, part: PartitionStat
 
 
 def compare(options: SourceOptions, key: Key, mark: Mark, found: Predecessor) -> None:
-    """Compare the record before a mark with the one that is there now; an unknown one passes and is logged.
+    """Compare the record before a mark with the present one; an unknown one is accepted and logged.
 
     Raises:
-        StateError: `history_changed`, when it is another one and `onDataLoss` is `fail`.
+        StateError: `history_changed`, if they differ and `onDataLoss` is `fail`.
     """
     stream, partition = key
     if mark.before.contradicts(found):
@@ -99,7 +99,7 @@ def _time(found: Predecessor) -> str:
 
 
 def _lost(options: SourceOptions, code: str, what: str, otherwise: str, details: Mapping[str, Any]) -> None:
-    """Ends the query, or logs that it continues without what was lost."""
+    """End the query, or log that it continues without the lost records."""
     if options.on_data_loss == "fail":
         remedy = f"start the query with a new checkpoint, or set onDataLoss to skip to {otherwise}"
         raise error(code, f"{what}; {remedy}", dict(details))

@@ -1,8 +1,8 @@
-"""A worker of PySpark whose socket Spark has closed leaves without a traceback.
+"""Ends a worker of PySpark without a traceback when Spark has closed its socket.
 
-Spark keeps a worker's process for the next task and closes its socket when it needs it no longer: after a minute, when
-the session stops, and when `show`, `limit` or `take` have enough rows. PySpark 4.3 takes that for a task that failed,
-reports so on the closed socket, and prints a BrokenPipe traceback.
+Spark keeps a worker's process for the next task and closes its socket when it no longer needs it: after a minute, when
+the session stops, and when `show`, `limit` or `take` have enough rows. PySpark 4.3 handles that as a failed task,
+reports it on the closed socket, and prints a BrokenPipe traceback.
 
 `bascule.spark.daemon` prevents that for all workers, also for those that only run functions of the user. Where Spark
 uses another daemon, workers that read streams do it themselves.
@@ -20,12 +20,12 @@ __all__ = ["leave_when_closed", "leaving"]
 _DAEMON: Final = "pyspark.daemon"
 _CLOSED: Final = (BrokenPipeError, ConnectionResetError)
 _LEAVE: Final = 1
-"""What makes the daemon's loop end the process instead of waiting for another task."""
+"""Return value that makes the daemon's loop end the process instead of waiting for another task."""
 
 
 def leave_when_closed() -> None:
-    """In a worker that PySpark's daemon forked: before each later task, see whether the socket was closed. Elsewhere
-    nothing happens. Idempotent.
+    """In a worker forked by PySpark's daemon: check before each later task whether the socket was closed. Has no effect
+    elsewhere. Idempotent.
     """
     loop = sys.modules.get("__main__")
     run = getattr(loop, "worker", None)
@@ -38,7 +38,7 @@ def leave_when_closed() -> None:
 
 
 def _without_closed_sockets() -> SimpleNamespace:
-    """What PySpark's daemon uses of `traceback`; silent about a socket that Spark has closed, and only about that."""
+    """A replacement of `traceback` for PySpark's daemon, which does not print errors of a socket closed by Spark."""
 
     def print_exc() -> None:
         if not isinstance(sys.exception(), _CLOSED):
@@ -48,7 +48,7 @@ def _without_closed_sockets() -> SimpleNamespace:
 
 
 def leaving(run: Callable[..., int]) -> Callable[..., int]:
-    """What runs one task after the other in a worker, `run`, and ends when its socket was closed instead."""
+    """Wraps `run`, which runs tasks in a worker, so that it ends when the socket was closed."""
 
     def worker(channel: socket.socket, *rest: Any) -> int:
         try:
@@ -60,7 +60,7 @@ def leaving(run: Callable[..., int]) -> Callable[..., int]:
         try:
             return run(channel, *rest)
         except _CLOSED:
-            return _LEAVE  # Spark has closed the socket: it wants no more of what this task gives
+            return _LEAVE  # Spark has closed the socket: it needs no further rows of this task
 
     worker.leaves = True  # pyright: ignore[reportFunctionMemberAccess]
     return worker

@@ -1,4 +1,4 @@
-"""The offset document of a streaming query: what its checkpoint holds.
+"""The offset document of a streaming query, which is stored in its checkpoint.
 
 ```json
 {"namespace": "default",
@@ -26,7 +26,7 @@ from bascule.spark.planning import Packing, Range
 VERSION: Final = 2
 READABLE: Final = (1, 2)
 UNKNOWN: Final = -1
-"""Of a link or a timestamp."""
+"""Unknown link or timestamp."""
 
 Key = tuple[str, int]
 """Stream and partition number."""
@@ -34,7 +34,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Predecessor:
-    """What identifies the record before an offset; what is unknown is -1."""
+    """Link and timestamp of the record before an offset; -1 = unknown."""
 
     link: int = UNKNOWN
     timestamp_ns: int = UNKNOWN
@@ -47,7 +47,7 @@ class Predecessor:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far one partition was read, and which record came last before that."""
+    """The next offset of one partition, and the record before it."""
 
     incarnation: int
     first: int
@@ -55,7 +55,7 @@ class Mark:
     before: Predecessor = Predecessor()
 
     def identified(self, found: Predecessor) -> "Mark":
-        """With what the broker said of the record before it; what was known and has become unknown is kept."""
+        """A copy with the broker's data about the record before it; known values are not replaced by unknown ones."""
         return self if found.link == UNKNOWN else replace(self, before=found)
 
 
@@ -63,7 +63,7 @@ Marks = Mapping[Key, Mark]
 
 
 def to_document(namespace: str, marks: Marks, packing: Packing) -> dict[str, Any]:
-    """The document; equal arguments give equal text, whatever their order."""
+    """The document; equal arguments give equal text, in any order."""
     streams: dict[str, dict[str, dict[str, int]]] = {}
     for (stream, partition), mark in sorted(marks.items(), key=lambda item: (item[0][0], str(item[0][1]))):
         entry = {
@@ -87,7 +87,7 @@ def from_document(document: Mapping[str, Any], namespace: str) -> tuple[dict[Key
     if version not in READABLE:
         raise StateError(
             "failed_precondition",
-            f"the checkpoint holds offsets of version {version!r}; this source reads 1 to {VERSION}",
+            f"the checkpoint contains offsets of version {version!r}; this source reads 1 to {VERSION}",
         )
     if document.get("namespace") != namespace:
         raise StateError(
@@ -103,7 +103,9 @@ def from_document(document: Mapping[str, Any], namespace: str) -> tuple[dict[Key
         }
         return marks, Packing.from_document(document["packing"])
     except (KeyError, TypeError, ValueError, AttributeError) as cause:
-        raise StateError("failed_precondition", f"the checkpoint holds no offsets of this source: {cause!r}") from cause
+        raise StateError(
+            "failed_precondition", f"the checkpoint contains no offsets of this source: {cause!r}"
+        ) from cause
 
 
 def _mark(entry: Mapping[str, int], version: int) -> Mark:
@@ -114,7 +116,7 @@ def _mark(entry: Mapping[str, int], version: int) -> Mark:
 
 
 def ranges(start: Marks, end: Marks) -> list[Range]:
-    """What lies between two documents, in order. A function of nothing else.
+    """The ranges between two documents, in order. Depends on nothing else.
 
     A partition that `start` lacks, or has of another incarnation, is read from where the query began to read it.
     """

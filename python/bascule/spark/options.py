@@ -1,4 +1,4 @@
-"""The options of the source: names, defaults, checks. An unknown one is refused with the nearest name."""
+"""The options of the source: names, defaults, checks. An unknown one is rejected with the nearest name."""
 
 import os
 import re
@@ -20,9 +20,9 @@ CATALOG_PREFIX: Final = "option."
 CATALOG_PROPERTIES: Final = frozenset(
     {"path", "provider", "location", "owner", "comment", "collation", "external", "is_managed_location", "table_type"}
 )
-"""What Spark's catalog adds to the options of a table; ignored."""
+"""Options that Spark's catalog adds to those of a table; ignored."""
 SLOTS_VARIABLE: Final = "PYSPARK_BASCULE_SLOTS"
-"""Environment variable that tells planners how many tasks run at once; `bascule.spark.session` sets it."""
+"""Environment variable with the number of concurrent tasks, for planners; `bascule.spark.session` sets it."""
 
 OPTIONS: Final = {
     "address": "host:port of a broker, or bascules://host:port?ca=FILE&cert=FILE&key=FILE; default 127.0.0.1:9292",
@@ -131,7 +131,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def without_catalog(given: Mapping[str, str]) -> dict[str, str]:
-    """Options by lower-case name, without what Spark's catalog adds: each option a second time, and properties."""
+    """Options by lower-case name, without those of Spark's catalog: repeated options, and table properties."""
     lower = {name.lower(): value for name, value in given.items()}
     return {
         name: value
@@ -188,7 +188,7 @@ _TLS_FILES: Final = {"ca", "cert", "key"}
 
 
 def _address(text: str) -> str:
-    """`grpc://host:port`, or `grpc+tls://host:port` with the names of the files behind it."""
+    """`grpc://host:port`, or `grpc+tls://host:port` followed by the names of the files."""
     is_protected = _PROTECTED.match(text) is not None
     address = _PROTECTED.sub("", re.sub(r"^(grpc(\+tcp)?|bascule|liftbridge)://", "", text))
     address, question, query = address.partition("?")
@@ -205,15 +205,15 @@ def _address(text: str) -> str:
         return f"grpc://{address}"
     files = dict(parse_qsl(query, keep_blank_values=True))
     if not files.keys() <= _TLS_FILES or not all(files.values()) or ("cert" in files) != ("key" in files):
-        raise usage(f"option address is {text!r}: behind ? it may name ca, and cert with key, each with a file")
+        raise usage(f"option address is {text!r}: after ? it may name ca, and cert with key, each with a file")
     return f"grpc+tls://{address}?{query}"
 
 
 def _selection(options: _Given) -> Selection:
     given = [name for name in ("stream", "streamPattern", "assign") if options.get(name) is not None]
     if len(given) != 1:
-        found = f"{' and '.join(given)} are given" if given else "none is given"
-        raise usage(f"exactly one of the options stream, streamPattern and assign chooses what is read: {found}")
+        found = f"{' and '.join(given)} are set" if given else "none is set"
+        raise usage(f"exactly one of the options stream, streamPattern and assign must be given: {found}")
     text = options.text(given[0], "")
     match given[0]:
         case "stream":
@@ -279,7 +279,7 @@ def _ending(options: _Given) -> Positions:
 
 
 def _check_streams(selection: Selection, *positions: Positions) -> None:
-    """Refuses positions of streams and partitions that are not chosen, as far as that is known without the broker."""
+    """Reject positions of streams and partitions that are not selected, as far as known without the broker."""
     for each in positions:
         if selection.assigned is not None:
             each.check(selection.assigned)
@@ -314,7 +314,7 @@ def _packing(options: _Given) -> Packing:
 
 
 def default_slots() -> int:
-    """How many tasks are taken to run at once: what the session said, else this machine's processors."""
+    """Number of concurrent tasks: as set by the session, else the number of processors."""
     said = os.environ.get(SLOTS_VARIABLE, "")
     return int(said) if said.isdigit() and int(said) > 0 else os.cpu_count() or 2
 

@@ -1,4 +1,4 @@
-"""From ranges of offsets to Spark partitions: split what is large, pack what is small.
+"""Turns ranges of offsets into Spark partitions: large ranges are split, small ones are packed.
 
 Pure: the same ranges and packing always give the same partitions, so that a replayed micro-batch has the same tasks.
 One Python task costs about 27 ms beside its rows, so small ranges share one.
@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 SMALL_TASK: Final = 20_000
-"""Records whose reading costs about as much as starting the task: no default plan makes smaller tasks."""
+"""Number of records whose reading takes as long as starting a task: the default plan makes no smaller tasks."""
 LARGE_TASK: Final = 5_000_000
-"""Records from which a default plan makes more tasks than slots, so that a lost one costs less."""
+"""Number of records above which the default plan makes more tasks than slots, so that a lost task costs less."""
 TASKS_PER_SLOT: Final = 3
-"""Most tasks per slot by default."""
+"""Default maximum number of tasks per slot."""
 
 
 @dataclass(frozen=True, order=True)
@@ -34,13 +34,13 @@ class Range:
 
     @property
     def size(self) -> int:
-        """Offsets in it."""
+        """Number of offsets."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How many Spark partitions are made. 0 = not given, except for `slots`."""
+    """Options for the number of Spark partitions. 0 = not set, except for `slots`."""
 
     slots: int
     min_partitions: int = 0
@@ -48,12 +48,12 @@ class Packing:
     max_records: int = 0
 
     def to_document(self) -> dict[str, int]:
-        """What an offset document records of it."""
+        """The part of an offset document."""
         return {_camel(name): value for name, value in sorted(asdict(self).items())}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Packing":
-        """What an offset document recorded."""
+        """Decode the part of an offset document."""
         return cls(
             slots=int(document["slots"]),
             min_partitions=int(document["minPartitions"]),
@@ -92,7 +92,7 @@ def _split(whole: Range, tasks: int, total: int, max_records: int) -> list[Range
 
 
 def _pack(pieces: Sequence[Range], bins: int, capacity: int) -> list[tuple[Range, ...]]:
-    """Largest piece first, each into the emptiest bin; a bin more where none has room."""
+    """Put the largest piece first, each into the emptiest bin; add a bin if none has room."""
     packed: list[list[Range]] = [[] for _ in range(bins)]
     loads = [0] * bins
     for piece in sorted(pieces, key=lambda p: (-p.size, p)):

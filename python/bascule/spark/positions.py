@@ -1,4 +1,4 @@
-"""Where reading begins and ends, per stream and partition, before anything is asked of the broker."""
+"""Start and end positions per stream and partition, before the broker is asked."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from bascule.spark.usage import nearest, usage
 Kind = Literal["earliest", "latest", "offset", "last", "time"]
 
 KAFKA_LATEST: Final = -1
-"""What -1 stands for among the offsets of a JSON document, as users of Kafka's connector know it."""
+"""Meaning of -1 as an offset in a JSON document, as in Kafka's connector."""
 KAFKA_EARLIEST: Final = -2
-"""What -2 stands for there."""
+"""Meaning of -2."""
 
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MOST_NANOSECONDS: Final = 2**63 - 86_400 * 10**9
-"""From 1970 on, in either direction."""
+"""Maximum distance from 1970, in either direction."""
 MOST_DIGITS: Final = 19
-"""Of a 64-bit number."""
+"""Maximum digits of a 64-bit number."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a partition. `value`: the offset, the count of last records, or the time in ns since 1970."""
+    """A position in a partition. `value`: the offset, the number of last records, or the time in ns since 1970."""
 
     kind: Kind
     value: int = 0
@@ -37,7 +37,7 @@ LATEST: Final = Position("latest")
 
 @dataclass(frozen=True)
 class Positions:
-    """Places by stream and partition, then by stream, then the default. `option` names what they were read from."""
+    """Positions by stream and partition, then by stream, then the default. `option`: the option that set them."""
 
     option: str
     default: Position
@@ -45,18 +45,18 @@ class Positions:
     by_partition: Mapping[tuple[str, int], Position] = field(default_factory=dict[tuple[str, int], Position])
 
     def of(self, stream: str, partition: int) -> Position:
-        """The place for one partition."""
+        """The position for one partition."""
         exact = self.by_partition.get((stream, partition))
         return exact or self.by_stream.get(stream, self.default)
 
     def check(self, read: Mapping[str, Iterable[int]]) -> None:
-        """Refuse places of what is not read.
+        """Reject positions of streams and partitions that are not read.
 
         Args:
             read: the partitions read, by stream.
 
         Raises:
-            UsageError: names the first such stream or partition.
+            UsageError: of the first such stream or partition.
         """
         for stream in (*self.by_stream, *(stream for stream, _ in self.by_partition)):
             if stream not in read:
@@ -163,7 +163,7 @@ def _time(option: str, value: object, zone: Callable[[str], tzinfo | None]) -> P
 
 
 def _nanoseconds(text: str, zone: Callable[[], tzinfo | None]) -> int | None:
-    """ISO 8601 as ns since 1970; None when it is something else."""
+    """ISO 8601 as ns since 1970; None = another format."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

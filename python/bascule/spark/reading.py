@@ -17,7 +17,7 @@ logger = logging.getLogger("bascule.spark")
 
 
 def broker_of(options: SourceOptions) -> Broker:
-    """The broker that a read goes to."""
+    """The broker of a read."""
     return Broker(options.address, options.namespace, options.request_timeout_ms, options.retry_deadline_ms)
 
 
@@ -80,7 +80,7 @@ _GONE: Final = frozenset({"stream_not_found", "partition_not_found", "incarnatio
 
 
 def _after_loss(broker: Broker, options: SourceOptions, failure: BrokerError, rest: Range) -> Range | None:
-    """What can still be read after a loss that may be skipped; None when `failure` is not such a loss."""
+    """The range that can still be read after a loss that may be skipped; None = `failure` is another error."""
     if options.on_data_loss != "skip":
         return None
     if failure.code in _GONE:

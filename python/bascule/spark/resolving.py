@@ -1,4 +1,4 @@
-"""From options to partitions and offsets, by asking the broker."""
+"""Resolves options to partitions and offsets, by asking the broker."""
 
 import logging
 import re
@@ -17,7 +17,7 @@ from bascule.spark.reading import broker_of
 logger = logging.getLogger("bascule.spark")
 
 MOST_MATCHES: Final = 10
-"""How often a pattern is matched when each time a stream is deleted before it is asked about."""
+"""Maximum attempts to match a pattern, if each time a stream is deleted before its status is read."""
 
 Places = Iterable[tuple[Key, int]]
 """Partitions, each with an offset."""
@@ -43,8 +43,8 @@ def ask_matching(
     wanted: Callable[[bool], list[StatusRequest]],
     ask: Callable[[list[StatusRequest]], dict[str, StreamStatus]],
 ) -> dict[str, StreamStatus]:
-    """What `ask` answers about the streams that the options choose; a pattern is matched again when a stream was
-    deleted between the two.
+    """The result of `ask` for the streams that the options select. A pattern is matched again if a stream was deleted
+    in between.
 
     Args:
         options: of the read.
@@ -64,7 +64,7 @@ def ask_matching(
 
 
 def check_positions(options: SourceOptions, statuses: dict[str, StreamStatus]) -> None:
-    """Refuses starts and ends of streams and partitions that are not read.
+    """Reject starts and ends of streams and partitions that are not read.
 
     Raises:
         UsageError: names the option and the stream or partition.
@@ -75,7 +75,7 @@ def check_positions(options: SourceOptions, statuses: dict[str, StreamStatus]) -
 
 
 def identify(broker: Broker, places: Places) -> dict[tuple[Key, int], Predecessor]:
-    """What identifies the record before each place."""
+    """Link and timestamp of the record before each place."""
     by_stream: dict[str, set[tuple[int, int]]] = {}
     for (stream, number), offset in places:
         by_stream.setdefault(stream, set()).add((number, offset))
@@ -92,7 +92,7 @@ def identify(broker: Broker, places: Places) -> dict[tuple[Key, int], Predecesso
 
 
 def resolve_ranges(options: SourceOptions) -> list[Range]:
-    """What a batch read covers, at this moment.
+    """The ranges of a batch read, now.
 
     Raises:
         BrokerError: `stream_not_found`, `partition_not_found`, `offset_out_of_range`, or the broker cannot be reached.
@@ -124,7 +124,7 @@ def partitions_of(statuses: dict[str, StreamStatus]) -> dict[Key, PartitionStatu
 
 
 def look_up(options: SourceOptions, broker: Broker, wanted: list[StatusRequest]) -> dict[str, StreamStatus]:
-    """States of the streams, with every time that the positions of the options name."""
+    """States of the streams, with look-ups of all times in the options."""
     statuses = broker.status(wanted)
     times: dict[str, set[tuple[int, int]]] = {}
     for stream, partition in partitions_of(statuses):
@@ -222,7 +222,7 @@ def out_of_range(key: Key, offset: int, part: PartitionStatus) -> Exception:
     stream, number = key
     if offset < part.log_start:
         bound = f"below the log start offset {part.log_start}"
-        remedy = "; the records before it were removed: set onDataLoss to skip to go on without them"
+        remedy = "; the records before it were removed: set onDataLoss to skip to continue without them"
     else:
         bound, remedy = f"beyond the high watermark {part.high_watermark}", ""
     details = {"offset": offset, "log_start": part.log_start, "high_watermark": part.high_watermark}

@@ -1,4 +1,4 @@
-"""What is refused is one sentence: Spark shows it first, without the traceback that it puts before it otherwise."""
+"""Errors as one sentence, which Spark shows without a traceback before it."""
 
 import os
 from collections.abc import Generator
@@ -13,9 +13,9 @@ _HIDE: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def sentence_first() -> Generator[None]:
-    """Around what Spark calls in its workers. Failures that are not the broker's or the caller's keep their traceback.
+    """For code that Spark calls in its workers. Errors that are not the broker's or the caller's keep their traceback.
 
-    A worker ends with the failure that it reports, so the variable lasts for this one.
+    A worker ends after the error that it reports, so the variable affects only this one.
     """
     try:
         yield

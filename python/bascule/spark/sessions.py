@@ -1,4 +1,4 @@
-"""A Spark session with the settings that streams want."""
+"""A Spark session with suitable settings for streams."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ SETTINGS: Final = {
     "spark.pyspark.driver.python": sys.executable,
     # A quarter less time per micro-batch, and 10–35 % more reading throughput.
     "spark.python.unix.domain.socket.enabled": "true",
-    # The check of bytes walks every row; batches are bounded by rows instead.
+    # Checking bytes visits every row, so batches are limited by rows instead.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
@@ -29,10 +29,10 @@ SETTINGS: Final = {
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What `session` sets, before `config`."""
+"""Settings of `session`, which `config` may override."""
 
 DAEMON: Final = "bascule.spark.daemon"
-"""What starts Python workers, on this machine."""
+"""The module that starts Python workers on this machine."""
 
 _UNSAFE_ARROW: Final = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
 
@@ -45,7 +45,7 @@ def session(
     unsafe_arrow: bool = False,
     config: Mapping[str, str | int | bool] | None = None,
 ) -> "SparkSession":
-    """The session of this process, made with the right settings when there is none yet.
+    """The session of this process, created with suitable settings if there is none yet.
 
     Args:
         name: application name.
@@ -72,7 +72,7 @@ def session(
     settings = {**SETTINGS, "spark.sql.shuffle.partitions": str(2 * count)}
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings["spark.python.daemon.module"] = DAEMON  # elsewhere this package may be missing
+        settings["spark.python.daemon.module"] = DAEMON  # on other machines this package may be missing
     settings |= {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()
     }
@@ -87,7 +87,7 @@ def session(
 
 @cache
 def _zone_answering() -> Answering:
-    """One for the process: the JVM, and so every planner, inherits its address once."""
+    """One per process: the JVM, and so every planner, inherits its address once."""
     return Answering()
 
 

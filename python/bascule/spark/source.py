@@ -1,4 +1,4 @@
-"""The data source `bascule`: what Spark finds by `format("bascule")`."""
+"""The data source of `format("bascule")`."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bascule.spark.stream import BasculeStreamReader
 
 CATALOG_MARK: Final = "provider"
-"""Among the options when a catalog table is made, and only then."""
+"""An option that is present only when a catalog table is created."""
 
 
-leave_when_closed()  # here, for Spark has workers that only import this module: those that look for data sources
+leave_when_closed()  # at import, because Spark's workers that look for data sources only import this module
 
 
 class BasculeSource(DataSource):
@@ -36,9 +36,9 @@ class BasculeSource(DataSource):
         return "bascule"
 
     def schema(self) -> "str | StructType":
-        """The schema when the user gives none.
+        """The schema if the user gives none.
 
-        Spark's catalog forgets the options of a table and keeps its schema: there the schema carries them.
+        Spark's catalog drops the options of a table and keeps its schema, so the schema carries the options.
 
         Raises:
             UsageError: an option is wrong (checked here because failures later are reported badly).
@@ -74,10 +74,10 @@ class BasculeSource(DataSource):
 
 
 def check_schema(schema: "StructType") -> None:
-    """Refuses a user's schema that cannot be served.
+    """Reject a schema that the source cannot provide.
 
     Raises:
-        UsageError: a field is no column, or has another type.
+        UsageError: a field is not a column, or has another type.
     """
     for field in schema.fields:
         declared = TYPES.get(field.name)

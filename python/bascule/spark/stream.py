@@ -46,7 +46,7 @@ from bascule.spark.sentences import sentence_first
 logger = logging.getLogger("bascule.spark")
 
 DISCOVERY_S: Final = 10.0
-"""How often a pattern is matched against the names of all streams."""
+"""Interval at which a pattern is matched against the names of all streams."""
 _NO_LIMITS: Final = Limits()
 
 
@@ -76,7 +76,7 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @sentence_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends; `start` itself when there is none.
+        """Where the next micro-batch ends; `start` itself if there is none.
 
         Waits at the broker for `longPollMs` when there is nothing beyond `start`.
 
@@ -108,7 +108,7 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._document(identified)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Something else than "all available" when a limit is set, so that the engine's own "all" can be told apart."""
+        """Another limit than "all available" if a limit is set, to distinguish it from the engine's own "all"."""
         limits = self._options.limits
         if limits.max_offsets:
             return ReadMaxRows(limits.max_offsets)
@@ -119,12 +119,12 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """What the last `latestOffset` learned of the ends of the streams; asks nobody."""
+        """The ends of the streams as of the last `latestOffset`; does not call the broker."""
         return self._latest
 
     @sentence_first()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the ends of this run: what is there now."""
+        """Fix the ends of this run at the present ends."""
         statuses = self._look_up()
         self._target = resolve(self._options, statuses, self._options.ending, end_of)
 
@@ -142,17 +142,17 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(self._options, wanted, arrow_schema(self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept at the broker for a query."""
+        """Does nothing: the broker stores nothing for a query."""
 
     def stop(self) -> None:
-        """Connections belong to the process."""
+        """Does nothing: connections belong to the process."""
 
     # -- inside -----------------------------------------------------------------------------------------------------
     def _document(self, marks: Marks) -> dict[str, Any]:
         return to_document(self._options.namespace, marks, self._options.packing)
 
     def _wanted(self, again: bool = False) -> list[StatusRequest]:
-        """The streams asked about; a pattern is matched from time to time, and when `again` says so."""
+        """The requests for the streams; a pattern is matched periodically, and if `again` is set."""
         is_stale = again or time.monotonic() - self._discovered > DISCOVERY_S
         if not self._requests or (self._options.selection.pattern is not None and is_stale):
             self._requests = requests(self._options, broker_of(self._options))
@@ -160,7 +160,7 @@ class BasculeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._requests
 
     def _look_up(self) -> dict[str, StreamStatus]:
-        """The state of all streams now, with the times that the options name."""
+        """The present state of all streams, with look-ups of the times in the options."""
         broker = broker_of(self._options)
         return ask_matching(self._options, self._wanted, lambda wanted: look_up(self._options, broker, wanted))
 

@@ -1,7 +1,7 @@
 """Catalog tables: `CREATE TABLE … USING bascule OPTIONS (…)`.
 
-Spark 4.3 hands the options over when the table is made, and only its schema when it is read: so the options travel in
-the metadata of the first field. Options given in a query (`SELECT … WITH (…)`) go before them.
+Spark 4.3 passes the options when the table is created, and only its schema when it is read. So the options are stored
+in the metadata of the first field. Options in a query (`SELECT … WITH (…)`) override them.
 """
 
 import json
@@ -48,7 +48,7 @@ def schema_with_options(columns: Sequence[str], options: Mapping[str, str]) -> S
 
 
 def options_of(schema: StructType) -> dict[str, str]:
-    """The options that a table's schema carries; none for other schemas."""
+    """The options in a table's schema; none for other schemas."""
     for field in schema.fields:
         if text := field.metadata.get(KEY):
             return dict(json.loads(text))

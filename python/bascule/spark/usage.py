@@ -1,4 +1,4 @@
-"""How wrong calls are refused: one sentence, with the nearest name that would do."""
+"""Errors of wrong calls: one sentence, with the nearest valid name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

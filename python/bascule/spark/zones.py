@@ -1,8 +1,8 @@
-"""The time zone in which time text without one is read: that of the Spark session.
+"""The default time zone of times without one: that of the Spark session.
 
-Spark runs the planner of a Python data source in a process of its own and does not hand it the settings of the session.
-So `bascule.spark.session` answers on a Unix socket of the driver, whose path planners inherit in the environment: what
-`spark.conf.set` and `SET TIME ZONE` changed since counts as well.
+Spark runs the planner of a Python data source in a separate process and does not pass it the settings of the session.
+So `bascule.spark.session` answers on a Unix socket of the driver, whose path planners inherit in the environment. Later
+changes by `spark.conf.set` and `SET TIME ZONE` are included.
 """
 
 import os
@@ -30,10 +30,10 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(
 
 
 def parse_zone(option: str, text: str) -> tzinfo:
-    """A zone as Spark names them: of the IANA list, `UTC`, `+02:00`, `GMT+2`.
+    """Parse a zone in Spark's forms: an IANA name, `UTC`, `+02:00`, `GMT+2`.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no such zone.
     """
     if text in {"Z", "UTC", "GMT", "UT"}:
         return timezone(timedelta(0))
@@ -49,9 +49,9 @@ def parse_zone(option: str, text: str) -> tzinfo:
 
 
 def zone_of(option: str | None) -> Callable[[str], tzinfo | None]:
-    """What gives the zone for time text of an option, which is its argument, when one is needed.
+    """A function that returns the zone for times without one; its argument is the name of the option.
 
-    The zone is None for the local one: outside Spark there is no session, and this is the zone of one without settings.
+    None is the local zone: outside Spark there is no session, and this is the default zone of a session.
 
     Args:
         option: the option `timeZone`; None = the zone of the session.
@@ -65,8 +65,8 @@ def zone_of(option: str | None) -> Callable[[str], tzinfo | None]:
         answer = ask()
         if not answer:
             raise usage(
-                f"option {name}: the time names no zone, and a Python data source does not see the zone of a Spark "
-                "session that bascule.spark.session did not make: add the zone to the time (2026-11-25T01:19+01:00), "
+                f"option {name}: the time names no zone, and a Python data source does not know the zone of a Spark "
+                "session that bascule.spark.session did not create: add the zone to the time (2026-11-25T01:19+01:00), "
                 "or set the option timeZone"
             )
         return parse_zone(f"{SETTING} of the session", answer)
@@ -75,7 +75,7 @@ def zone_of(option: str | None) -> Callable[[str], tzinfo | None]:
 
 
 def ask() -> str:
-    """The zone of the driver's session; empty when nobody answers."""
+    """The zone of the driver's session; empty if there is no answer."""
     path = os.environ.get(VARIABLE)
     if not path:
         return ""
@@ -96,8 +96,8 @@ class Answering:
 
     def __init__(self) -> None:
         self.zone: Callable[[], str] = str
-        """Gives the zone; empty = unknown."""
-        # The path of a Unix socket holds 103 bytes on macOS and 107 on Linux; a long TMPDIR leaves no room.
+        """A function that returns the zone; empty = unknown."""
+        # The path of a Unix socket has at most 103 bytes on macOS and 107 on Linux; TMPDIR may be too long.
         short = len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER_BYTES
         self._folder = tempfile.TemporaryDirectory(prefix="bascule-spark-", dir=None if short else "/tmp")  # noqa: S108
         self._path = str(Path(self._folder.name) / "zone")

@@ -1,8 +1,8 @@
 """A standalone broker with its own nats-server and data directory, for one test or one session of tests.
 
-`broker` gives it a process of its own: a test can kill it as a crash would (`kill`) and start it again on the same
-data (`start`). `broker_in_process` runs it on a thread here, which starts faster. Nothing is left when the context
-ends, however it ends.
+`broker` runs it in a separate process: a test can kill it like a crash (`kill`) and start it again on the same data
+(`start`). `broker_in_process` runs it on a thread of this process, which starts faster. Everything is stopped and
+removed when the context ends.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ _POLL_SECONDS: Final = 0.01
 
 
 class TestBroker(RunningBroker):
-    """A running `bascule serve --standalone` in a process of its own."""
+    """A running `bascule serve --standalone` in a separate process."""
 
     __test__ = False  # pytest must not collect it
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
-        """As `RunningBroker`; a ready file lies in the directory too."""
+        """As `RunningBroker`; the directory also has a ready file."""
         super().__init__(directory, settings)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -52,10 +52,10 @@ class TestBroker(RunningBroker):
         return path.read_text(errors="replace") if path.exists() else ""
 
     def start(self) -> None:
-        """Start it, on the same data and addresses when it ran before; returns when it is ready.
+        """Start it; after a stop or kill, on the same data and addresses. Returns when it is ready.
 
         Raises:
-            BrokerError: code `unavailable`: it ended, or was not ready within 30 s; the message has its last words.
+            BrokerError: code `unavailable`: it ended, or was not ready within 30 s; the message has its last log lines.
         """
         ready = self.directory / "ready.json"
         ready.unlink(missing_ok=True)
@@ -76,15 +76,15 @@ class TestBroker(RunningBroker):
             if self._process.poll() is not None or time.monotonic() > limit:
                 self.kill()
                 raise _not_ready(self.log)
-            time.sleep(_POLL_SECONDS)  # the file appears by itself; there is nothing to wait on
+            time.sleep(_POLL_SECONDS)  # there is nothing else to wait on for a file
         self._ready = json.loads(ready.read_text())
 
     def stop(self) -> None:
-        """Ask it to drain, and wait for its end. Idempotent. One that does not end within 20 s is killed."""
+        """Stop it and wait for its end; after 20 s it is killed. Idempotent."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it as a crash would: no signal handler, no flush. Idempotent."""
+        """Kill it like a crash, without signal handlers and flushes. Idempotent."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -102,7 +102,7 @@ class TestBroker(RunningBroker):
 
 def _not_ready(log: str) -> BrokerError:
     lines = log.strip().splitlines()[-5:]
-    return error("unavailable", f"the test broker did not become ready: {' | '.join(lines) or 'it said nothing'}")
+    return error("unavailable", f"the test broker did not become ready: {' | '.join(lines) or 'its log is empty'}")
 
 
 @contextmanager
@@ -115,8 +115,8 @@ def broker(
     """Run a standalone broker while the context lasts.
 
     Args:
-        durability: what an acknowledgement stands for; `memory` is faster and right for most tests.
-        directory: where data and log go and stay; `None` = a temporary directory that is removed.
+        durability: what an acknowledgement means; `memory` is faster and suitable for most tests.
+        directory: directory for data and log, which is kept; `None` = a temporary one, which is removed.
         settings: further settings, dotted keys as in `bascule config show`, e.g. {"streams.segment_max_bytes": 65536}.
 
     Raises:
@@ -138,8 +138,8 @@ def broker_in_process(
     directory: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Generator[InProcessBroker]:
-    """As `broker`, on a thread of this process: faster to start, but not to be killed. Its logs go where the logger
-    `bascule` sends them. Only its nats-server is a process.
+    """As `broker`, on a thread of this process: starts faster, but cannot be killed. It logs to the logger `bascule`.
+    Only its nats-server is a separate process.
 
     Raises:
         BrokerError: it did not start.
@@ -155,7 +155,7 @@ def broker_in_process(
 
 @contextmanager
 def _directory(wanted: Path | None) -> Generator[Path]:
-    """The directory that is wanted, made when it is not there; or a temporary one."""
+    """The given directory, created if it does not exist; or a temporary one."""
     if wanted is not None:
         wanted.mkdir(parents=True, exist_ok=True)
         yield wanted
@@ -171,7 +171,7 @@ async def broker_async(
     directory: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[TestBroker]:
-    """The same as `broker`, without blocking the event loop while it starts and stops."""
+    """As `broker`, without blocking the event loop while it starts and stops."""
     context = broker(durability=durability, directory=directory, settings=settings)
     running = await asyncio.to_thread(context.__enter__)
     try:

@@ -18,7 +18,7 @@ STOP_SECONDS: Final = 30.0
 
 
 class InProcessBroker(RunningBroker):
-    """A broker whose control plane runs on a thread here; its data plane has threads of its own anyway."""
+    """A broker whose control plane runs on a thread of this process; its data plane has its own threads."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
         """As `RunningBroker`."""
@@ -36,7 +36,7 @@ class InProcessBroker(RunningBroker):
         flags = {**self._settings, **fixed, "broker.port": int(port)}
         settings = config.load(flags=flags, environment={})
         ready: Future[tuple[Broker, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        # a daemon: a test that hangs in stopping must not keep the interpreter
+        # a daemon thread: a test that hangs while stopping must not block the end of the interpreter
         thread = threading.Thread(target=_run, args=(settings, ready), name="bascule-broker", daemon=True)
         thread.start()
         running, loop, stop = ready.result(START_SECONDS)

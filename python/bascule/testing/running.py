@@ -1,4 +1,4 @@
-"""What both kinds of test broker have in common."""
+"""Base class of both kinds of test broker."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ import bascule
 __all__ = ["RunningBroker"]
 
 _DEFAULTS: Final = {"http.listen": "off", "nats.first_port": 0, "cursors.partitions": 0}
-"""Brokers of tests run side by side, and start fast."""
+"""Settings with which test brokers run side by side and start fast."""
 
 
 class RunningBroker(ABC):
-    """A broker and where to reach it. Not safe to share between threads."""
+    """A broker and its addresses. Not safe to share between threads."""
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
-        """Prepare; `start` starts it.
+        """Prepares the broker; `start` starts it.
 
         Args:
             directory: existing directory for data and log; kept when the broker ends.
-            settings: dotted keys as in `bascule config show`. Unless they say otherwise there is no HTTP listener,
-                nats-server has any free port, and cursors are off.
+            settings: dotted keys as in `bascule config show`. By default there is no HTTP listener, nats-server uses a
+                free port, and cursors are off.
         """
         self.directory: Final = directory
         self._settings: Final = {**_DEFAULTS, **settings}
@@ -35,13 +35,13 @@ class RunningBroker(ABC):
 
     @property
     def url(self) -> str:
-        """What `bascule.connect` takes."""
+        """URL for `bascule.connect`."""
         scheme = "bascules" if "tls.certificate_file" in self._settings else "liftbridge"
         return f"{scheme}://{self.address}"
 
     @property
     def nats_url(self) -> str:
-        """URL of the nats-server that it started."""
+        """URL of its nats-server."""
         return str(self._ready["nats_url"])
 
     @property
@@ -51,7 +51,7 @@ class RunningBroker(ABC):
 
     @property
     def ready_seconds(self) -> float:
-        """How long the last start took, as the broker measured it."""
+        """Duration of the last start, as measured by the broker."""
         return float(self._ready["ready_seconds"])
 
     def connect(self, **options: Any) -> bascule.Client:
@@ -59,20 +59,20 @@ class RunningBroker(ABC):
         return bascule.connect(self.url, **options)
 
     def connect_async(self, **options: Any) -> bascule.AsyncClient:
-        """An asynchronous client, to be entered; the options are those of `bascule.connect_async`."""
+        """An asynchronous client, to be used with `async with`; the options are those of `bascule.connect_async`."""
         return bascule.connect_async(self.url, **options)
 
     @abstractmethod
     def start(self) -> None:
-        """Start it, on the same data and addresses when it ran before; returns when it is ready.
+        """Start it; after a stop, on the same data and addresses. Returns when it is ready.
 
         Raises:
-            BrokerError: it could not start; the message says why.
+            BrokerError: it could not start; the message has the reason.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """Let it drain, and wait for its end. Idempotent."""
+        """Stop it and wait for its end. Idempotent."""
 
     def restart(self) -> None:
         """Stop and start."""

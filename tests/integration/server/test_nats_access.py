@@ -183,10 +183,10 @@ async def test_a_server_that_refuses_is_told_once_and_not_at_every_attempt(tmp_p
     ("setting", "content", "said"),
     [
         ("nats.token_file", None, "No such file or directory; name a file that the broker's user can read"),
-        ("nats.token_file", " \n", "it is empty: put the secret into it"),
-        ("nats.nkey_file", PUBLIC, "it must hold the seed of a user's nkey"),
-        ("nats.credentials_file", SEED, "it must hold a user's JWT and nkey seed"),
-        ("nats.tls.ca_file", "no certificate", "it holds no certificate in PEM form"),
+        ("nats.token_file", " \n", "it is empty: write the secret into it"),
+        ("nats.nkey_file", PUBLIC, "it must contain the seed of a user's nkey"),
+        ("nats.credentials_file", SEED, "it must contain a user's JWT and nkey seed"),
+        ("nats.tls.ca_file", "no certificate", "it contains no certificate in PEM form"),
     ],
 )
 async def test_a_file_that_cannot_be_used_ends_the_start_with_setting_file_and_remedy(

@@ -155,7 +155,7 @@ def test_a_new_certificate_is_shown_after_sighup_and_a_bad_one_changes_nothing(m
         assert second != first
         good = own.key.read_bytes()
         own.key.write_bytes(mutual.pair("other").key.read_bytes())
-        mutual.hangup("the certificates could not be used, the old stay in use: the private key in")
+        mutual.hangup("the certificates could not be used, the previous version stays in use: the private key in")
         assert shown(mutual) == second
         own.key.write_bytes(good)
         assert before.publish("renewed", b"x") == 0, "a connection that is open stays open"
@@ -168,7 +168,7 @@ def test_a_policy_that_cannot_be_used_changes_nothing(mutual: Mutual) -> None:
     with mutual.api("reader") as api:
         api.stream("x")
         mutual.policy.write_text("rules: [{clients: reader")
-        mutual.hangup("the policy could not be used, the old stay in use: the policy")
+        mutual.hangup("the policy could not be used, the previous version stays in use: the policy")
         api.stream("x")
         mutual.policy.write_text(good)
         mutual.allow()

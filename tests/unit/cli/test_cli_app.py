@@ -255,10 +255,14 @@ def test_an_error_in_a_bascule_configuration_is_not_taken_for_liftbridge(
     [
         ("tls: {certificate_file: FILE, key_file: FILE}", None, "cannot read tls.certificate_file FILE: No such file"),
         ("tls: {certificate_file: FILE, key_file: FILE}", "x", "tls.certificate_file FILE cannot be used: it and tls."),
-        ("nats: {tls: {ca_file: FILE}}", "x", "nats.tls.ca_file FILE cannot be used: it holds no certificate"),
+        ("nats: {tls: {ca_file: FILE}}", "x", "nats.tls.ca_file FILE cannot be used: it contains no certificate"),
         ("nats: {token_file: FILE}", "", "nats.token_file FILE cannot be used: it is empty"),
         ("nats: {standalone: true, config: FILE}", None, "cannot read nats.config FILE"),
-        ("encryption: {keys: {a: FILE}}", "eA==", "encryption.keys.a FILE cannot be used: it must hold 16 or 32 bytes"),
+        (
+            "encryption: {keys: {a: FILE}}",
+            "eA==",
+            "encryption.keys.a FILE cannot be used: it must contain 16 or 32 bytes",
+        ),
     ],
 )
 def test_config_check_reads_the_files_that_settings_name(

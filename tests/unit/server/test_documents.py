@@ -42,7 +42,9 @@ def test_the_directory_of_a_liftbridge_server_is_refused_and_left_alone(tmp_path
     for name in ("raft/snapshots", "streams/orders/0"):
         (tmp_path / name).mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(StateError, match=r"holds files of a Liftbridge server .*: name an empty directory") as refused:
+    with pytest.raises(
+        StateError, match=r"contains files of a Liftbridge server .*: name an empty directory"
+    ) as refused:
         asyncio.run(Broker(load(data_dir=tmp_path, nats__standalone=True)).start())
     assert refused.value.code == "data_directory_unusable"
     assert str(tmp_path) in str(refused.value)

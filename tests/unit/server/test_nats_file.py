@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from bascule.server.nats_file import Told, told_by
+from bascule.server.nats_file import ListenKeys, listen_keys
 
-NOTHING = Told(host=False, port=False)
-BOTH = Told(host=True, port=True)
-PORT = Told(host=False, port=True)
-HOST = Told(host=True, port=False)
+NOTHING = ListenKeys(host=False, port=False)
+BOTH = ListenKeys(host=True, port=True)
+PORT = ListenKeys(host=False, port=True)
+HOST = ListenKeys(host=True, port=False)
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ HOST = Told(host=True, port=False)
         ('server_name: "listen: 0.0.0.0:1"', NOTHING),
     ],
 )
-def test_only_what_the_file_says_itself_counts(tmp_path: Path, text: str, told: Told) -> None:
+def test_only_what_the_file_says_itself_counts(tmp_path: Path, text: str, told: ListenKeys) -> None:
     file = tmp_path / "nats.conf"
     file.write_text(text)
-    assert told_by(file) == told
+    assert listen_keys(file) == told
 
 
 def test_files_that_it_includes_count_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "nats.conf").write_text("include ./sub/listen.conf\nport: 4333\n")
     (tmp_path / "sub" / "listen.conf").write_text("host: 127.0.0.1\ninclude '../nats.conf'\n")
-    assert told_by(tmp_path / "nats.conf") == BOTH
-    assert told_by(tmp_path / "nowhere.conf") == NOTHING
+    assert listen_keys(tmp_path / "nats.conf") == BOTH
+    assert listen_keys(tmp_path / "nowhere.conf") == NOTHING

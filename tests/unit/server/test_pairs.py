@@ -36,4 +36,4 @@ def test_a_key_of_another_certificate_is_told_as_that(tmp_path: Path) -> None:
 def test_what_is_no_pair_is_told_as_that(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("a")
     for certificate, key in ((pair.cert, pair.cert), (pair.key, pair.key), (pair.cert, locked(pair, b"secret"))):
-        assert "are no certificate and its key in PEM form, without a password" in refusal(certificate, key)
+        assert "are not a certificate and its key in PEM form without a password" in refusal(certificate, key)
