@@ -22,7 +22,7 @@ def put(address: str, stream: str, values: list[bytes], *, nats_copy: bool) -> N
 
 
 @pytest.mark.parametrize("copied", [True, False])
-async def test_a_listener_gets_copies_of_a_put_only_when_asked_for(copied: bool) -> None:
+async def test_a_listener_gets_copies_of_a_put_only_on_request(copied: bool) -> None:
     with testing.broker() as broker:
         with broker.connect() as client:
             client.create_stream("puts", subject="puts")

@@ -69,7 +69,7 @@ def by_key(key: str) -> int:
     return zlib.crc32(key.encode()) % PARTITIONS
 
 
-def test_keyed_rows_go_where_the_sdk_publishes_the_key(broker: testing.TestBroker, client: Client, stream: str) -> None:
+def test_keyed_rows_use_the_same_partition_as_the_sdk(broker: testing.TestBroker, client: Client, stream: str) -> None:
     keys = [f"key-{number % 10}" for number in range(60)]
     values = [b"%d" % number for number in range(60)]
     halves = [rows(values[part], key=pa.array(keys[part])) for part in (slice(30), slice(30, 60))]
@@ -132,7 +132,7 @@ def test_a_partition_that_the_request_names_gets_every_row(
         ({"partition": 0}, {"partition": [0, None]}, 'column partition says "null" in row 1'),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_stored(
+def test_invalid_batches_are_rejected_and_nothing_is_stored(
     broker: testing.TestBroker,
     client: Client,
     stream: str,

@@ -22,7 +22,7 @@ def port() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
-def test_the_failure_comes_at_once_with_every_address(port: int) -> None:
+def test_an_absent_broker_fails_at_once_with_all_addresses(port: int) -> None:
     end = run("stream", "list", url=f"liftbridge://127.0.0.1:{port},localhost:{port}")
     assert end.code == 5
     assert f"127.0.0.1:{port}: " in end.err
@@ -31,7 +31,7 @@ def test_the_failure_comes_at_once_with_every_address(port: int) -> None:
     assert len(end.err.splitlines()) == 1, "nor is it waited for, which would be told"
 
 
-def test_a_timeout_waits_for_it_and_says_so(port: int) -> None:
+def test_a_timeout_waits_for_the_broker_and_writes_a_notice(port: int) -> None:
     end = run("stream", "list", "--timeout", "2", url=f"liftbridge://127.0.0.1:{port}")
     told, failed = end.err.splitlines()
     assert end.code == 5
@@ -43,7 +43,7 @@ def test_a_timeout_waits_for_it_and_says_so(port: int) -> None:
     ("command", "left"),
     [(["stream", "list"], "9 s"), (["produce", "s"], "9 s"), (["consume", "s"], "9 s")],
 )
-def test_one_that_keeps_silent_is_told_of(command: list[str], left: str) -> None:
+def test_a_silent_broker_causes_a_notice(command: list[str], left: str) -> None:
     with broker() as started, started.connect() as client:
         client.create_stream("s")
         os.kill(started.pid, signal.SIGSTOP)
@@ -58,7 +58,7 @@ def test_one_that_keeps_silent_is_told_of(command: list[str], left: str) -> None
 
 
 @pytest.mark.parametrize(("command", "record"), [("produce", ""), ("consume", "a\n")])
-def test_what_is_meant_to_wait_is_not_told_of(command: str, record: str) -> None:
+def test_waiting_for_records_causes_no_notice(command: str, record: str) -> None:
     with broker() as started, started.connect() as client:
         client.create_stream("s")
         waiting = [sys.executable, "-m", "bascule.cli", command, "s", *(["--count", "1"] if record else [])]
@@ -79,7 +79,7 @@ def test_what_is_meant_to_wait_is_not_told_of(command: str, record: str) -> None
     assert not record or out == record
 
 
-def test_one_that_comes_is_reached() -> None:
+def test_a_broker_that_starts_late_is_reached() -> None:
     command = [sys.executable, "-m", "bascule.cli", "stream", "list", "--timeout", "30", "--output", "json"]
     with broker() as started:
         started.stop()

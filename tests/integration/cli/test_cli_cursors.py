@@ -11,7 +11,7 @@ from tests.integration.cli.conftest import Run
 from tests.integration.cli.groups import join
 
 
-def test_a_position_is_set_found_listed_and_forgotten(cli: Run, stream: str) -> None:
+def test_a_position_is_set_found_listed_and_removed(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "2")
     cursor = f"c-{stream}"
     assert "see bascule cursor list (not_found)" in cli("cursor", "get", cursor, stream, code=3)
@@ -36,21 +36,21 @@ def test_a_position_is_set_found_listed_and_forgotten(cli: Run, stream: str) -> 
 
 
 @pytest.mark.parametrize("command", [["get"], ["set", "5"], ["forget"]])
-def test_what_is_not_there_is_3(command: list[str], cli: Run, stream: str) -> None:
+def test_missing_positions_exit_with_3(command: list[str], cli: Run, stream: str) -> None:
     verb, *offset = command
     assert 'stream "never"' in cli("cursor", verb, "c", "never", *offset, code=3)
     cli("stream", "create", stream)
     assert "has no partition 1" in cli("cursor", verb, "c", stream, *offset, "--partition", "1", code=3)
 
 
-def test_ids_have_bounds(cli: Run, stream: str) -> None:
+def test_ids_have_limits(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     assert "cursor is empty" in cli("cursor", "get", "", stream, code=2)
     assert "1 to 1024 bytes" in cli("cursor", "set", "c" * 1025, stream, "0", code=2)
     assert "group is empty" in cli("group", "reset", "", "--to", "latest", code=2)
 
 
-def test_a_broker_without_cursors_says_how_to_have_them(
+def test_a_broker_without_cursors_names_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with broker(directory=tmp_path) as running:
@@ -97,7 +97,7 @@ def test_a_group_with_members_is_shown_and_not_reset(cli: Run, here: TestBroker,
     assert "does not exist" in cli("group", "delete", group, "--yes", code=3)
 
 
-def test_positions_of_a_group_move_where_they_are_told(
+def test_positions_of_a_group_are_moved(
     cli: Run, here: TestBroker, stream: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     group = f"g-{stream}"
@@ -146,7 +146,7 @@ def test_a_position_beyond_the_end_is_stored_with_a_warning(
         assert (f"offset {offset} is beyond the last record" in capsys.readouterr().err) == warned
 
 
-def test_what_is_too_large_is_answered_with_its_size_and_the_bound(cli: Run, stream: str) -> None:
+def test_a_record_that_is_too_large_is_rejected_with_its_size_and_the_limit(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--max-record-bytes", "1000")
     said = cli("produce", stream, "a", "b" * 2000, code=2)
     assert "a record of 20" in said

@@ -68,7 +68,7 @@ def test_every_command_has_its_place() -> None:
     assert {" ".join(command) for command in COMMANDS} == {*ORDER, *LATER}
 
 
-def test_the_examples_of_the_help_are_true(
+def test_the_examples_of_the_help_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "orders.ndjson").write_text('{"key": "k", "value": {"id": 0}}\n' * 20)

@@ -94,18 +94,18 @@ def place(cli: Run, here: TestBroker, stream: str, tmp_path: Path, monkeypatch: 
     return {"s": stream, "here": str(tmp_path)}
 
 
-def test_every_command_is_tried_here() -> None:
+def test_every_command_is_tested_here() -> None:
     tried = {*DRY, *LOOK, *OFFLINE, *SILENT, ("bench",)}
     assert tried == {tuple(command) for command in COMMANDS}
 
 
-def test_every_form_of_every_command_that_looks(place: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_of_every_reading_command(place: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     for command, arguments in LOOK.items():
         words = [*command, *(word.format_map(place) for word in arguments)]
         check(capsys, words, moving=command in MOVING)
 
 
-def test_every_form_of_every_dry_run_and_nothing_is_changed(
+def test_every_format_of_every_dry_run_changes_nothing(
     place: dict[str, str], cli: Run, here: TestBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = cli("stream", "show", place["s"])
@@ -119,7 +119,7 @@ def test_every_form_of_every_dry_run_and_nothing_is_changed(
     assert [row["name"] for row in cli("context", "list")] == ["here"]
 
 
-def test_every_form_of_what_is_said_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_format_of_log_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
         client.create_stream("s")
         client.publish_many("s", [b"x"] * 10)

@@ -57,7 +57,7 @@ def lose(data: Path, copy: Path, number: int) -> Path:
     return path
 
 
-def test_a_file_of_which_nothing_can_be_read_is_damage_and_one_that_lost_its_beginning_is_not(
+def test_an_unreadable_journal_file_is_damage_and_one_without_its_beginning_is_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
@@ -76,7 +76,7 @@ def test_a_file_of_which_nothing_can_be_read_is_damage_and_one_that_lost_its_beg
             assert client.publish("orders", b"after").offset >= before
 
 
-def test_last_records_of_the_newest_file_are_missed_and_so_are_the_marks_that_tell_it(
+def test_lost_records_at_the_end_of_the_newest_file_and_lost_end_markers_are_detected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"
@@ -140,7 +140,7 @@ def served(client: bascule.Client) -> tuple[list[int], list[tuple[int, int]]]:
             return offsets, refused
 
 
-def test_what_only_the_journal_has_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_are_only_in_the_journal_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     with killed(data) as (running, before, copy):
         shutil.rmtree(data / "partitions")  # as after a power cut
@@ -162,7 +162,7 @@ def test_what_only_the_journal_has_is_shown(tmp_path: Path, capsys: pytest.Captu
             assert served(client) == (list(range(before + BEHIND)), [])
 
 
-def test_what_a_damaged_journal_lost_is_found_and_told_and_its_offsets_are_not_used_again(
+def test_records_lost_by_a_damaged_journal_are_reported_and_their_offsets_not_reused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "data"

@@ -26,7 +26,7 @@ def test_a_taken_port_of_nats_is_to_be_changed_in_nats_servers(tmp_path: Path) -
     assert "nats.port" not in end.err
 
 
-def test_servers_beside_an_embedded_one_are_warned_of(tmp_path: Path) -> None:
+def test_external_servers_with_an_embedded_one_cause_a_warning(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

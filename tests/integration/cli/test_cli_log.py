@@ -42,7 +42,7 @@ def partition(data: Path) -> Path:
     return found
 
 
-def test_a_sound_directory_verifies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_intact_directory_verifies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run(capsys, "verify", data)
     assert (code, found["damaged"], found["findings"]) == (0, False, [])
     assert found["records"] > len(VALUES)  # those of the metadata log too
@@ -54,7 +54,7 @@ def test_a_sound_directory_verifies(data: Path, capsys: pytest.CaptureFixture[st
     assert len(log["logs"][0]["batches"]) == 2
 
 
-def test_damage_is_found_and_mended_from_a_backup(
+def test_damage_is_found_and_repaired_from_a_backup(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment = sorted(partition(data).glob("*.seg"))[1]
@@ -80,7 +80,7 @@ def test_damage_is_found_and_mended_from_a_backup(
     assert (code, found["findings"]) == (0, [])
 
 
-def test_a_single_log_is_mended_from_its_copy_or_from_that_of_the_whole(
+def test_a_single_log_is_repaired_from_its_copy_or_a_copy_of_the_directory(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     backup = tmp_path / "backup"
@@ -92,7 +92,7 @@ def test_a_single_log_is_mended_from_its_copy_or_from_that_of_the_whole(
         assert (code, [action["what"] for action in done["actions"]]) == (0, ["restore"])
 
 
-def test_what_is_no_backup_is_refused_before_anything_is_done(
+def test_an_invalid_backup_is_rejected_before_any_change(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = tmp_path / "other"
@@ -135,7 +135,7 @@ def publish_until_journaled(client: bascule.Client) -> int:
     return count
 
 
-def test_a_partition_that_was_cut_stays_cut_though_the_journal_had_more(
+def test_a_truncated_partition_stays_truncated_despite_the_journal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {"limits.journal_from_dirty_files": 1}
@@ -155,7 +155,7 @@ def test_a_partition_that_was_cut_stays_cut_though_the_journal_had_more(
     assert read[before:] == VALUES[:20]
 
 
-def test_a_partition_that_is_gone_is_seen(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_partition_is_detected(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = partition(data)
     gone.rename(data / "kept")
     code, found = run(capsys, "verify", data)
@@ -174,7 +174,7 @@ def test_a_partition_that_is_gone_is_seen(data: Path, capsys: pytest.CaptureFixt
     assert run(capsys, "verify", data)[0] == 0
 
 
-def test_metadata_is_not_mended_from_a_backup_that_is_older(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metadata_is_not_repaired_from_an_older_backup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
     with broker(directory=tmp_path) as running:
         with bascule.connect(running.url) as client:
@@ -200,7 +200,7 @@ def test_metadata_is_not_mended_from_a_backup_that_is_older(tmp_path: Path, caps
     capsys.readouterr()
 
 
-def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_broker_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with broker(directory=tmp_path):
         for command in ("verify", "inspect", "repair"):
             assert main(["log", command, str(tmp_path / "data")]) == 6
@@ -210,7 +210,7 @@ def test_a_running_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["log", "verify", str(tmp_path / "nothing")]) == 3
 
 
-def test_a_reader_is_told_where_to_go_on_and_a_restart_knows_it_still(tmp_path: Path) -> None:
+def test_a_reader_gets_the_next_readable_offset_also_after_a_restart(tmp_path: Path) -> None:
     with broker(directory=tmp_path) as running:
         with bascule.connect(running.url) as client:
             client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))

@@ -57,7 +57,7 @@ def test_records_come_back_as_they_were(  # noqa: PLR0917 (fixtures)
             assert [r.origin_time_ns for r in after] == [r.timestamp_ns for r in before]
 
 
-def test_what_goes_to_a_pipe_is_utf_8_whatever_the_locale(here: TestBroker, stream: str) -> None:
+def test_output_to_a_pipe_is_utf_8_in_any_locale(here: TestBroker, stream: str) -> None:
     with bascule.connect(here.url) as client:
         client.create_stream(stream)
         client.publish(stream, "10 €")
@@ -93,7 +93,7 @@ def test_records_of_the_last_of_many_partitions_are_found_and_followed(here: Tes
             assert reading.stdout.read() == b""
 
 
-def test_a_subject_filter_leaves_out_the_rest(cli: Run, here: TestBroker, stream: str) -> None:
+def test_a_subject_filter_leaves_out_other_records(cli: Run, here: TestBroker, stream: str) -> None:
     with bascule.connect(here.url) as client:
         client.create_stream(stream)
         for subject in ("a.eu.1", "a.us.1", None, "a.eu"):
@@ -107,7 +107,7 @@ def test_a_subject_filter_leaves_out_the_rest(cli: Run, here: TestBroker, stream
     assert "to filter by" in cli(*once, "--start", "earliest", "--subject", "a..b", code=2)
 
 
-def test_a_group_goes_on_where_it_stopped(cli: Run, here: TestBroker, stream: str) -> None:
+def test_a_group_continues_at_its_position(cli: Run, here: TestBroker, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "2")
     cli("produce", stream, *"abcd", "--partition-by", "round-robin")
     group = ("consume", stream, "--group", f"{stream}-g", "--start", "earliest", "--idle", "1s")
@@ -146,14 +146,14 @@ def test_a_time_without_a_zone_is_local_and_shown_with_its_offset(  # noqa: PLR0
     assert f"{ago}:00{time.strftime('%z')[:3]}:00" in capsys.readouterr().err.replace("T", " ")
 
 
-def test_a_line_that_names_something_twice_is_refused(cli: Run, stream: str, tmp_path: Path) -> None:
+def test_a_line_with_a_repeated_name_is_rejected(cli: Run, stream: str, tmp_path: Path) -> None:
     cli("stream", "create", stream)
     (tmp_path / "twice.ndjson").write_text('{"value": "a"}\n{"value": "b", "value": "c"}\n')
     said = cli("produce", stream, "--file", str(tmp_path / "twice.ndjson"), "--format", "ndjson", code=2)
     assert re.search(r"line 2.*value.*twice", said), said
 
 
-def test_a_record_that_names_no_partition_is_refused_where_each_has_to(cli: Run, stream: str, tmp_path: Path) -> None:
+def test_a_record_without_a_partition_is_rejected_if_each_needs_one(cli: Run, stream: str, tmp_path: Path) -> None:
     cli("stream", "create", stream, "--partitions", "3")
     (tmp_path / "some.ndjson").write_text('{"value": "a", "partition": 2}\n{"value": "b"}\n')
     file = ("--file", str(tmp_path / "some.ndjson"), "--format", "ndjson")

@@ -91,7 +91,7 @@ def test_settings_outlive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (found.settings["codec"], found.in_effect["retention_age_ms"]) == ("lz4", 86_400_000)
 
 
-def test_what_cannot_be_changed_is_refused_by_the_broker(here: TestBroker, stream: str) -> None:
+def test_settings_that_cannot_be_changed_are_rejected_by_the_broker(here: TestBroker, stream: str) -> None:
     with bascule.connect(here.url) as client:
         client.create_stream(stream)
         for changes, said in (
@@ -140,7 +140,7 @@ def test_partitions_are_paused_resumed_and_made_read_only(cli: Run, here: TestBr
 
 
 @pytest.mark.parametrize("command", ["show", "edit", "pause", "resume", "readonly", "delete", "purge", "trim"])
-def test_a_stream_that_is_not_there_is_3_and_named(command: str, cli: Run) -> None:
+def test_a_missing_stream_exits_with_3_and_is_named(command: str, cli: Run) -> None:
     more = {"edit": ["--min-isr", "1"], "trim": ["0", "--before", "1"]}.get(command, [])
     said = cli("stream", command, "never", *more, code=3)
     assert said.startswith('bascule: stream "never" does not exist')
@@ -148,13 +148,13 @@ def test_a_stream_that_is_not_there_is_3_and_named(command: str, cli: Run) -> No
 
 
 @pytest.mark.parametrize("command", ["pause", "resume", "readonly"])
-def test_a_partition_that_is_not_there_is_3_and_bounded(command: str, cli: Run, stream: str) -> None:
+def test_a_missing_partition_exits_with_3_and_the_range(command: str, cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "2")
     said = cli("stream", command, stream, "--partition", "2", code=3)
     assert "has no partition 2: its partitions are numbered 0 to 1 (partition_not_found)" in said
 
 
-def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> None:
+def test_a_dry_run_of_a_creation_is_checked_by_the_broker(cli: Run, stream: str) -> None:
     assert cli("stream", "create", stream, "--subject", "a.>", "--dry-run")["dry_run"]
     cli("stream", "show", stream, code=3)
     said = cli("stream", "create", stream, "--subject", "a b", "--dry-run", code=2)
@@ -169,7 +169,7 @@ def test_a_creation_is_checked_by_the_broker_before(cli: Run, stream: str) -> No
     cli("stream", "create", stream, "--dry-run", "--exist-ok")
 
 
-def test_one_that_is_there_is_fine_when_it_is_as_asked(cli: Run, stream: str) -> None:
+def test_if_not_exists_accepts_a_matching_stream(cli: Run, stream: str) -> None:
     created = cli("stream", "create", stream, "--subject", f"{stream}.*", "--partitions", "2")
     assert cli("stream", "create", stream, "--exist-ok") == created
     assert cli("stream", "create", stream, "--exist-ok", "--partitions", "2", "--retention-max-age", "1d") == created
@@ -184,7 +184,7 @@ def test_one_that_is_there_is_fine_when_it_is_as_asked(cli: Run, stream: str) ->
 
 @pytest.mark.parametrize("command", [["show"], ["list"]])
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_is_one(
+def test_every_output_format_works(
     command: list[str], form: str, cli: Run, stream: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli("stream", "create", stream, "--exist-ok", "--partitions", "2")
@@ -204,7 +204,9 @@ def test_every_form_is_one(
             assert stream in text
 
 
-def test_a_stream_is_shown_short_and_with_all_of_it(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_is_shown_short_and_with_all_details(
+    cli: Run, stream: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     cli("stream", "create", stream, "--partitions", "2", "--codec", "zstd", "--retention-max-bytes", "10G")
     assert main(["stream", "show", stream]) == 0
     short = capsys.readouterr().out
@@ -219,14 +221,14 @@ def test_a_stream_is_shown_short_and_with_all_of_it(cli: Run, stream: str, capsy
     assert {"settings", "nats_gaps", "damaged"} <= cli("stream", "show", stream).keys()
 
 
-def test_what_would_not_change_is_said_as_such(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edit_without_changes_is_reported(cli: Run, stream: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli("stream", "create", stream, "--codec", "zstd")
     for options, said in ((["--dry-run"], "nothing would change"), ([], "nothing changed")):
         assert main(["stream", "edit", stream, "--codec", "zstd", *options]) == 0
         assert capsys.readouterr().err == f"{said}: stream {stream} already has these settings\n"
 
 
-def test_a_name_that_cannot_be_the_subject_is_refused_as_a_name(cli: Run) -> None:
+def test_a_name_that_is_not_a_valid_subject_is_rejected_as_a_name(cli: Run) -> None:
     said = cli("stream", "create", "a b", code=2)
     assert "stream name 'a b'" in said or "Stream name 'a b'" in said, said
     assert "subject 'x y' is not a valid subject" in cli("stream", "create", "good", "--subject", "x y", code=2)
@@ -249,7 +251,7 @@ def test_streams_are_listed_with_one_call_for_all(cli: Run, stream: str, monkeyp
     assert (len(calls), rows[stream], rows[f"{stream}-2"]) == (1, 1, 0), "one call for all streams"
 
 
-def test_damage_is_shown_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_shown_at_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
         monkeypatch.setenv("BASCULE_URL", running.url)
         client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))
@@ -316,7 +318,7 @@ def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stre
     cli("cursor", "set", "report", stream, "2")
 
 
-def test_what_is_paused_is_said_so_with_the_remedy(cli: Run, stream: str) -> None:
+def test_errors_of_a_paused_partition_have_the_remedy(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, "a", "b")
     cli("stream", "pause", stream)
@@ -331,7 +333,7 @@ def test_what_is_paused_is_said_so_with_the_remedy(cli: Run, stream: str) -> Non
     assert len(cli(*read)) == 2
 
 
-def test_trim_and_purge_say_what_they_do(cli: Run, stream: str) -> None:
+def test_trim_and_purge_report_their_effect(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, "a", "b", "c")
     assert cli("stream", "trim", stream, "0", "--before", "2", "--dry-run")["log_start"] == 2

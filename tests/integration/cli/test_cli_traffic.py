@@ -24,7 +24,7 @@ def values(found: list[dict[str, object]]) -> list[object]:
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
-def test_what_consume_prints_produce_takes(  # noqa: PLR0917 (fixtures)
+def test_produce_accepts_the_output_of_consume(  # noqa: PLR0917 (fixtures)
     form: str, cli: Run, here: TestBroker, stream: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with bascule.connect(here.url) as client:
@@ -64,7 +64,7 @@ def test_values_go_in_and_out_in_each_form(form: str, text: bytes, running: Test
     assert out == text
 
 
-def test_keys_and_turns_pick_partitions(cli: Run, stream: str) -> None:
+def test_keys_and_round_robin_choose_partitions(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--partitions", "3")
     by_key = cli("produce", stream, "foo:1", "hello:2", "foo:3", "--key-separator", ":", "--partition-by", "key")
     # CRC-32 of foo and hello modulo 3 (liftbridge §13.4)
@@ -111,7 +111,7 @@ def test_positions_and_directions(cli: Run, stream: str, capsys: pytest.CaptureF
     assert values(cli("consume", stream, "--start", "0", "-n", "5", "--rate", "500")) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_cursor_moves_behind_what_was_printed(cli: Run, stream: str) -> None:
+def test_a_cursor_moves_after_the_printed_records(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, *"abcde")
     read = ("consume", stream, "--cursor", f"{stream}-reader", "--start", "earliest", "--stop", "latest")
@@ -132,7 +132,7 @@ def test_a_table_is_printed_before_its_cursor_moves(cli: Run, stream: str, capsy
     assert cli("cursor", "get", f"{stream}-c", stream)["offset"] == 1
 
 
-def test_a_paused_partition_is_said_and_can_be_resumed(cli: Run, stream: str) -> None:
+def test_a_paused_partition_is_reported_and_can_be_resumed(cli: Run, stream: str) -> None:
     cli("stream", "create", stream)
     cli("produce", stream, "a")
     cli("stream", "pause", stream)
@@ -161,7 +161,7 @@ def test_a_bad_line_is_named_and_those_before_it_are_published(cli: Run, stream:
     assert 'line 4 "nonsense" is not valid JSON' in said
 
 
-def test_a_pipe_that_trickles_is_published_as_it_trickles(running: TestBroker, stream: str) -> None:
+def test_a_slow_pipe_is_published_line_by_line(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     command = [sys.executable, "-m", "bascule.cli", "produce", stream, "-o", "json"]
     with (
@@ -182,7 +182,7 @@ def test_a_pipe_that_trickles_is_published_as_it_trickles(running: TestBroker, s
         assert process.wait(60) == 0
 
 
-def test_ctrl_c_while_producing_says_how_far_it_got(running: TestBroker, stream: str) -> None:
+def test_ctrl_c_while_producing_reports_the_published_records(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     command = [sys.executable, "-m", "bascule.cli", "produce", stream]
     with (
@@ -204,7 +204,7 @@ def test_ctrl_c_while_producing_says_how_far_it_got(running: TestBroker, stream:
         assert re.fullmatch(rb"bascule: interrupted; at least [01] records before it are published\n", said)
 
 
-def test_the_shell_is_offered_commands_and_streams(running: TestBroker, stream: str) -> None:
+def test_the_shell_completes_commands_and_streams(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     program = str(Path(sys.executable).with_name("bascule"))
 

@@ -71,7 +71,7 @@ def test_a_dry_run_asks_the_broker_and_changes_nothing(running: TestBroker, stre
     assert json.loads(run("stream", "show", stream, "-o", "json", url=url).out)["partitions"][0]["high_watermark"] == 0
 
 
-def test_bytes_go_through_untouched(running: TestBroker, stream: str) -> None:
+def test_bytes_are_passed_unchanged(running: TestBroker, stream: str) -> None:
     blob = bytes(byte for byte in range(256) if byte != 10)
     for command, data in ((["produce"], blob + b"\n"), (["consume", "--start", "earliest", "-n", "1"], None)):
         if data:
@@ -88,13 +88,13 @@ def test_bytes_go_through_untouched(running: TestBroker, stream: str) -> None:
             assert ended.stdout == blob + b"\n"
 
 
-def test_nobody_there_is_5() -> None:
+def test_an_absent_broker_exits_with_5() -> None:
     ended = run("stream", "list", "--timeout", "0.3", url="liftbridge://127.0.0.1:1")
     assert (ended.code, ended.out) == (5, "")
     assert re.fullmatch(r"bascule: .*127\.0\.0\.1:1.*\n", ended.err)
 
 
-def test_a_reader_that_goes_away_is_no_traceback(running: TestBroker, stream: str) -> None:
+def test_a_closed_pipe_causes_no_traceback(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     assert run("produce", stream, stdin="line\n" * 50_000, url=running.url).code == 0
     command = [sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest", "--stop", "latest"]
@@ -109,7 +109,7 @@ def test_a_reader_that_goes_away_is_no_traceback(running: TestBroker, stream: st
         assert process.wait(60) == 1
 
 
-def test_a_reader_that_goes_away_ends_a_consumer_that_waits(running: TestBroker, stream: str) -> None:
+def test_a_closed_pipe_ends_a_waiting_consumer(running: TestBroker, stream: str) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
     assert run("produce", stream, "first", url=running.url).code == 0
     command = shlex.join([sys.executable, "-m", "bascule.cli", "consume", stream, "--start", "earliest"])
@@ -122,7 +122,7 @@ def test_a_reader_that_goes_away_ends_a_consumer_that_waits(running: TestBroker,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(("form", "printed"), [("text", [b"first\n", b""]), ("json", [b"[\n", b"\n]\n"])])
-def test_a_signal_ends_a_consumer_with_130_and_no_word(
+def test_a_signal_ends_a_consumer_silently_with_130(
     running: TestBroker, stream: str, form: str, printed: list[bytes], number: signal.Signals
 ) -> None:
     assert run("stream", "create", stream, url=running.url).code == 0
@@ -191,7 +191,7 @@ def test_the_ready_file_appears_and_a_signal_ends_it_with_0(tmp_path: Path) -> N
     assert all(json.loads(line)["message"] for line in err.splitlines()), "logs are JSON away from a terminal"
 
 
-def test_a_second_broker_on_the_directory_is_one_line_and_6(tmp_path: Path) -> None:
+def test_a_second_broker_on_the_directory_is_one_line_and_exit_code_6(tmp_path: Path) -> None:
     with broker(directory=tmp_path) as first:
         second = run("serve", "--standalone", "--port", "0", "--data-dir", str(tmp_path / "data"))
         assert (second.code, second.out) == (6, "")

@@ -70,7 +70,7 @@ def test_readonly_refuses_publishes_and_ends_reading(client: Client, stream: str
     assert client.publish(stream, b"1").offset == 1
 
 
-def test_what_is_missing_is_named_the_same_by_every_call(client: Client, stream: str) -> None:
+def test_all_calls_report_missing_objects_alike(client: Client, stream: str) -> None:
     client.create_stream(stream, options=StreamOptions(partitions=2))
     no_partition = [
         lambda: client.publish(stream, b"", partition=2),
@@ -110,7 +110,7 @@ def test_brokers_are_listed(running: TestBroker, client: Client) -> None:
     assert f"{broker.host}:{broker.port}" == running.address
 
 
-def test_a_record_published_on_a_subject_is_stored_by_who_listens(client: Client, stream: str) -> None:
+def test_a_record_published_on_a_subject_is_stored_by_listening_streams(client: Client, stream: str) -> None:
     client.create_stream(stream, f"{stream}.*")
     receipt = client.publish_to_subject(f"{stream}.a", b"v", key=b"k", headers={"h": b"1"})
     assert receipt is not None
@@ -137,7 +137,7 @@ def test_a_cursor_is_found_as_it_was_set(client: Client, stream: str) -> None:
     assert client.fetch_cursor("reader", stream) is None
 
 
-def test_a_cursor_does_not_point_into_a_stream_that_came_again(client: Client, stream: str) -> None:
+def test_a_cursor_is_not_valid_for_a_stream_that_was_created_again(client: Client, stream: str) -> None:
     client.create_stream(stream)
     client.set_cursor("reader", stream, 4)
     client.delete_stream(stream)
@@ -145,7 +145,7 @@ def test_a_cursor_does_not_point_into_a_stream_that_came_again(client: Client, s
     assert client.fetch_cursor("reader", stream) is None
 
 
-def test_reading_goes_on_behind_a_cursor(client: Client, stream: str) -> None:
+def test_reading_continues_after_a_cursor(client: Client, stream: str) -> None:
     client.create_stream(stream)
     client.publish_many(stream, [b"%d" % number for number in range(10)])
     with client.subscribe(stream, cursor="reader", stop=10, batch_records=4) as first:
@@ -181,7 +181,7 @@ def test_reverse_gives_the_newest_first(client: Client, stream: str) -> None:
     assert offsets(0) == [4]
 
 
-def test_a_broker_without_cursors_says_how_to_have_them() -> None:
+def test_a_broker_without_cursors_names_the_setting() -> None:
     with broker_in_process() as running, running.connect() as client:
         for call in (lambda: client.set_cursor("c", "s", 1), lambda: client.fetch_cursor("c", "s")):
             with pytest.raises(StateError, match=r"set cursors\.partitions to 1 or more"):

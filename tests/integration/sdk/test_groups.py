@@ -50,7 +50,7 @@ def no_thread_is_left() -> bool:
     return not [thread for thread in threading.enumerate() if thread.name.startswith("bascule-consumer")]
 
 
-def test_one_member_reads_all_and_the_next_one_goes_on(grouped: TestBroker, stream: str) -> None:
+def test_one_member_reads_all_and_the_next_one_continues(grouped: TestBroker, stream: str) -> None:
     with grouped.connect() as client:
         client.create_stream(stream, options=StreamOptions(partitions=3))
         there, seen = fill(client, stream, 100, 3), Counter[tuple[int, int]]()
@@ -68,7 +68,7 @@ def test_one_member_reads_all_and_the_next_one_goes_on(grouped: TestBroker, stre
 
 
 @pytest.mark.parametrize("how", ["purged", "deleted and created again"])
-def test_after_the_records_went_the_group_reads_all_that_came_since(grouped: TestBroker, stream: str, how: str) -> None:
+def test_after_a_purge_the_group_reads_all_new_records(grouped: TestBroker, stream: str, how: str) -> None:
     def values(consumer: Consumer, into: list[bytes]) -> None:
         try:
             batch = consumer.next_batch(0.05)
@@ -144,7 +144,7 @@ def test_members_read_a_stream_that_was_deleted_and_is_created_again_later(group
     assert no_thread_is_left()
 
 
-def test_two_members_share_and_the_one_that_stays_takes_over(grouped: TestBroker, stream: str) -> None:
+def test_two_members_share_and_the_remaining_one_takes_over(grouped: TestBroker, stream: str) -> None:
     told: list[tuple[str, tuple[Assignment, ...]]] = []
 
     def tell(kind: str) -> Callable[[Sequence[Assignment]], None]:
@@ -176,7 +176,7 @@ def test_two_members_share_and_the_one_that_stays_takes_over(grouped: TestBroker
     assert no_thread_is_left()
 
 
-def test_a_member_that_was_silent_is_expelled_and_joins_anew(grouped: TestBroker, stream: str) -> None:
+def test_a_silent_member_is_expelled_and_joins_again(grouped: TestBroker, stream: str) -> None:
     lost: list[Assignment] = []
     with grouped.connect() as client:
         client.create_stream(stream, options=StreamOptions(partitions=2))
@@ -209,7 +209,7 @@ def test_a_slow_consumer_keeps_its_membership(stream: str) -> None:
     assert set(seen.values()) == {1}
 
 
-def test_members_go_on_after_a_restart_of_the_broker(tmp_path: Path) -> None:
+def test_members_continue_after_a_restart_of_the_broker(tmp_path: Path) -> None:
     with (
         broker(durability="disk", directory=tmp_path, settings={"cursors.partitions": 1}) as running,
         running.connect(timeout=60, reconnect=60) as client,
@@ -254,7 +254,7 @@ async def test_asynchronous_members_share_too(grouped: TestBroker, stream: str) 
     assert no_thread_is_left()
 
 
-def test_a_stream_that_does_not_exist_is_said(grouped: TestBroker) -> None:
+def test_a_missing_stream_is_reported(grouped: TestBroker) -> None:
     with grouped.connect() as client, pytest.raises(StateError) as raised:
         client.consumer("nobody", "no-such-stream").open()
     assert raised.value.code == "stream_not_found"

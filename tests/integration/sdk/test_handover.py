@@ -169,7 +169,7 @@ def check_order(members: list[Member]) -> None:
                 assert owners.pop(place) == name
 
 
-def test_a_member_that_does_not_release_is_waited_for_no_longer_than_the_timeout(stream: str) -> None:
+def test_a_member_that_does_not_release_delays_others_at_most_by_the_timeout(stream: str) -> None:
     with (
         broker(settings={"cursors.partitions": 3, "groups.consumer_timeout_ms": 2000}) as grouped,
         grouped.connect() as client,
@@ -185,7 +185,7 @@ def test_a_member_that_does_not_release_is_waited_for_no_longer_than_the_timeout
                 assert not a.assignment & b.assignment
 
 
-def test_closing_is_not_held_up_by_a_sign_of_life_that_waits(grouped: TestBroker, stream: str) -> None:
+def test_closing_is_not_delayed_by_a_waiting_heartbeat(grouped: TestBroker, stream: str) -> None:
     with grouped.connect() as client:
         client.create_stream(stream)
         consumer = client.consumer(stream, stream)

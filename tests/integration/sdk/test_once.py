@@ -63,7 +63,7 @@ def stored(client: Client) -> list[int]:
 
 @pytest.mark.parametrize("at_once", [1, 20_000])
 @pytest.mark.parametrize("durability", ["disk", "memory"])
-def test_what_was_not_answered_is_sent_again_and_stored_once(tmp_path: Path, durability: str, at_once: int) -> None:
+def test_an_unanswered_publish_is_retried_and_stored_once(tmp_path: Path, durability: str, at_once: int) -> None:
     with (
         broker(durability=durability, directory=tmp_path) as running,  # pyright: ignore[reportArgumentType]
         running.connect(timeout=PATIENCE) as client,
@@ -125,7 +125,7 @@ def test_threads_that_publish_to_one_partition_do_not_disturb_each_other(tmp_pat
     assert [found.count(name) for name in range(4)] == [thread.sent for thread in threads]
 
 
-def test_a_refused_record_does_not_harm_what_comes_after(running: TestBroker, stream: str) -> None:
+def test_a_rejected_record_does_not_affect_later_ones(running: TestBroker, stream: str) -> None:
     with running.connect() as client:
         client.create_stream(stream)
         with pytest.raises(UsageError) as raised:

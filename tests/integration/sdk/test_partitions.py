@@ -24,7 +24,7 @@ def three(client: Client, stream: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["publish", "publish_many", "producer"])
-def test_keys_decide_by_default(client: Client, three: str, way: str) -> None:
+def test_keys_choose_the_partition_by_default(client: Client, three: str, way: str) -> None:
     match way:
         case "publish":
             receipts = [client.publish(three, b"v", key=key) for key in KEYS]
@@ -47,14 +47,14 @@ def test_keys_decide_by_default(client: Client, three: str, way: str) -> None:
         offsets[receipt.partition] += 1
 
 
-def test_without_keys_records_stick_and_turns_spread_them(client: Client, three: str) -> None:
+def test_records_without_keys_fill_a_partition_and_round_robin_spreads_them(client: Client, three: str) -> None:
     stuck = client.publish_many(three, [b"v"] * 50)
     assert len({receipt.partition for receipt in stuck}) == 1
     spread = client.publish_many(three, [b"v"] * 9, keys=[b"same"] * 9, partition="round_robin")
     assert Counter(receipt.partition for receipt in spread) == {0: 3, 1: 3, 2: 3}
 
 
-def test_a_function_decides_and_is_checked(client: Client, three: str) -> None:
+def test_a_function_chooses_the_partition_and_is_checked(client: Client, three: str) -> None:
     def last(key: object, value: object, partitions: int) -> int:
         assert (key, value) == (b"k", b"v")
         return partitions - 1

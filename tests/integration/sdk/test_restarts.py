@@ -40,7 +40,7 @@ def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) ->
 
 @pytest.mark.parametrize("start", ["earliest", 2])
 @pytest.mark.parametrize("how", ["purged", "deleted and created again"])
-def test_a_subscription_does_not_go_on_in_another_history(tmp_path: Path, how: str, start: Start) -> None:
+def test_a_subscription_does_not_continue_in_another_incarnation(tmp_path: Path, how: str, start: Start) -> None:
     with broker(durability="disk", directory=tmp_path) as running, running.connect(timeout=20) as client:
         client.create_stream("s")
         client.publish_many("s", [b"old"] * 10)
@@ -64,7 +64,7 @@ def test_a_subscription_does_not_go_on_in_another_history(tmp_path: Path, how: s
         assert [record.value for record in client.subscribe("s", stop="latest").records()] == [b"new"] * 3
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
     with broker(durability="disk", directory=tmp_path) as running:
         with running.connect() as client:
             client.create_stream("s")
@@ -76,7 +76,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert sum(len(batch) for batch in client.subscribe("s", stop="latest")) == 1000
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_process_and_no_file_remains() -> None:
     with broker() as running:
         directory, pid = running.directory, running.pid
         assert directory.exists()
@@ -87,14 +87,14 @@ def test_nothing_is_left_behind() -> None:
         os.kill(pid, 0)
 
 
-def test_a_directory_of_ones_own_stays(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with broker(directory=tmp_path / "here"):
         pass
     assert (tmp_path / "here" / "broker.log").exists()
     assert (tmp_path / "here" / "data").is_dir()
 
 
-def test_a_broker_that_cannot_start_says_why() -> None:
+def test_a_broker_that_cannot_start_reports_the_reason() -> None:
     with (
         pytest.raises(UnavailableError, match=r"unknown setting \"streams\.codek\""),
         broker(settings={"streams.codek": "lz4"}),
@@ -102,7 +102,7 @@ def test_a_broker_that_cannot_start_says_why() -> None:
         pass
 
 
-async def test_the_asynchronous_form_is_the_same() -> None:
+async def test_the_asynchronous_test_broker_works_alike() -> None:
     async with broker_async(settings={"streams.codec": "zstd"}) as running, running.connect_async() as client:
         await client.create_stream("s")
         await asyncio.gather(*(client.publish("s", b"v") for _ in range(50)))
@@ -136,7 +136,7 @@ async def test_closing_ends_a_wait() -> None:
         assert raised.value.code == "closed"
 
 
-def test_a_broker_in_this_process_is_a_whole_one(tmp_path: Path) -> None:
+def test_a_broker_in_this_process_is_complete(tmp_path: Path) -> None:
     with broker_in_process(directory=tmp_path, durability="disk") as running:
         with running.connect() as client:
             client.create_stream("s")
@@ -150,7 +150,7 @@ def test_a_broker_in_this_process_is_a_whole_one(tmp_path: Path) -> None:
         bascule.connect(running.url, timeout=0.2)
 
 
-def test_two_brokers_in_this_process_do_not_know_each_other() -> None:
+def test_two_brokers_in_this_process_are_independent() -> None:
     with broker_in_process() as first, broker_in_process() as second:
         with first.connect() as client:
             client.create_stream("s")
@@ -158,7 +158,7 @@ def test_two_brokers_in_this_process_do_not_know_each_other() -> None:
             assert client.list_streams() == []
 
 
-def test_a_broker_in_this_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_broker_in_this_process_that_cannot_start_reports_the_reason(tmp_path: Path) -> None:
     with (
         broker_in_process(directory=tmp_path),
         pytest.raises(StateError) as raised,

@@ -12,7 +12,7 @@ from bascule.errors import BrokerError, StateError, UnavailableError, UsageError
 from bascule.testing import TestBroker
 
 
-def test_streams_come_and_go(client: Client, stream: str) -> None:
+def test_streams_are_created_and_deleted(client: Client, stream: str) -> None:
     client.create_stream(stream, f"{stream}.>")
     found = client.get_stream(stream)
     assert (found.name, found.subject, len(found.partitions)) == (stream, f"{stream}.>", 1)
@@ -31,14 +31,14 @@ def test_streams_come_and_go(client: Client, stream: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "..", "a*", "a>", "x" * 256])
-def test_names_that_are_no_names_are_refused(client: Client, name: str) -> None:
+def test_invalid_names_are_rejected(client: Client, name: str) -> None:
     with pytest.raises(UsageError) as raised:
         client.create_stream(name, "subject.of.it")
     assert raised.value.code == "invalid_argument"
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a..b", ".a", "a."])
-def test_subjects_that_are_no_subjects_are_refused(client: Client, stream: str, subject: str) -> None:
+def test_invalid_subjects_are_rejected(client: Client, stream: str, subject: str) -> None:
     with pytest.raises(UsageError) as raised:
         client.create_stream(stream, subject)
     assert raised.value.code == "invalid_argument"
@@ -65,7 +65,7 @@ def test_many_records_keep_their_order(client: Client, stream: str) -> None:
     assert [value for batch in batches for value in batch.values] == values
 
 
-def test_of_a_list_with_something_that_is_no_bytes_nothing_is_sent(client: Client, stream: str) -> None:
+def test_a_list_with_an_invalid_value_is_not_sent(client: Client, stream: str) -> None:
     client.create_stream(stream)
     with pytest.raises(TypeError):
         client.publish_many(stream, [*[b""] * 30_000, 7])  # pyright: ignore[reportArgumentType]
@@ -127,7 +127,7 @@ def test_partitions_are_separate(client: Client, stream: str) -> None:
         client.get_partition(stream, 3)
 
 
-def test_a_subscription_says_where_it_begins(client: Client, stream: str) -> None:
+def test_a_subscription_reports_its_start(client: Client, stream: str) -> None:
     client.create_stream(stream)
     client.publish_many(stream, [b"%d" % number for number in range(5)])
     client.trim_partition(stream, 0, 2)
@@ -152,7 +152,7 @@ def test_unknown_streams_are_named(client: Client) -> None:
         client.subscribe("no-such-stream").open()
 
 
-def test_a_record_over_the_limit_is_refused_and_the_stream_is_well(client: Client, stream: str) -> None:
+def test_a_record_over_the_limit_is_rejected_and_the_stream_stays_usable(client: Client, stream: str) -> None:
     client.create_stream(stream)
     with pytest.raises(BrokerError) as raised:
         client.publish(stream, bytes(2 << 20))
@@ -161,14 +161,14 @@ def test_a_record_over_the_limit_is_refused_and_the_stream_is_well(client: Clien
 
 
 @pytest.mark.parametrize("records", [1, 2])
-def test_a_stream_that_wants_more_replicas_than_there_are_says_so(client: Client, stream: str, records: int) -> None:
+def test_a_stream_with_too_few_replicas_reports_it(client: Client, stream: str, records: int) -> None:
     client.create_stream(stream, options=StreamOptions(min_isr=2))
     with pytest.raises(StateError, match=f"there are 1, min ISR is 2: bascule stream edit {stream}") as raised:
         client.publish_many(stream, [b"v"] * records)
     assert raised.value.code == "not_enough_replicas"
 
 
-def test_an_offset_that_was_not_met_is_told_with_the_next_one(client: Client, stream: str) -> None:
+def test_a_wrong_expected_offset_is_rejected_with_the_next_one(client: Client, stream: str) -> None:
     client.create_stream(stream, options=StreamOptions(concurrency_control=True))
     client.publish(stream, b"v", partition=0, expected_offset=0)
     with pytest.raises(StateError, match=r"expected_offset 0 is not the next offset .* which is 1") as raised:
@@ -176,7 +176,7 @@ def test_an_offset_that_was_not_met_is_told_with_the_next_one(client: Client, st
     assert (raised.value.code, raised.value.details["next_offset"]) == ("incorrect_offset", 1)
 
 
-def test_values_that_are_no_bytes_are_a_type_error(client: Client, stream: str) -> None:
+def test_values_that_are_not_bytes_are_a_type_error(client: Client, stream: str) -> None:
     client.create_stream(stream)
     with pytest.raises(TypeError, match="bytes"):
         client.publish(stream, 7)  # pyright: ignore[reportArgumentType]
@@ -208,7 +208,7 @@ def test_batches_go_to_arrow(client: Client, stream: str) -> None:
     assert [row["value"] for row in batch.to_pylist()] == [b"a", b"bc"]
 
 
-def test_a_subscription_waits_for_what_comes(running: TestBroker, client: Client, stream: str) -> None:
+def test_a_subscription_waits_for_new_records(running: TestBroker, client: Client, stream: str) -> None:
     client.create_stream(stream)
     with client.subscribe(stream, start="new") as subscription:
         assert subscription.next_batch(timeout=0.05) is None
@@ -222,7 +222,7 @@ def test_a_subscription_waits_for_what_comes(running: TestBroker, client: Client
     assert batch.values == [b"late"]
 
 
-def test_nobody_there_is_said_within_the_timeout(client: Client) -> None:
+def test_an_absent_broker_is_reported_within_the_timeout(client: Client) -> None:
     assert client.reconnects == 0
     begin = time.monotonic()
     with pytest.raises(UnavailableError):

@@ -70,5 +70,5 @@ def test_a_writer_produces(run: Run) -> None:
         ("walt", ["group", "list"], "FetchPartitionMetadata on resource __cursors"),
     ],
 )
-def test_neither_may_do_more(run: Run, client: str, command: list[str], right: str) -> None:
+def test_readers_and_writers_have_no_other_rights(run: Run, client: str, command: list[str], right: str) -> None:
     assert f"not authorized to call {right}" in run(client, *command, code=DENIED)

@@ -40,7 +40,7 @@ def planted(directory: Path, module: str, name: str) -> tuple[Path, str]:
 @pytest.mark.parametrize(
     ("module", "name", "task"), [("reconciler", "plan", "reconciler"), ("autopause", "watched", "auto-pause")]
 )
-async def test_a_background_task_that_keeps_ending_ends_the_broker(
+async def test_a_background_task_that_keeps_failing_ends_the_broker(
     tmp_path: Path, module: str, name: str, task: str
 ) -> None:
     flag, prelude = planted(tmp_path, module, name)
@@ -101,7 +101,7 @@ async def test_connections_are_refused_until_every_partition_is_open(
     await second.stop()
 
 
-async def test_whoever_waits_for_the_port_is_served(tmp_path: Path) -> None:
+async def test_clients_that_wait_for_the_port_are_served(tmp_path: Path) -> None:
     port = free_port()
     async with started(tmp_path, broker__port=port) as first, first.channel() as channel:
         for number in range(20):
@@ -164,7 +164,7 @@ def write_history(directory: Path, commands: Sequence[Command]) -> None:
     engine.close(0)
 
 
-async def test_many_joins_of_members_with_many_streams_are_replayed_within_the_bar_and_only_once(
+async def test_many_joins_with_many_streams_are_replayed_once_and_in_time(
     tmp_path: Path,
 ) -> None:
     write_history(tmp_path, history())

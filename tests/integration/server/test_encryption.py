@@ -60,7 +60,7 @@ async def create(broker: Process, name: str = "s") -> None:
         await call(channel, "CreateStream", name=name, subject=name, encryption={"value": True})
 
 
-async def test_nothing_of_records_and_keys_is_on_disk_or_in_logs_and_a_kill_loses_nothing(tmp_path: Path) -> None:
+async def test_no_plain_text_or_key_is_on_disk_or_in_logs_and_a_kill_loses_nothing(tmp_path: Path) -> None:
     flags = {"encryption.keys": {"one": key_file(tmp_path, "one", SECRET)}}
     async with started(tmp_path, **flags) as broker:
         await create(broker)
@@ -94,7 +94,7 @@ async def test_after_a_change_of_the_master_key_old_and_new_records_are_read_as_
         assert read(broker, 3) == [b"old", b"new", b"newer"]
 
 
-async def test_without_its_master_key_a_stream_is_refused_and_others_are_served(tmp_path: Path) -> None:
+async def test_without_its_master_key_a_stream_is_unavailable_and_others_are_served(tmp_path: Path) -> None:
     flags = {"encryption.keys": {"one": key_file(tmp_path, "one", SECRET)}}
     async with started(tmp_path, **flags) as broker:
         await create(broker)

@@ -83,7 +83,7 @@ def test_metrics_are_the_rows_of_the_specification(running: TestBroker) -> None:
     assert 0 < found["process_cpu_seconds"].samples[0].value < 3600
 
 
-def test_what_the_control_plane_counts_arrives_within_seconds(running: TestBroker) -> None:
+def test_metrics_of_the_control_plane_arrive_within_seconds(running: TestBroker) -> None:
     with running.connect() as client:
         client.create_stream("counted")
 
@@ -102,7 +102,7 @@ def test_the_content_type_is_that_of_openmetrics(running: TestBroker) -> None:
         assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-def test_series_of_partitions_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+def test_series_of_partitions_are_off_by_default(tmp_path: Path) -> None:
     with broker(directory=tmp_path, settings={"http.listen": FREE}) as started:
         with started.connect() as client:
             client.create_stream("measured", "measured.>")
@@ -167,7 +167,7 @@ def test_a_broker_starts_without_the_listener_when_the_port_is_taken(running: Te
         assert "http.listen" in warned[0]["message"]
 
 
-def test_the_listener_is_refused_where_other_machines_can_connect(tmp_path: Path) -> None:
+def test_the_listener_is_rejected_on_public_addresses(tmp_path: Path) -> None:
     ended = subprocess.run(
         command("serve", "--standalone", "--port", "0", "-d", tmp_path / "data", "--http", "0.0.0.0:0"),
         capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT, check=False,

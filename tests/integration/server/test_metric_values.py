@@ -278,7 +278,7 @@ def test_the_lag_stays_when_positions_are_at_rest_and_can_be_switched_off(tmp_pa
         assert not [name for name, _ in values(running) if "group_lag" in name]
 
 
-def test_what_retention_and_trims_remove_is_counted(running: TestBroker, client: Client, stream: str) -> None:
+def test_records_removed_by_retention_and_trims_are_counted(running: TestBroker, client: Client, stream: str) -> None:
     options = StreamOptions(segment_max_bytes=4 * RECORD_BYTES, retention_max_messages=20)
     watch = Watch(running)
     client.create_stream(stream, options=options)
@@ -306,7 +306,7 @@ def test_what_retention_and_trims_remove_is_counted(running: TestBroker, client:
     assert counted("bytes") == appended
 
 
-def test_what_compaction_removes_is_counted(running: TestBroker, client: Client, stream: str) -> None:
+def test_records_removed_by_compaction_are_counted(running: TestBroker, client: Client, stream: str) -> None:
     watch = Watch(running)
     options = StreamOptions(
         segment_max_bytes=4 * RECORD_BYTES, compact_enabled=True, cleaner_interval=timedelta(seconds=1)

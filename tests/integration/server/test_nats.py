@@ -97,7 +97,7 @@ async def test_a_killed_child_comes_back_on_its_port_and_ingest_resumes(tmp_path
         assert any("is started again" in line["message"] for line in broker.lines())
 
 
-async def test_a_broker_serves_without_nats_and_connects_when_it_comes(tmp_path: Path) -> None:
+async def test_a_broker_serves_without_nats_and_connects_later(tmp_path: Path) -> None:
     port = free_port()
     url = f"nats://127.0.0.1:{port}"
     async with started(tmp_path, nats__servers=[url]) as broker, broker.channel() as channel:
@@ -116,7 +116,7 @@ async def test_a_broker_serves_without_nats_and_connects_when_it_comes(tmp_path:
         await call(channel, "FetchMetadata")
 
 
-async def test_a_kept_port_that_somebody_took_is_given_up_for_another(tmp_path: Path) -> None:
+async def test_a_stored_port_that_is_in_use_is_replaced(tmp_path: Path) -> None:
     first = NatsChild(tmp_path, NatsSettings())
     first.start()
     await first.wait_ready()
@@ -134,7 +134,7 @@ async def test_a_kept_port_that_somebody_took_is_given_up_for_another(tmp_path: 
     assert third.url == second.url
 
 
-async def test_the_log_of_the_child_is_passed_on_and_stopping_is_repeatable(tmp_path: Path) -> None:
+async def test_the_log_of_the_child_is_forwarded_and_stop_is_idempotent(tmp_path: Path) -> None:
     child = NatsChild(tmp_path, NatsSettings())
     child.start()
     await child.wait_ready()
@@ -225,7 +225,7 @@ async def test_a_start_that_requires_nats_ends_without_it(tmp_path: Path) -> Non
     assert not process.ready_file.exists()
 
 
-async def test_a_new_standalone_broker_listens_where_publishers_look_and_keeps_cursors(tmp_path: Path) -> None:
+async def test_a_new_standalone_broker_uses_the_default_nats_port_and_keeps_cursors(tmp_path: Path) -> None:
     given = config.load(None, {"nats.standalone": True, "data_dir": tmp_path / "data"}, {})
     assert (given.nats.first_port, given.cursors.partitions) == (4222, 1)
     explicit = {"nats.standalone": True, "nats.port": 0, "cursors.partitions": 0}

@@ -142,7 +142,7 @@ async def test_mutual_tls(tmp_path: Path) -> None:
     ],
     ids=["another authority", "no certificate of ours", "a server without TLS"],
 )
-async def test_tls_that_cannot_be_is_told_and_nothing_is_sent_in_the_clear(
+async def test_failed_tls_is_reported_and_nothing_is_sent_in_plain_text(
     tmp_path: Path, configuration: str, settings: dict[str, Any]
 ) -> None:
     async with (
@@ -165,7 +165,7 @@ async def test_a_key_of_another_certificate_ends_the_start(tmp_path: Path) -> No
     assert "does not belong to its first certificate" in last
 
 
-async def test_a_server_that_refuses_is_told_once_and_not_at_every_attempt(tmp_path: Path) -> None:
+async def test_a_server_that_refuses_is_logged_once_and_not_at_every_attempt(tmp_path: Path) -> None:
     async with nats_server(tmp_path, "authorization: { user: u, password: right }") as address:
         settings = {"nats.servers": [f"nats://{address}"], "nats.user": "u", "nats.password": "wrong-one"}
         async with started(tmp_path, **{key.replace(".", "__"): value for key, value in settings.items()}) as broker:
@@ -223,7 +223,7 @@ LOOPBACK = "0100007F"
 
 
 @pytest.mark.parametrize("configuration", [None, "max_payload: 65536\n", "cluster { }\nlogtime: true\n"])
-async def test_nothing_said_means_loopback(tmp_path: Path, configuration: str | None) -> None:
+async def test_the_default_is_loopback(tmp_path: Path, configuration: str | None) -> None:
     settings: dict[str, Any] = {"nats__standalone": True}
     if configuration is not None:
         (tmp_path / "mine.conf").write_text(configuration)
@@ -233,7 +233,7 @@ async def test_nothing_said_means_loopback(tmp_path: Path, configuration: str | 
         assert broker.addresses["nats_url"].startswith("nats://127.0.0.1:")
 
 
-async def test_a_file_of_its_own_says_where_the_server_listens(tmp_path: Path) -> None:
+async def test_the_servers_own_file_sets_its_address(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -279,7 +279,7 @@ def readyz(served: Served) -> tuple[int, str]:
         return refused.code, refused.read().decode()
 
 
-async def test_a_refused_login_is_named_wherever_one_looks(tmp_path: Path) -> None:
+async def test_a_refused_login_is_shown_in_all_places(tmp_path: Path) -> None:
     users = "authorization: { user: u, password: right }"
     async with nats_server(tmp_path, users) as address:
         arguments = serve_arguments(tmp_path, "--nats", f"nats://u:wr0ng@{address}")

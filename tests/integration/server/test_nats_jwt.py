@@ -19,7 +19,7 @@ async def test_a_user_with_a_credentials_file_ingests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["of another operator", "expired"])
-async def test_a_user_that_the_server_does_not_take_is_told_and_not_shown(tmp_path: Path, case: str) -> None:
+async def test_a_rejected_user_is_reported_without_secrets(tmp_path: Path, case: str) -> None:
     operator = Operator()
     other = Operator().user() if case == "of another operator" else operator.user(expires_in_s=-60)
     credentials = str(other.write(tmp_path / "broker.creds"))

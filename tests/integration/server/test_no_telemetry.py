@@ -141,7 +141,7 @@ else:
 """A process that starts another, which has a connection and a socket for datagrams until the other side hangs up."""
 
 
-def test_a_socket_of_a_child_that_goes_elsewhere_is_seen(tmp_path: Path) -> None:
+def test_a_childs_socket_to_another_host_is_detected(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.settimeout(30)
         port = elsewhere.getsockname()[1]

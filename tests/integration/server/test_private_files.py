@@ -31,7 +31,7 @@ def too_open(data: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_all_files_and_directories_are_the_brokers_own(tmp_path: Path) -> None:
+def test_only_the_brokers_user_can_access_its_files(tmp_path: Path) -> None:
     with broker(durability="disk", directory=tmp_path, settings={"streams.segment_max_bytes": 100_000}) as started:
         with started.connect() as client:
             for number in range(8):
@@ -51,7 +51,7 @@ def test_all_files_and_directories_are_the_brokers_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_a_directory_of_an_earlier_version_is_restricted_and_the_log_says_so(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_version_is_restricted_and_this_is_logged(tmp_path: Path) -> None:
     with broker(durability="disk", directory=tmp_path) as started, started.connect() as client:
         client.create_stream("s")
         client.publish("s", b"x")

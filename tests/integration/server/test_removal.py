@@ -58,7 +58,7 @@ async def test_a_compacted_stream_shows_the_latest_of_each_key_also_after_a_rest
             assert {key: value for _, key, value in everything(client) if key} == last | {b"a": b"next"}
 
 
-def test_a_trim_is_asked_for_checked_done_and_kept(tmp_path: Path) -> None:
+def test_a_trim_is_checked_applied_and_durable(tmp_path: Path) -> None:
     with broker(directory=tmp_path) as started:
         with started.connect() as client:
             client.create_stream("s")
@@ -86,7 +86,7 @@ def test_a_trim_is_asked_for_checked_done_and_kept(tmp_path: Path) -> None:
             until(lambda: everything(client)[0][0] == 10)
 
 
-def test_a_purge_begins_anew_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_purge_restarts_at_offset_0_and_removes_everything(tmp_path: Path) -> None:
     with broker(directory=tmp_path) as started:
         with started.connect() as client:
             client.create_stream("s")

@@ -89,7 +89,7 @@ def _text(file: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("what", BAD)
-async def test_a_start_with_what_cannot_be_used_names_the_file_and_the_fault(tmp_path: Path, what: str) -> None:
+async def test_a_start_with_an_unusable_file_names_the_file_and_the_error(tmp_path: Path, what: str) -> None:
     mutual = Mutual.at(tmp_path)
     wrong, sentence = BAD[what]
     flags = {**mutual.settings(), **wrong(mutual, tmp_path)}
@@ -111,7 +111,7 @@ async def test_a_start_with_what_cannot_be_used_names_the_file_and_the_fault(tmp
         ({"tls.min_version": "1.1"}, "'1.2' or '1.3'"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(flags: dict[str, object], sentence: str) -> None:
+def test_contradictory_settings_are_rejected(flags: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageError, match=re.escape(sentence)):
         config.load(None, flags, {})
 
@@ -194,7 +194,7 @@ async def test_our_asynchronous_client_connects_too(mutual: Mutual) -> None:
         assert await client.publish("ours", b"a")
 
 
-def test_our_client_says_at_once_what_it_may_not_and_who_it_is_not(mutual: Mutual, tmp_path: Path) -> None:
+def test_our_client_reports_denied_calls_and_rejected_certificates_at_once(mutual: Mutual, tmp_path: Path) -> None:
     mutual.allow()
     assert mutual.running is not None
     running = mutual.running
@@ -225,7 +225,7 @@ def test_our_client_names_a_file_that_it_cannot_use(mutual: Mutual, tmp_path: Pa
         assert refused.value.code == "invalid_argument"
 
 
-def test_tls_without_client_certificates_takes_everybody_who_speaks_it(tmp_path: Path) -> None:
+def test_tls_without_client_certificates_accepts_every_client(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     own = authority.issue(BROKER, ends=3 * DAY - timedelta(hours=1))
     settings = {"tls.certificate_file": str(own.cert), "tls.key_file": str(own.key), "tls.min_version": "1.2"}
@@ -245,13 +245,13 @@ def test_tls_without_client_certificates_takes_everybody_who_speaks_it(tmp_path:
             plain_api.stream("s")
 
 
-def test_sighup_without_files_says_that_there_are_none() -> None:
+def test_sighup_without_files_is_logged() -> None:
     with testing.broker() as running:
         os.kill(running.pid, signal.SIGHUP)
         until(lambda: "SIGHUP: nothing to reload" in running.log, WAIT_S)
 
 
-def test_sighup_says_which_settings_wait_for_the_next_start() -> None:
+def test_sighup_logs_settings_that_need_a_restart() -> None:
     with testing.broker(settings={"nats.user": "u", "nats.password": "geheim-1"}) as running:
         file = running.directory / "broker.json"
         before = json.loads(file.read_text())
@@ -274,6 +274,6 @@ def test_sighup_says_which_settings_wait_for_the_next_start() -> None:
         file.write_text(json.dumps(before))
 
 
-def test_plain_text_that_others_can_reach_is_told() -> None:
+def test_plain_text_reachable_by_others_causes_a_warning() -> None:
     with testing.broker(settings={"broker.host": "0.0.0.0", "broker.advertised_host": "127.0.0.1"}) as running:
         assert "connections are in plain text, and other machines can reach the port" in running.log

@@ -68,7 +68,7 @@ async def blocking(broker: Process, name: str) -> AsyncGenerator[asyncio.Task[An
 
 
 @pytest.mark.parametrize("how", ["sleeping", "computing", "matching"])
-async def test_a_signal_ends_a_broker_whose_event_loop_is_blocked_and_what_was_acked_stays(
+async def test_a_signal_ends_a_broker_with_a_blocked_event_loop_and_acked_records_stay(
     tmp_path: Path, how: str
 ) -> None:
     port = free_port()
@@ -119,7 +119,7 @@ async def test_a_second_signal_ends_a_blocked_broker_at_once(tmp_path: Path) -> 
         assert await broker.end(signal.SIGINT) == 130
 
 
-async def test_the_stack_signal_alone_harms_nobody(tmp_path: Path) -> None:
+async def test_the_stack_signal_alone_has_no_effect(tmp_path: Path) -> None:
     async with started(tmp_path) as broker, broker.channel() as channel:
         for _ in range(200):
             broker.process.send_signal(signal.SIGUSR2)

@@ -1,4 +1,4 @@
-"""The command line without a broker: how failures end, what help says, what arguments mean."""
+"""The command line without a broker: errors, help and arguments."""
 
 import json
 import re

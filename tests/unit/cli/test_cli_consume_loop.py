@@ -12,7 +12,7 @@ from bascule.client import Batch
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which nothing but the test moves."""
+    """A clock that only the test advances."""
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
@@ -27,7 +27,7 @@ def idle_for(seconds: float) -> Printing:
 
 
 def spending(clock: list[float], seconds: float | None, found: Batch | None = None) -> Callable[[float], Batch | None]:
-    """A poll that takes so long; `None` = as long as it is asked to."""
+    """A poll that takes this long; `None` = as long as requested."""
 
     def poll(asked: float) -> Batch | None:
         clock[0] += asked if seconds is None else seconds

@@ -1,4 +1,4 @@
-"""Named connections: their file, the commands, and which broker is meant."""
+"""Named connections: their file, the commands, and the choice of the broker."""
 
 import json
 import os

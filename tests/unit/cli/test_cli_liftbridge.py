@@ -243,7 +243,7 @@ def test_what_is_empty_is_not_set(tmp_path: Path) -> None:
 
 
 def said_of(key: str, value: str) -> str:
-    """What becomes of a key as a variable: the notes, or the refusal."""
+    """The result of a key as a variable: the notes, or the error."""
     try:
         return " ".join(translate(None, {f"LIFTBRIDGE_{key.upper().replace('.', '_')}": value}, {}).notes)
     except UsageError as refusal:

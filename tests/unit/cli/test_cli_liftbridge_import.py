@@ -1,4 +1,4 @@
-"""`bascule config import`: what a Liftbridge configuration says, said as one of ours."""
+"""`bascule config import`: converts a Liftbridge configuration."""
 
 import stat
 from pathlib import Path
@@ -24,7 +24,7 @@ clustering: {server.id: b1, raft.snapshot.retain: 3}
 
 
 def round_trip(tmp_path: Path, text: str) -> config.Settings:
-    """What the imported file means to our own broker; checked against what the original means."""
+    """The settings of the imported file, checked against those of the original."""
     theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
     theirs.write_text(text)
     ours.write_text(import_file(theirs).text)
@@ -83,7 +83,7 @@ def test_invalid_values_are_rejected_with_the_reason(tmp_path: Path) -> None:
     assert 'Unknown configuration setting "streams.retention.max.byte"' in refused.err
 
 
-def test_servers_beside_an_embedded_one_are_warned_of(tmp_path: Path) -> None:
+def test_external_servers_with_an_embedded_one_cause_a_warning(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "liftbridge.yaml", tmp_path / "bascule.yaml"
     theirs.write_text("nats: {embedded: true, servers: ['nats://10.0.0.5:4222']}\n")
     done = run("config", "import", str(theirs), "--output", str(ours))

@@ -1,4 +1,4 @@
-"""Errors and logs of `liftbridge` advise the keys that its user has."""
+"""Errors and logs of the `liftbridge` command name Liftbridge keys."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Rendering: one result, five forms."""
+"""Rendering of results in five formats."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Positions as people write them, and keeping a pace."""
+"""Parsing of positions, and limits of the rate."""
 
 import time
 from datetime import UTC, datetime
@@ -67,7 +67,7 @@ def test_a_stop_may_be_left_out() -> None:
 
 
 class Clock:
-    """Time that passes only by sleeping."""
+    """A clock that advances only by sleeping."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -88,7 +88,7 @@ def test_a_rate_is_kept_by_waiting() -> None:
     for _ in range(10):
         pace.count(10)
     assert clock.time == pytest.approx(101.0)
-    clock.time += 5  # whoever was late does not wait
+    clock.time += 5  # late: no wait
     pace.count(10)
     assert len(clock.slept) == 10
 

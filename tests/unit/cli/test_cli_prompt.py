@@ -1,4 +1,4 @@
-"""Questions before something is destroyed, and what the shell is offered."""
+"""Confirmation of destructive commands, and completion."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What `produce` reads: every form, and what is wrong with it."""
+"""Input of `produce`: every format, and errors."""
 
 import io
 import json
@@ -82,7 +82,7 @@ ODD: Final = [
     Record(4, 5, None, b'{"base64": null}', "s", []),
     Record(5, 6, b"long", b"x" * 200_000, "s", []),
 ]
-"""What is easily lost: null beside empty, repeats, names that are not text, line ends, and large values."""
+"""Cases that are easily lost: null and empty, repeats, names that are not text, line ends, large values."""
 
 
 @pytest.mark.parametrize("name", ["ndjson", "json", "csv"])
@@ -119,7 +119,7 @@ def test_a_time_of_64_bits_is_read_back_and_no_other(time_ns: int) -> None:
 @pytest.mark.parametrize("time", ["noon", "2026-13-01T00:00:00Z", 5, ["x"]])
 def test_a_time_to_be_kept_is_one(time: object) -> None:
     row = json.dumps({"value": "v", "time": time}).encode()
-    assert read(row, form("ndjson")) == [Item(b"v")], "not looked at unless it is kept"
+    assert read(row, form("ndjson")) == [Item(b"v")], "not checked unless it is kept"
     with pytest.raises(UsageError, match=r"line 1: time is .*, not a time like"):
         read(row, Source(InputFormat.NDJSON, keeps_time=True))
 
@@ -153,7 +153,7 @@ def test_batches_are_bounded_and_come_as_lines_arrive() -> None:
     assert max(sizes) <= BATCH
 
     class Trickle(io.RawIOBase):
-        """A pipe that gives one piece at a time."""
+        """A pipe that returns one piece at a time."""
 
         pieces = iter([b"a\nb", b"c\n", b"d"])
 

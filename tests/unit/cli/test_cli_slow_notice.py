@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def test_connecting_and_the_first_call_are_told_of(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slow_connecting_and_a_slow_first_call_cause_a_notice(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     broker = SlowNotice(["a:1", "b:2"], 10)
     said = "bascule: no answer from a:1, b:2 yet; waiting for at most another 9 s\n"
     for meanwhile in (broker.connecting(), broker.calling()):
@@ -53,13 +53,13 @@ def test_connecting_and_the_first_call_are_told_of(clock: Clock, capsys: pytest.
     assert capsys.readouterr().err == "", "it has answered once"
 
 
-def test_what_is_no_call_is_not_told_of(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_outside_of_calls_causes_no_notice(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     broker = SlowNotice(["a:1"], 10)
     with broker.connecting():
         pass
-    clock.passes()  # standard input, say
+    clock.passes()  # e.g. while waiting for standard input
     with pytest.raises(ValueError, match="refused"), broker.calling():
         raise ValueError("refused")
     with broker.calling():
         clock.passes()
-    assert capsys.readouterr().err == "", "a refusal is an answer"
+    assert capsys.readouterr().err == "", "an error is an answer"

@@ -1,4 +1,4 @@
-"""What is tried again is tried again at once: these tests show what is done, not how long a broker is left in peace."""
+"""Retries without pauses: these tests check what is retried, not when."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the tests of consumers share: places, recorded callbacks, and reading until something has happened."""
+"""Helpers for tests of consumers: partitions, recorded callbacks, and reading until a condition holds."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class RecordedCallbacks:
 
 
 def batch_of(consumer: Consumer) -> Batch:
-    """The next batch, however long it takes."""
+    """The next batch, within the time limit of `until`."""
     found: list[Batch] = []
 
     def more() -> bool:
@@ -41,7 +41,7 @@ def batch_of(consumer: Consumer) -> Batch:
 
 
 def read_if_there(consumer: Consumer) -> None:
-    """Take the next batch, if one is there; a history that has ended is reported while it lasts."""
+    """Read the next batch, if there is one; ignores the error of an ended incarnation."""
     try:
         consumer.next_batch(0)
     except StateError as failure:
@@ -50,13 +50,13 @@ def read_if_there(consumer: Consumer) -> None:
 
 
 def reading(consumer: Consumer, *assigned: tuple[str, int]) -> None:
-    """Read until it reads exactly these, while histories may end."""
+    """Read until exactly these partitions are assigned; incarnations may end meanwhile."""
     expected = {Assignment(*place) for place in assigned}
     until(lambda: (read_if_there(consumer), set(consumer.assignment) == expected)[1])
 
 
 def settled(consumer: Consumer, *assigned: tuple[str, int]) -> None:
-    """Read on, nothing coming, until it reads exactly these."""
+    """Poll, expecting no records, until exactly these partitions are assigned."""
 
     def there() -> bool:
         assert consumer.next_batch(0) is None

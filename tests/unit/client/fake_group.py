@@ -1,4 +1,4 @@
-"""A broker of a few lines that serves one consumer group: no socket, no thread."""
+"""A fake broker that serves one consumer group: no socket, no thread."""
 
 import threading
 import time
@@ -15,15 +15,15 @@ PATIENCE = 60.0
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for what another thread does."""
+    """Wait until a condition holds that another thread makes true."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.002)
 
 
 class GroupSubscription:
-    """Gives the batches of its partition that are there, from where it begins."""
+    """Returns the existing batches of its partition, from its start."""
 
     def __init__(self, broker: "FakeGroupBroker", request: Any) -> None:
         self.broker = broker
@@ -51,7 +51,7 @@ class GroupSubscription:
 
 
 class FakeGroupBroker:
-    """Group `g`. A test sets `assigned` and `ends`, and calls `change`, `expel` and the like."""
+    """Group `g`. A test sets `assigned` and `ends`, and calls `change`, `expel` and others."""
 
     def __init__(self, consumer_timeout: float = 0.05) -> None:
         self.lock = threading.RLock()
@@ -68,7 +68,7 @@ class FakeGroupBroker:
         self.failing: dict[str, list[Exception]] = {}
         self.coordinator = "b"
         self.version = 0
-        """Of its answers; above 0 it says which streams it reads for the member."""
+        """Version of its answers; above 0 they contain the streams that the group reads for the member."""
         self.missing: set[str] = set()
         """Streams that do not exist."""
 
@@ -83,19 +83,19 @@ class FakeGroupBroker:
         return Client(pool, timeout=timeout, reconnect=timeout)
 
     def change(self, *assigned: tuple[str, int]) -> None:
-        """Another member came or went."""
+        """Simulates that another member joined or left."""
         with self.lock:
             self.epoch += 1
             self.assigned = list(assigned)
 
     def expel(self) -> None:
-        """The one member was silent for too long."""
+        """Simulates that the member is expelled."""
         with self.lock:
             self.members.clear()
             self.epoch += 1
 
     def delete(self, stream: str) -> None:
-        """The stream goes, out of the group too."""
+        """Deletes the stream, and removes it from the group."""
         with self.lock:
             self.missing.add(stream)
             for streams in self.members.values():
@@ -106,13 +106,13 @@ class FakeGroupBroker:
             self.change(*[place for place in self.assigned if place[0] != stream])
 
     def create(self, place: tuple[str, int], end: int) -> None:
-        """The stream of a partition is there again, not in the group, with `end` records."""
+        """Creates the stream of a partition again with `end` records; it is not in the group."""
         with self.lock:
             self.missing.discard(place[0])
             self.ends[place] = end
 
     def purge(self, place: tuple[str, int], end: int) -> None:
-        """The records go; `end` new ones are there."""
+        """Purges the partition; it has `end` new records."""
         with self.lock:
             self.incarnations[place] = self._incarnation(place) + 1
             self.ends[place] = end

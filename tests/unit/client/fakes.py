@@ -16,7 +16,7 @@ def failure(code: str, text: str = "scripted failure", details: str = "{}") -> N
 
 
 LONG_PARTITION = message("FetchPartitionMetadataResponse")(metadata={"highWatermark": 1 << 40}).SerializeToString()
-"""What is said of a partition when nothing else is scripted: it reaches every position."""
+"""Default answer about a partition: it is longer than every position."""
 
 
 class FakeBatch:
@@ -74,7 +74,7 @@ class FakeSubscription:
 
 
 class FakeOutgoing:
-    """Records on their way out."""
+    """A native batch of one partition."""
 
     def __init__(self, stream: str, partition: int, ack_policy: int, _max_in_flight: int) -> None:
         self.place = (stream, partition, ack_policy)
@@ -115,7 +115,7 @@ class FakeOutgoing:
 
 
 class FakeSpread:
-    """Records of several partitions."""
+    """A native batch of several partitions."""
 
     def __init__(self, stream: str, partitioner: engine.Partitioner, ack_policy: int, max_in_flight: int) -> None:
         self.partitioner = partitioner
@@ -123,7 +123,7 @@ class FakeSpread:
         self.stream = stream
         self.batches: dict[int, FakeOutgoing] = {}
         self.order: list[tuple[int, int]] = []
-        """Partition of each record, and its index there."""
+        """Partition of each record, and its index in it."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class FakeSpread:
 
 
 class FakeNative:
-    """Answers from scripts: each call takes the next answer; an exception is raised."""
+    """Scripted answers: each call returns the next one, or raises it if it is an exception."""
 
     def __init__(self) -> None:
         self.addresses: list[str] = []
@@ -178,11 +178,11 @@ class FakeNative:
         self.published: list[list[bytes]] = []
         self.answers: list[bytes | Exception] = []
         self.acks: list[Exception | Callable[[], Exception | None] | None] = []
-        """How each publish ends: with a failure, with what a function returns once it does, or well (`None`)."""
+        """Result of each publish: an exception, a function that returns the result, or `None` = success."""
         self.refusals: dict[int, Iterator[Exception]] = {}
-        """By partition: failures of the next publishes to it, before `acks` are asked."""
+        """By partition: exceptions of the next publishes, used before `acks`."""
         self.partitions = 1
-        """Of every stream."""
+        """Number of partitions of every stream."""
         self.producers: list[tuple[int, int, int] | None] = []
         self.subscriptions: list[FakeSubscription | Exception] = []
         self.connecting: list[Exception | None] = []
@@ -209,7 +209,7 @@ class FakeNative:
         return answer
 
     def all_partitions(self, request: bytes) -> bytes:
-        """The metadata of each stream that is asked for."""
+        """The metadata of each requested stream."""
         answer = message("FetchMetadataResponse")()
         for name in message("FetchMetadataRequest").FromString(request).streams:
             found = answer.streamMetadata.add(name=name)

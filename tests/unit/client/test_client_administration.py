@@ -230,7 +230,7 @@ def test_a_retried_position_does_not_overwrite_a_later_one() -> None:
                 later.append(threading.Thread(target=client.set_cursor, args=("c", "s", 9)))
                 later[0].start()
                 client.set_cursor("c", "s", 2, partition=1)
-                later[0].join(0.02)  # it is not to end before this one does
+                later[0].join(0.02)  # must not end before this one
             return super().call(method, request, timeout_ms)
 
     native = Losing()

@@ -75,7 +75,7 @@ def test_what_may_be_tried_again_is_within_one_deadline() -> None:
     native.answers = [failure("unavailable"), failure("busy"), failure("not_leader"), metadata("a")]
     client = client_of(native)
     assert client.list_streams()[0].name == "a"
-    assert client.reconnects == 2, "a busy broker is not left"
+    assert client.reconnects == 2, "a busy broker stays in use"
     assert native.closed == 2
 
 
@@ -191,7 +191,7 @@ def test_the_next_batch_of_a_partition_follows_the_last_one_and_a_failure_begins
     assert first[0] > 0
     assert [producer[1:] for producer in (first, second, third, fourth)] == [(0, 0), (0, 3), (0, 4), (1, 0)]
     assert {producer[0] for producer in (first, second, third, fourth)} == {first[0]}
-    assert other[0] != first[0], "each partition has its own"
+    assert other[0] != first[0], "each partition has its own session"
     assert other[1:] == (0, 0)
 
 

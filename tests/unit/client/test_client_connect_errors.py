@@ -1,4 +1,4 @@
-"""What is said when no broker answers."""
+"""Errors when no broker answers."""
 
 import pytest
 from bascule.client._core.connect_errors import explained, is_absent

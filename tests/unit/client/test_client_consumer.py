@@ -1,4 +1,4 @@
-"""Consumers over a fake broker: what is read, which positions are stored, callbacks, the end."""
+"""Consumers over a fake broker: reading, stored positions, callbacks, closing."""
 
 import asyncio
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def test_periodic_stores_skip_positions_of_an_ended_incarnation() -> None:
     with broker.client().consumer("g", "s", commit_interval=0.001) as consumer:
         batch_of(consumer)
         broker.purge(S0, 3)
-        broker.readers.clear()  # its end is not noticed: the broker of the partition is out of reach
+        broker.readers.clear()  # the end is not noticed: the broker of the partition cannot be reached
         recorded: list[str] = []
 
         def more() -> bool:
@@ -167,7 +167,7 @@ def test_an_exception_of_a_callback_at_close_is_raised_and_resources_are_release
 def test_after_a_failure_the_last_batch_does_not_count_as_processed() -> None:
     broker = FakeGroupBroker()
     broker.assigned, broker.ends = [S0], {S0: 4}
-    with (  # noqa: PT012 (the failure is the body's)
+    with (  # noqa: PT012 (the body raises)
         pytest.raises(KeyError, match="mine"),
         broker.client().consumer("g", "s", batch_records=2) as consumer,
     ):

@@ -18,9 +18,9 @@ def test_revoked_positions_are_stored_and_kept_partitions_continue_under_the_new
         batch_of(consumer)
         broker.change(S0)
         settled(consumer, S0)
-        assert broker.cursors == {(CURSOR, *S1): 1}, "only what goes is stored"
+        assert broker.cursors == {(CURSOR, *S1): 1}, "only revoked positions are stored"
         broker.ends[S0] = 5
-        assert batch_of(consumer).offsets == [3, 4], "nothing twice, nothing left out"
+        assert batch_of(consumer).offsets == [3, 4], "no record is repeated or skipped"
         assert broker.subscribed[-1].consumer.groupEpoch == broker.epoch
         broker.change(S0, S1)
         settled(consumer, S0, S1)
@@ -47,8 +47,8 @@ def test_an_expelled_member_loses_its_partitions_and_joins_again() -> None:
         assert batch_of(consumer).offsets == [0, 1, 2]
         with broker.lock:
             broker.expel()
-            broker.cursors[CURSOR, *S0] = 0  # another one read that far, and died
-        assert batch_of(consumer).offsets == [1, 2], "what was lost is read again behind the stored position"
+            broker.cursors[CURSOR, *S0] = 0  # another member read that far and died
+        assert batch_of(consumer).offsets == [1, 2], "records after the stored position are read again"
         assert list(broker.members) == ["a"]
         assert recorded.events == [("assigned", [S0]), ("lost", [S0]), ("assigned", [S0])]
         assert broker.cursors == {(CURSOR, *S0): 0}, "a lost position is not stored"
@@ -132,7 +132,7 @@ def test_a_failed_check_for_a_deleted_stream_does_not_stop_the_others() -> None:
 def test_joining_survives_a_lost_answer() -> None:
     broker = FakeGroupBroker()
     broker.failing["JoinConsumerGroup"] = [failure("outcome_unknown")]
-    broker.members["a"] = ["s"]  # it was heard
+    broker.members["a"] = ["s"]  # the request was executed
     broker.assigned = [S0]
     with broker.client().consumer("g", "s", consumer="a") as consumer:
         settled(consumer, S0)
@@ -146,7 +146,7 @@ def test_a_consumer_id_that_is_already_a_member_is_named() -> None:
     with pytest.raises(StateError, match='consumer "a" is a member of group "g" already: choose another id'):
         consumer.open()
     consumer.close()
-    assert list(broker.members) == ["a"], "who is there stays"
+    assert list(broker.members) == ["a"], "the existing member stays"
 
 
 def test_missing_streams_are_named() -> None:

@@ -1,4 +1,4 @@
-"""The producer over a fake native core: what it holds back, what it raises, that nothing is lost in silence."""
+"""The producer over a fake native core: limits, errors, and that no failure is silent."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ PATIENCE = 60
 
 
 class Gate:
-    """Holds a publish until it is opened."""
+    """Blocks a publish until it is opened."""
 
     def __init__(self, outcome: Exception | None = None) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
@@ -28,7 +28,7 @@ class Gate:
 
 
 def held(native: FakeNative, outcome: Exception | None = None, **options: Any) -> tuple[Producer, Gate]:
-    """A producer with one record on its way, which the gate holds."""
+    """A producer with one record in flight, which the gate blocks."""
     gate = Gate(outcome)
     native.acks.append(gate)
     producer = client_of(native).producer("s", **options)

@@ -1,4 +1,4 @@
-"""Connecting for the first time: with and without waiting for a broker that is not there yet."""
+"""The first connection, with and without waiting for a broker to start."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ RESET = failure("unavailable", "broker at there: Connection reset by peer (os er
 
 
 class SlowNative(FakeNative):
-    """Takes a second to connect, by a clock of its own."""
+    """Takes a second to connect, by its own clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()

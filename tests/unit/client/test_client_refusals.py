@@ -1,4 +1,4 @@
-"""Refusals of records over a fake native core: each names the value, the bound and what helps."""
+"""Errors of publishes over a fake native core: each names the value, the bound and the remedy."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which broker a call goes to."""
+"""The broker that a call is sent to."""
 
 import zlib
 from typing import Any, cast
@@ -72,7 +72,7 @@ def test_a_broker_that_does_not_lead_makes_the_client_fetch_the_routes() -> None
     client = brokers.client()
     assert list(client.subscribe("s")) == []
     client.publish("s", b"")
-    assert leader.published == [[b""]], "what is known is gone to directly"
+    assert leader.published == [[b""]], "a known leader is called directly"
     assert client.reconnects == 0
     client.close()
     assert (first.closed, leader.closed) == (1, 1)

@@ -1,4 +1,4 @@
-"""Subscriptions over a fake native core: positions, ends, coming back."""
+"""Subscriptions over a fake native core: positions, ends, reconnects."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

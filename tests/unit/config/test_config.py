@@ -1,4 +1,4 @@
-"""Settings: sources, precedence, units, refusals."""
+"""Settings: sources, precedence, units, errors."""
 
 import re
 import subprocess
@@ -59,7 +59,7 @@ def test_durations_have_human_units(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "-1s", "1h later"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_ms(text)
 
@@ -83,7 +83,7 @@ def test_sizes_have_human_units(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "much", "5 MoB", "-1", "1e3"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
 
@@ -107,7 +107,7 @@ def test_an_unknown_variable_is_refused_too() -> None:
         config.load(environment={"BASCULE_DATA_DRI": "x"})
 
 
-def test_the_variable_of_clients_is_no_setting() -> None:
+def test_variables_of_clients_are_not_settings() -> None:
     assert config.load(environment={"BASCULE_URL": "liftbridge://x"}) == config.load(environment={})
 
 
@@ -123,7 +123,7 @@ def test_the_variable_of_clients_is_no_setting() -> None:
         ("nats: {servers: []}\n", r"nats.servers is empty and nats.standalone is false: .*"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_setting_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert re.fullmatch(message, refusal(tmp_path, text).replace("nats = {'servers': []} (default): ", "")), message
 
 
@@ -160,15 +160,15 @@ def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:
         "streams: {retention_max_messages: 1:0}\n",
     ],
 )
-def test_a_number_with_colons_is_not_one(tmp_path: Path, text: str) -> None:
+def test_text_with_colons_is_not_a_number(tmp_path: Path, text: str) -> None:
     value = text.partition(": ")[2].partition(": ")[2].rstrip("}\n")
     assert f"= '{value}' (" in refusal(tmp_path, text)
 
 
-def test_numbers_of_other_bases_are_what_they_look_like(tmp_path: Path) -> None:
+def test_numbers_with_a_leading_zero_are_decimal(tmp_path: Path) -> None:
     settings = config.load(write(tmp_path, "broker: {port: 0x10}\nlimits: {calls: 1_000}\n"), environment={})
     assert (settings.broker.port, settings.limits.calls) == (16, 1000)
-    # `010` is ten for whoever wrote it, not eight.
+    # `010` means ten, not eight.
     assert config.load(write(tmp_path, "broker: {port: 010}\n"), environment={}).broker.port == 10
 
 
@@ -211,11 +211,11 @@ def test_a_secret_never_shows(tmp_path: Path) -> None:
         "password: hunter2\nsince: 2001-99-99\n",
     ],
 )
-def test_a_file_that_is_no_yaml_is_not_quoted(tmp_path: Path, text: str) -> None:
+def test_errors_do_not_quote_an_invalid_file(tmp_path: Path, text: str) -> None:
     assert "hunter2" not in refusal(tmp_path, text)
 
 
-def test_the_place_in_a_file_that_is_no_yaml_is_named(tmp_path: Path) -> None:
+def test_errors_name_the_position_in_an_invalid_file(tmp_path: Path) -> None:
     said = refusal(tmp_path, "nats:\n  password: a: b\n")
     assert said.endswith("is not valid YAML: mapping values are not allowed here in line 2, column 14")
 
@@ -234,7 +234,7 @@ def test_a_variable_of_a_text_setting_is_text_as_it_is(secret: str) -> None:
     assert (found.nats.password.get_secret_value(), found.nats.user, str(found.data_dir)) == (secret, secret, secret)
 
 
-def test_a_broker_says_in_one_way_who_it_is_and_no_secret_is_shown() -> None:
+def test_a_broker_has_one_identity_and_no_secret_is_shown() -> None:
     flags = {"nats.user": "u", "nats.password": "hunter2", "nats.token_file": "/t"}
     with pytest.raises(UsageError, match=r"nats\.user and nats\.token_file are set: .* keep one") as raised:
         config.load(None, flags, {})
@@ -266,7 +266,7 @@ def test_addresses_of_nats_servers(url: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "ftp://h", "nats://", "nats://:4222", "nats://h:x", "nats://h:70000", "a b", "h:0"]
 )
-def test_what_is_no_address_of_a_nats_server_is_refused(url: str) -> None:
+def test_an_invalid_address_of_a_nats_server_is_rejected(url: str) -> None:
     with pytest.raises(UsageError, match=r"nats\.servers.*not the URL of a NATS server"):
         config.load(None, {"nats.servers": [url]}, {})
 
@@ -296,7 +296,7 @@ def test_master_keys_that_contradict_each_other_are_refused(tmp_path: Path, text
     assert message in refusal(tmp_path, text)
 
 
-def test_the_page_of_settings_is_what_the_model_gives() -> None:
+def test_the_page_of_settings_is_up_to_date() -> None:
     root = Path(__file__).resolve().parents[3]
     checked = subprocess.run(
         [sys.executable, root / "specs/generate_settings.py", "--check"], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Settings that do not go together: nothing is refused, and what wins is said."""
+"""Contradictory settings: they are accepted, with a warning which one wins."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def said(**nats: Any) -> list[str]:
         (["nats://127.0.0.1:4222", "nats://127.0.0.1:4223"], 4222),
     ],
 )
-def test_a_server_of_its_own_beside_servers_elsewhere_wins(servers: list[str], port: int) -> None:
+def test_standalone_wins_over_external_servers(servers: list[str], port: int) -> None:
     (sentence,) = said(standalone=True, servers=servers, port=port)
     assert sentence.startswith(
         f"nats.standalone is set and nats.servers names {', '.join(servers)}: nats.standalone wins"
@@ -32,7 +32,7 @@ def test_credentials_are_not_shown() -> None:
     assert "geheim" not in sentence
 
 
-def test_a_file_for_a_server_that_is_not_to_be_started_is_told() -> None:
+def test_a_file_for_a_disabled_standalone_server_causes_a_warning() -> None:
     (sentence,) = said(standalone=False, config="/n.conf")
     assert sentence.startswith(
         "nats.standalone is false and nats.config names /n.conf: nats.standalone wins, no nats-server is started"
@@ -51,11 +51,11 @@ def test_a_file_for_a_server_that_is_not_to_be_started_is_told() -> None:
         {"config": "/n.conf"},
     ],
 )
-def test_what_a_broker_shows_of_itself_is_what_it_was_told(nats: dict[str, Any]) -> None:
-    told = combine([Layer("test", {"nats": nats})]).settings
-    shown = combine([Layer("shown", file_document(told))]).settings
+def test_shown_settings_mean_the_same(nats: dict[str, Any]) -> None:
+    given = combine([Layer("test", {"nats": nats})]).settings
+    shown = combine([Layer("shown", file_document(given))]).settings
     assert list(contradictions(shown)) == []
-    assert shown == told
+    assert shown == given
     own = bool({"standalone", "config"} & nats.keys())
     said = {"servers", "host", "standalone"} & shown.nats.model_fields_set
     assert said == ({"servers", "host", "standalone"} & nats.keys() if own else {"servers", "host", "standalone"})
@@ -78,7 +78,7 @@ def test_what_a_broker_shows_of_itself_is_what_it_was_told(nats: dict[str, Any])
         {"standalone": False},
     ],
 )
-def test_what_goes_together_is_not_mentioned(nats: dict[str, Any]) -> None:
+def test_consistent_settings_cause_no_warning(nats: dict[str, Any]) -> None:
     assert said(**nats) == []
 
 

@@ -1,4 +1,4 @@
-"""Where the HTTP listener listens: spellings, and what is refused."""
+"""The address of the HTTP listener: accepted and rejected forms."""
 
 from pathlib import Path
 
@@ -40,14 +40,14 @@ def test_off_needs_no_quotes_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["9393", ":9393", "::1:9393", "host", "host:", "host:65536", "host:x", 9393, True])
-def test_what_is_no_address_is_refused_with_an_example(given: object) -> None:
+def test_an_invalid_address_is_rejected_with_an_example(given: object) -> None:
     with pytest.raises(UsageError, match=r"http\.listen.*write host:port, e\.g\. \"127\.0\.0\.1:9393\"") as caught:
         load(given)
     assert caught.value.code == "configuration_invalid"
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:9393", "[::]:9393", "10.0.0.5:1", "broker.example.org:1"])
-def test_where_other_machines_can_connect_it_listens_only_when_that_is_allowed(listen: str) -> None:
+def test_listening_for_other_machines_needs_permission(listen: str) -> None:
     with pytest.raises(UsageError, match=r"set http\.allow_remote to true"):
         load(listen)
     assert load(listen, allow_remote=True).address == config.HttpSettings(listen=listen, allow_remote=True).address

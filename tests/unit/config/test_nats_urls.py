@@ -1,4 +1,4 @@
-"""Credentials in URLs of NATS servers: read as other NATS clients read them, and shown nowhere."""
+"""Credentials in URLs of NATS servers: read as by other NATS clients, and never shown."""
 
 import pytest
 from bascule import config
@@ -20,11 +20,11 @@ from bascule.server import nats_access
         (["nats://u:p@h:1", "nats://h:2", "nats://u:p@h:3"], UrlCredentials("u", "p", None)),
     ],
 )
-def test_they_are_read_as_nats_clients_do(servers: list[str], held: UrlCredentials | None) -> None:
+def test_credentials_are_read_as_by_nats_clients(servers: list[str], held: UrlCredentials | None) -> None:
     assert url_credentials(servers) == held
 
 
-def test_different_ones_are_refused_without_showing_them() -> None:
+def test_different_credentials_are_rejected_without_showing_them() -> None:
     nats = config.load(None, {"nats.servers": ["nats://u:geheim@one:1", "nats://u:andere@two:2"]}, {}).nats
     with pytest.raises(UsageError, match="have different credentials") as caught:
         nats_access.nats_settings(nats, list(nats.servers), 9, is_own=False)
@@ -32,7 +32,7 @@ def test_different_ones_are_refused_without_showing_them() -> None:
     assert not {"geheim", "andere"} & set(str(caught.value).replace("@", " ").replace(":", " ").split())
 
 
-def test_the_data_plane_gets_them_apart_from_the_servers() -> None:
+def test_the_data_plane_gets_credentials_separately_from_the_servers() -> None:
     nats = config.load(None, {"nats.servers": ["nats://u:p@h:1", "nats://h:2"], "nats.user": "other"}, {}).nats
     document = nats_access.nats_settings(nats, list(nats.servers), 9, is_own=False)
     assert document["servers"] == ["nats://h:1", "nats://h:2"]

@@ -84,7 +84,7 @@ async def test_a_restart_from_a_snapshot_and_its_tail_finds_the_same_state() -> 
         assert second.log.state.streams.keys() == {("default", "a"), ("default", "b")}
 
 
-async def test_a_deletion_that_a_crash_interrupted_is_carried_out_by_the_next_life() -> None:
+async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart() -> None:
     disk = Disk()
     async with running(disk) as first:
         await first.controller.create_stream(wish(), 5.0)

@@ -1,4 +1,4 @@
-"""What a machine must have: Java for Spark alone."""
+"""Prerequisites of the targets: Java is needed for Spark only."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ ROOT: Final = Path(__file__).parents[3]
 
 @pytest.fixture
 def without_java(tmp_path: Path) -> dict[str, str]:
-    """Variables with a PATH that has all that is wanted but Java."""
+    """Variables with a PATH that has everything except Java."""
     for program in ("cargo", "rustc", "cc"):
         found = shutil.which(program)
         assert found is not None
@@ -27,7 +27,7 @@ def check(environment: dict[str, str], *arguments: str) -> "subprocess.Completed
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_java_is_asked_for_where_spark_runs_alone(without_java: dict[str, str]) -> None:
+def test_java_is_required_only_for_spark(without_java: dict[str, str]) -> None:
     assert check(without_java).returncode == 0
     asked = check(without_java, "--java")
     assert asked.returncode == 1
@@ -35,7 +35,7 @@ def test_java_is_asked_for_where_spark_runs_alone(without_java: dict[str, str]) 
 
 
 @pytest.mark.parametrize(("target", "wanted"), [("run", False), ("build", False), ("wheel", False), ("test", True)])
-def test_targets_ask_for_java_only_when_they_run_spark(target: str, wanted: bool) -> None:
+def test_targets_require_java_only_if_they_run_spark(target: str, wanted: bool) -> None:
     planned = subprocess.run(
         ["make", "--dry-run", "--always-make", target], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""What is told from cargo's words, and what becomes of a run by it."""
+"""Parsing of cargo's output, and repetition of failed tests."""
 
 import importlib.util
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def answers(*given: tuple[int, str]) -> tuple[Run, list[list[str]]]:
     return run, calls
 
 
-def test_targets_and_names_are_told(script: ModuleType) -> None:
+def test_failed_targets_and_names_are_found(script: ModuleType) -> None:
     assert script.failures(FAILED) == (["-p one --test two"], ["a::b", "c"])
 
 
@@ -66,7 +66,7 @@ def test_targets_and_names_are_told(script: ModuleType) -> None:
         FAILED + "error: 1 target failed:\n    `-p one --lib`\n",
     ],
 )
-def test_what_is_not_whole_is_not_repeated(script: ModuleType, output: str) -> None:
+def test_an_incomplete_run_is_not_repeated(script: ModuleType, output: str) -> None:
     assert script.failures(output) == ([], [])
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_passes_is_not_repeated(script: ModuleType, monkeypatch: pyte
     assert calls == [["--no-fail-fast", "-p", "one"]]
 
 
-def test_what_passes_alone_is_named(
+def test_a_test_that_passes_alone_is_named(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, calls = answers((101, FAILED), (0, PASSED))
@@ -92,7 +92,7 @@ def test_what_passes_alone_is_named(
     [(101, FAILED), (0, PASSED.replace("2 passed", "1 passed"))],
     ids=["fails again", "a test was not run"],
 )
-def test_what_fails_again_fails_the_run(
+def test_a_test_that_fails_again_fails_the_run(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, again: tuple[int, str]
 ) -> None:
     run, _ = answers((101, FAILED), again)

@@ -22,7 +22,7 @@ def compare(stub: Path) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def stub(tmp_path: Path) -> Path:
-    """A copy of the stub, in a package of its own."""
+    """A copy of the stub, in a separate package."""
     package = tmp_path / "bascule"
     package.mkdir()
     (package / "__init__.pyi").touch()

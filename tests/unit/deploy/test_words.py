@@ -52,7 +52,7 @@ def test_a_word_is_counted(words: ModuleType, tmp_path: Path, line: str, word: s
         "does not check the size",
     ],
 )
-def test_usual_english_is_not(words: ModuleType, tmp_path: Path, line: str) -> None:
+def test_usual_english_is_not_counted(words: ModuleType, tmp_path: Path, line: str) -> None:
     (tmp_path / "page.md").write_text(line)
     assert words.scan(tmp_path, ["page.md"])[0] == {}
 
@@ -71,7 +71,7 @@ def test_counts_only_shrink(words: ModuleType) -> None:
     assert words.lowered(allowed, {"a": {"told": 2, "mend": 1}}) == {"a": {"told": 2, "mend": 1}}
 
 
-def test_one_more_fails(
+def test_one_more_occurrence_fails(
     words: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = ({"docs": {"told": 2}}, {("docs", "told"): ["docs/a.md:1: told", "docs/a.md:7: told"]})

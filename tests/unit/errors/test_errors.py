@@ -28,7 +28,7 @@ CODE_AS_TEXT = (
 )
 
 
-def test_what_is_generated_is_what_the_table_gives() -> None:
+def test_generated_files_are_up_to_date() -> None:
     checked = subprocess.run(
         [sys.executable, ROOT / "specs/generate_errors.py", "--check"], capture_output=True, text=True, check=False
     )
@@ -73,7 +73,7 @@ def test_every_code_makes_an_exception_that_survives_pickling(code: str) -> None
     assert made.docs_url.endswith(code)
 
 
-def test_without_a_sentence_the_text_of_the_table_is_said() -> None:
+def test_without_a_message_the_text_of_the_table_is_used() -> None:
     assert str(errors.error("stream_exists")) == TABLE["stream_exists"]["text"]
 
 
@@ -83,7 +83,7 @@ def test_ordinary_code_catches_what_it_expects() -> None:
     assert isinstance(errors.error("outcome_unknown"), TimeoutError)
 
 
-def test_an_unknown_code_is_our_defect() -> None:
+def test_an_unknown_code_is_an_internal_error() -> None:
     made = errors.error("no_such_code", "hm")
     assert type(made) is InternalError
     assert "no_such_code" in str(made)
@@ -135,7 +135,7 @@ def codes_in_python() -> dict[str, str]:
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 first = node.args[0]
                 text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
-                # `error` is a method of loggers too, whose texts are not codes.
+                # `error` is also a method of loggers, whose texts are not codes.
                 if name in makers and re.fullmatch(r"[a-z_]+", text):
                     found[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
             if isinstance(node, ast.Compare) and getattr(node.left, "attr", "") == "code":

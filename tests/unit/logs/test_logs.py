@@ -1,4 +1,4 @@
-"""Logs: one event, two forms."""
+"""Logs: one event in two formats."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ def restored() -> object:
     logger.handlers[:], logger.level, logger.propagate = before
 
 
-def test_json_is_one_object_a_line_with_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_per_line_with_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json")
     logs.emit(20, "log.recovery", "recovered\nit", stream="orders", partition=3, duration_ms=1.5)
     logs.emit(10, "log.recovery", "too fine to be shown")
@@ -35,20 +35,20 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} error   bascule\.disk: is full free=0\n", capsys.readouterr().err)
 
 
-def test_text_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("debug", "text")
     logs.emit(20, "groups", "joined\n00:00", group="a\n12:00:00.000 error   bascule.disk: is full\x1b[31m")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(r"joined\n00:00 group=a\n12:00:00.000 error   bascule.disk: is full\x1b[31m")
 
 
-def test_away_from_a_terminal_it_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_style_is_json_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure()
     logs.emit(20, "a", "b")
     assert json.loads(capsys.readouterr().err)["message"] == "b"
 
 
-def test_a_message_is_worded_and_fields_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wording_changes_the_message_and_not_the_fields(capsys: pytest.CaptureFixture[str]) -> None:
     for style in ("json", "text"):
         logs.configure("info", style, str.upper)
         logs.emit(20, "a", "said of b", stream="b")
@@ -59,15 +59,13 @@ def test_a_message_is_worded_and_fields_are_not(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("style", ["json", "text"])
-def test_a_message_that_cannot_be_made_is_no_failure_of_who_logs(
-    style: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_that_cannot_be_formatted_does_not_raise(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", style, str.upper)
     logging.getLogger("bascule.x").warning("%d is no number", "x")
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-def test_configuring_twice_says_everything_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_configuring_twice_logs_everything_once(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", "json")
     logs.configure("warning", "json")
     logs.emit(20, "a", "not shown any more")

@@ -1,4 +1,4 @@
-"""The control plane's side of the table: what it tells clients, and which rights each method needs."""
+"""The access table in the control plane: errors for clients, and the rights of each method."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.control.rig import running
 
 
 class Plane:
-    """Remembers the table it was given."""
+    """Stores the published table."""
 
     def __init__(self) -> None:
         self.table: Mapping[str, Any] | None = None
@@ -59,14 +59,14 @@ def test_the_texts_are_those_of_the_specification() -> None:
     assert nameless.value.code == "unauthenticated"
 
 
-def test_what_is_denied_for_one_is_denied_whatever_all_may() -> None:
+def test_a_denial_for_one_client_overrides_a_grant_for_all() -> None:
     made = access(rule(None, "Publish", "s"), rule("a", "Publish", "s", allows=False))
     made.check("b", "Publish", "s")
     with pytest.raises(AccessError):
         made.check("a", "Publish", "s")
 
 
-def test_a_table_that_the_data_plane_refuses_changes_nothing() -> None:
+def test_a_table_rejected_by_the_data_plane_changes_nothing() -> None:
     plane, made = Plane(), Access()
     made.publish(compile_rules([rule("a", "Publish", "s")]), plane)
     plane.refuses = True
@@ -129,7 +129,9 @@ async def test_a_method_needs_the_right_of_its_name(method: str) -> None:
         ("FetchBrokerDetails", "FetchMetadata", "*"),
     ],
 )
-async def test_a_method_of_ours_needs_the_right_of_what_it_is_like(method: str, action: str, resource: str) -> None:
+async def test_an_admin_method_needs_the_right_of_the_similar_liftbridge_method(
+    method: str, action: str, resource: str
+) -> None:
     request = AdminRequest(f"liftbridge/{method}", b'{"name": "x"}', "p", 5.0, "a")
     assert await guarded(method, answer, access(rule("a", action, resource)))(request) == b"done"
     others = [rule("a", other, resource) for other in ACTIONS if other != action]
@@ -137,7 +139,7 @@ async def test_a_method_of_ours_needs_the_right_of_what_it_is_like(method: str, 
         await guarded(method, answer, access(*others))(request)
 
 
-async def test_who_may_create_may_ask_whether_it_would_work() -> None:
+async def test_a_dry_run_needs_the_right_of_the_method() -> None:
     body = message("CreateStreamRequest")(**BODIES["CreateStream"]).SerializeToString()
     request = AdminRequest("liftbridge/CheckCreateStream", body, "p", 5.0, "a")
     assert await guarded("CheckCreateStream", answer, access(rule("a", "CreateStream", "x")))(request) == b"done"
@@ -159,14 +161,14 @@ async def test_a_subject_that_is_not_the_streams_name_needs_the_rights_on_it(met
             await guarded(method, answer, access(*rest, rule("a", missing, "y")))(request)
 
 
-async def test_who_joins_a_group_may_read_its_streams() -> None:
+async def test_joining_a_group_needs_the_right_to_read_its_streams() -> None:
     body = message("JoinConsumerGroupRequest")(**BODIES["JoinConsumerGroup"]).SerializeToString()
     may_not = guarded("JoinConsumerGroup", answer, access(rule("a", "JoinConsumerGroup", "x")))
     with pytest.raises(AccessError, match="call Subscribe on resource s"):
         await may_not(AdminRequest("liftbridge/JoinConsumerGroup", body, "p", 5.0, "a"))
 
 
-async def test_a_method_that_nobody_thought_of_is_denied() -> None:
+async def test_an_unknown_method_is_denied() -> None:
     denied = guarded("Invented", answer, access(*(rule("a", action, "*") for action in ACTIONS)))
     request = AdminRequest("liftbridge/Invented", b"", "p", 5.0, "a")
     with pytest.raises(AccessError, match="Invented"):
@@ -174,7 +176,7 @@ async def test_a_method_that_nobody_thought_of_is_denied() -> None:
     assert await guarded("Invented", answer, Access())(request) == b"done"
 
 
-async def test_what_is_malformed_is_left_to_the_handler() -> None:
+async def test_malformed_requests_are_passed_to_the_handler() -> None:
     nobody = access()
     for method, body in [
         ("CreateStream", message("CreateStreamRequest")(subject="x").SerializeToString()),

@@ -1,4 +1,4 @@
-"""Policies in YAML and in Casbin's CSV: what they allow, and what is said of those that cannot be used."""
+"""Policies in YAML and in Casbin's CSV: what they allow, and errors of invalid ones."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def refused(directory: Path, text: str, model: str | None = None, suffix: str = 
     return str(caught.value)
 
 
-def test_a_set_of_actions_is_allowed_and_not_denied(tmp_path: Path) -> None:
+def test_a_set_of_actions_can_be_allowed_but_not_denied(tmp_path: Path) -> None:
     text = "rules:\n- {clients: a, allow: [writer, PurgeStream], resources: [x, 'y-*']}\n"
     table = policy(tmp_path, text, suffix=".yaml")
     for action in ("Publish", "FetchPartitionMetadata", "PurgeStream"):
@@ -65,7 +65,7 @@ def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [None, EXACT_MODEL])
-def test_the_policy_that_liftbridge_takes(tmp_path: Path, model: str | None) -> None:
+def test_a_liftbridge_policy_is_accepted(tmp_path: Path, model: str | None) -> None:
     table = policy(
         tmp_path,
         "# who may what\np, client1, foo, CreateStream\n\np, client1, *, FetchMetadata\n"
@@ -96,7 +96,7 @@ def test_roles_patterns_and_denials_of_a_model(tmp_path: Path) -> None:
     assert table.allows("reader", "Subscribe", "orders"), "a role is a name as well"
 
 
-def test_our_own_form(tmp_path: Path) -> None:
+def test_a_policy_in_yaml(tmp_path: Path) -> None:
     table = policy(
         tmp_path,
         """
@@ -116,7 +116,7 @@ def test_our_own_form(tmp_path: Path) -> None:
     assert table.allows("somebody", "FetchMetadata", "*")
     assert not table.allows("somebody", "Subscribe", "orders")
     assert table.allows("root", "DeleteStream", "orders")
-    assert not table.allows("billing", "Subscribe", "orders-2"), "without an asterisk the whole name is meant"
+    assert not table.allows("billing", "Subscribe", "orders-2"), "without an asterisk the full name must match"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_our_own_form(tmp_path: Path) -> None:
         ("rules: [{clients: 7, allow: Publish, resources: s}]", "rules.0.clients"),
     ],
 )
-def test_a_policy_in_yaml_that_says_nothing_clear_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_invalid_policy_in_yaml_is_rejected(tmp_path: Path, text: str, reason: str) -> None:
     message = refused(tmp_path, text, suffix=".yml")
     assert reason in message
     assert str(tmp_path / "policy.yml") in message
@@ -166,13 +166,11 @@ def test_a_policy_in_yaml_that_says_nothing_clear_is_refused(tmp_path: Path, tex
         ("", ROLES.replace("g = _, _", "g = _, _, _"), "g = _, _"),
     ],
 )
-def test_a_casbin_policy_that_is_not_understood_is_refused(
-    tmp_path: Path, text: str, model: str | None, reason: str
-) -> None:
+def test_an_unsupported_casbin_policy_is_rejected(tmp_path: Path, text: str, model: str | None, reason: str) -> None:
     assert reason in refused(tmp_path, text, model)
 
 
-def test_a_line_with_an_unknown_action_allows_nothing_and_is_told(
+def test_a_line_with_an_unknown_action_allows_nothing_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = policy(tmp_path, "p, a, s, Publsh\np, a, s, Publish\n")

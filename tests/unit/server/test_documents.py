@@ -1,4 +1,4 @@
-"""Settings as the documents that the parts of a broker take."""
+"""Settings converted into documents for the parts of a broker."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ def load(**flags: object) -> config.Settings:
     return config.load(None, {key.replace("__", "."): value for key, value in flags.items()}, {})
 
 
-def test_the_advertised_address_is_the_bound_one_unless_told_otherwise() -> None:
+def test_the_advertised_address_defaults_to_the_bound_one() -> None:
     assert documents.advertised(load(broker__host="127.0.0.1"), 5) == ("127.0.0.1", 5)
     assert documents.advertised(load(broker__host="0.0.0.0"), 5) == ("localhost", 5)
     given = load(broker__host="0.0.0.0", broker__advertised_host="b.example", broker__advertised_port=7)
@@ -38,7 +38,7 @@ def test_an_unreadable_manifest_is_left_for_the_data_plane_to_refuse(tmp_path: P
     assert len(documents.broker_id(load(data_dir=tmp_path))) == 22
 
 
-def test_the_directory_of_a_liftbridge_server_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_the_directory_of_a_liftbridge_server_is_rejected_and_not_changed(tmp_path: Path) -> None:
     for name in ("raft/snapshots", "streams/orders/0"):
         (tmp_path / name).mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
@@ -49,12 +49,12 @@ def test_the_directory_of_a_liftbridge_server_is_refused_and_left_alone(tmp_path
     assert refused.value.code == "data_directory_unusable"
     assert str(tmp_path) in str(refused.value)
     assert sorted(tmp_path.rglob("*")) == before
-    # a directory of ours is a matter of its manifest, whatever else lies there
+    # a directory with a manifest of Bascule is accepted, whatever other files it has
     (tmp_path / "bascule.json").write_text("{}")
     documents.refuse_foreign_files(load(data_dir=tmp_path))
 
 
-def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -> None:
+def test_secrets_come_from_files_and_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2\n")
     nats = load(nats__user="u", nats__password_file=tmp_path / "password").nats
     assert nats_access.nats_settings(nats, ["nats://h"], 9, is_own=False) == {
@@ -66,7 +66,7 @@ def test_secrets_come_from_files_and_stay_out_of_what_is_shown(tmp_path: Path) -
     assert without_credentials("nats://u:a://b@host:4222", "…") == "nats://…@host:4222"
 
 
-def test_the_data_plane_hears_where_acks_may_go() -> None:
+def test_the_data_plane_gets_the_allowed_ack_inboxes() -> None:
     nats = load(nats__ack_inbox_prefixes=["_INBOX.", "acks."]).nats
     assert nats_access.nats_settings(nats, [], 9, is_own=False)["ack_inbox_prefixes"] == ["_INBOX.", "acks."]
 
@@ -77,7 +77,7 @@ def test_acks_of_jetstream_publishers_do_not_reach_the_subjects_of_nats(prefix: 
         load(nats__jetstream_ack_prefixes=["_INBOX.", prefix])
 
 
-def test_messages_may_be_left_longer_with_a_server_of_our_own() -> None:
+def test_messages_may_stay_longer_in_the_brokers_own_server() -> None:
     assert nats_access.nats_settings(load().nats, [], 9, is_own=True)["pause_ms"] == nats_access.OWN_PAUSE_MS
     theirs = load(nats__config=Path("mine.conf")).nats
     assert "pause_ms" not in nats_access.nats_settings(theirs, [], 9, is_own=True)
@@ -89,7 +89,7 @@ def test_a_secret_that_cannot_be_read_names_the_setting_and_the_file(tmp_path: P
         nats_access.nats_settings(nats, [], 0, is_own=False)
 
 
-def test_reports_keep_the_names_a_line_has_already(caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_do_not_overwrite_fields_of_a_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(10, "bascule"):
         reports.on_log(("log", 30, "log.recovery", b'{"message": "x", "stream": "s"}', "cut", 0))
         reports.on_partition(("partition", 7, "failed", b"", "writes are refused", 2))

@@ -1,4 +1,4 @@
-"""What a nats-server's own file says about where it listens, so that the broker exposes it neither more nor less."""
+"""The listen address in a nats-server's own file, which the broker must not override."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ HOST = ListenKeys(host=True, port=False)
         ("listen: 127.0.0.1:4333", BOTH),
         ('listen = "0.0.0.0:4333"', BOTH),
         ("LISTEN 10.0.0.1:4333 # all", BOTH),
-        ("listen: [::1]:4222", NOTHING),  # no such spelling there either: lists are in brackets
+        ("listen: [::1]:4222", NOTHING),  # not valid for nats-server either: brackets are lists
         ('listen: "[::1]:4222"', BOTH),
         ("listen: 4333", PORT),
         ("listen: ':4333'", PORT),
@@ -38,13 +38,13 @@ HOST = ListenKeys(host=True, port=False)
         ('server_name: "listen: 0.0.0.0:1"', NOTHING),
     ],
 )
-def test_only_what_the_file_says_itself_counts(tmp_path: Path, text: str, told: ListenKeys) -> None:
+def test_only_the_outermost_keys_of_the_file_count(tmp_path: Path, text: str, told: ListenKeys) -> None:
     file = tmp_path / "nats.conf"
     file.write_text(text)
     assert listen_keys(file) == told
 
 
-def test_files_that_it_includes_count_and_loops_end(tmp_path: Path) -> None:
+def test_included_files_count_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "nats.conf").write_text("include ./sub/listen.conf\nport: 4333\n")
     (tmp_path / "sub" / "listen.conf").write_text("host: 127.0.0.1\ninclude '../nats.conf'\n")

@@ -1,4 +1,4 @@
-"""A certificate and its key, as `bascule config check` and a start look at them."""
+"""Checks of a certificate and its key, as in `bascule config check` and at a start."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def refusal(certificate: Path, key: Path) -> str:
     return str(raised.value)
 
 
-def test_a_key_of_another_certificate_is_told_as_that(tmp_path: Path) -> None:
+def test_a_key_of_another_certificate_is_named_in_the_error(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair, other = authority.issue("a"), authority.issue("b")
     check_pair("tls", pair.cert, pair.key)
@@ -33,7 +33,7 @@ def test_a_key_of_another_certificate_is_told_as_that(tmp_path: Path) -> None:
     assert refusal(pair.cert, other.key).endswith(said)
 
 
-def test_what_is_no_pair_is_told_as_that(tmp_path: Path) -> None:
+def test_files_that_are_not_a_certificate_and_its_key_are_rejected(tmp_path: Path) -> None:
     pair = Authority(tmp_path).issue("a")
     for certificate, key in ((pair.cert, pair.cert), (pair.key, pair.key), (pair.cert, locked(pair, b"secret"))):
         assert "are not a certificate and its key in PEM form without a password" in refusal(certificate, key)

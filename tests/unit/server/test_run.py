@@ -1,4 +1,4 @@
-"""What signals do to a broker that runs."""
+"""Effects of signals on a running broker."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ import pytest
 from bascule.server.run import SAME_S, Signals, log_unhandled
 
 
-async def test_the_same_wish_twice_is_one_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_repeated_signal_counts_once_and_a_later_one_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ended = 100.0, list[int]()
     signals = Signals()
     try:
