@@ -38,9 +38,9 @@ pub(crate) fn checkpoint(data: &[u8]) {
 /// One slot of the journal's head, the first bytes of one of its files, or a mark at its end.
 pub(crate) fn journal(data: &[u8]) {
     for bytes in [data, &sealed(data)] {
-        fuzz::journal_head(bytes);
-        fuzz::journal_preamble(bytes);
-        fuzz::journal_mark(bytes);
+        fuzz::wal_manifest(bytes);
+        fuzz::wal_preamble(bytes);
+        fuzz::wal_end_marker(bytes);
     }
 }
 

@@ -4,7 +4,7 @@
 //! `cargo bench -p bascule-log --bench dirty` (or `--profile fast`). The directory is the system's temporary one, or
 //! `BASCULE_BENCH_DIR`. Write amplification is bytes written to segments and journal for each byte of batches.
 #![allow(clippy::unwrap_used)] // a bench that cannot go on should stop
-use bascule_log::{GroupCommitter, Identity, JournalOptions, Log, LogOptions, OsStorage};
+use bascule_log::{GroupCommitter, Identity, Log, LogOptions, OsStorage, WalOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -41,11 +41,11 @@ fn start(home: &Path, from: Option<usize>) -> Arc<GroupCommitter> {
     let Some(from_dirty_files) = from else {
         return GroupCommitter::start();
     };
-    let options = JournalOptions {
+    let options = WalOptions {
         from_dirty_files,
-        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+        ..WalOptions::new(home.join("journal"), home.join("partitions"))
     };
-    GroupCommitter::start_journaled(Arc::new(OsStorage), options).unwrap()
+    GroupCommitter::start_with_wal(Arc::new(OsStorage), options).unwrap()
 }
 
 fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
@@ -89,8 +89,8 @@ fn run(home: &Path, partitions: usize, in_flight: usize, from: Option<usize>) {
     }
     let (seconds, after) = (started.elapsed().as_secs_f64(), committer.statistics());
     let rounds = after.rounds - before.rounds;
-    let journaled = after.journaled_rounds - before.journaled_rounds;
-    let journal = after.journal_bytes - before.journal_bytes;
+    let journaled = after.wal_rounds - before.wal_rounds;
+    let journal = after.wal_bytes - before.wal_bytes;
     let written = acked * RECORD_BYTES as u64;
     println!(
         "{{\"bench\": \"dirty\", \"partitions\": {partitions}, \"in_flight\": {in_flight}, \"journal_from\": {}, \

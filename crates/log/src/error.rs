@@ -117,6 +117,30 @@ pub enum Error {
         /// The newest one known here.
         supported: u32,
     },
+    /// A file of the write-ahead log, or its manifest, belongs to another data directory or is a copy. Nothing was touched.
+    #[error(
+        "{} does not belong beside {}: one of them is of another data directory or a copy; move the wrong one out of the way",
+        path.display(), beside.display()
+    )]
+    Stray {
+        /// The file.
+        path: PathBuf,
+        /// The file that it does not fit.
+        beside: PathBuf,
+    },
+    /// A file of the write-ahead log was written by an older version of this software, and segments may not have its batches.
+    #[error(
+        "{} has format {found}, but this version reads format {supported}: start the version that wrote it and stop it cleanly",
+        path.display()
+    )]
+    OlderFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The one that is read here.
+        supported: u32,
+    },
     /// A batch was written by a newer version of this software, or with a feature this one lacks. Nothing was cut.
     #[error("{}: the batch at offset {offset} is not for this version: {source}", path.display())]
     NewerBatch {

@@ -20,25 +20,25 @@ pub fn checkpoint_slot(bytes: &[u8], identity: Identity) -> bool {
     checkpoint::parse_slot(bytes, identity).is_some()
 }
 
-/// A slot of the journal's head: whether it counts. What reads says of every use whether it is needed.
-pub fn journal_head(bytes: &[u8]) -> bool {
-    let parsed = wal::head::parse_slot(bytes);
-    parsed.is_some_and(|(_, facts)| facts.needs(facts.first_needed))
+/// A slot of the WAL's manifest: whether it is valid.
+pub fn wal_manifest(bytes: &[u8]) -> bool {
+    let parsed = wal::manifest::parse_slot(bytes);
+    parsed.is_some_and(|(_, state)| state.needs(state.first_needed))
 }
 
-/// The first bytes of a file of the journal: whether they count.
-pub fn journal_preamble(bytes: &[u8]) -> bool {
+/// The first bytes of a WAL file: whether they are valid.
+pub fn wal_preamble(bytes: &[u8]) -> bool {
     wal::format::read_preamble(bytes).is_some()
 }
 
-/// A mark at the end of a file of the journal, of the use that it names: whether it counts.
-pub fn journal_mark(bytes: &[u8]) -> bool {
+/// An end marker of a WAL file, under the log number that it names: whether it is valid.
+pub fn wal_end_marker(bytes: &[u8]) -> bool {
     let preamble = wal::format::Preamble {
-        sequence: u64_at(bytes, 0).unwrap_or_default(),
+        number: u64_at(bytes, 0).unwrap_or_default(),
         link: u32_at(bytes, 8).unwrap_or_default(),
         ..Default::default()
     };
-    wal::mark::Mark::read(bytes, &preamble).is_some()
+    wal::end_marker::EndMarker::read(bytes, &preamble).is_some()
 }
 
 /// The entries of an `epochs` file.

@@ -46,4 +46,4 @@ pub use recovery::scan_segments::Recovery;
 pub use state::producers::{Appended, SequenceError};
 pub use state::removed::Removed;
 pub use state::watermark::HighWatermark;
-pub use wal::{JournalDamage, JournalOptions, JournalPlace};
+pub use wal::{WalDamage, WalFault, WalOptions};

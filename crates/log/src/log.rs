@@ -15,7 +15,7 @@ use crate::state::index_snapshot::Noted;
 use crate::state::producers::Producers;
 use crate::state::removed::Removed;
 use crate::state::shared::Shared;
-use crate::wal::Range;
+use crate::wal::WalWrite;
 use crate::{
     Appended, Durability, Error, GroupCommitter, HighWatermark, IoOp, LogOptions, LogReader,
     SequenceError,
@@ -50,7 +50,7 @@ pub struct Log {
     pub(crate) committer: Arc<GroupCommitter>,
     pub(crate) background: JobSender,
     /// Whether rounds may put this log's batches into the journal.
-    pub(crate) journaled: bool,
+    pub(crate) uses_wal: bool,
     /// Position in the active segment up to which commits were asked for.
     pub(crate) committed_to: u64,
     /// What was appended behind it, while rounds use the journal and it is little.
@@ -171,7 +171,7 @@ impl Log {
     /// because then no ack waits for a sync of the segment.
     fn preallocate(&self) {
         let (end, options) = (self.active.end(), &self.options);
-        if self.shared.is_journaled() {
+        if self.shared.is_in_wal() {
             return;
         }
         let due = self
@@ -183,7 +183,7 @@ impl Log {
         let path = self.active.path().to_path_buf();
         self.background.submit(Box::new(move || {
             zeros
-                .zero_to(files.storage(), &path, target, || !shared.is_journaled())
+                .zero_to(files.storage(), &path, target, || !shared.is_in_wal())
                 .unwrap_or_else(|error| files.fail_unless_transient(&error));
         }));
     }
@@ -194,7 +194,7 @@ impl Log {
         let (options, end) = (&self.options, position + STRIDE);
         let has_room = STRIDE <= options.preallocate_bytes && end <= options.segment_bytes;
         let is_small = (len as u64) < STRIDE / 4;
-        if self.shared.is_journaled() && has_room && is_small {
+        if self.shared.is_in_wal() && has_room && is_small {
             STRIDE
         } else {
             0
@@ -278,7 +278,7 @@ impl Log {
             Err(error) => return done(Err(Arc::new(error))),
         };
         let range = self.take_uncommitted(file.as_ref(), end);
-        let in_journal = self.journaled;
+        let in_journal = self.uses_wal;
         self.committer.sync_queue().submit(SyncRequest {
             // What an earlier request asked for is done before this one is answered.
             file: file.filter(|_| !in_journal),
@@ -303,18 +303,18 @@ impl Log {
     fn remember(&mut self, batch: &Bytes, position: u64) {
         let held = position - self.committed_to + batch.len() as u64;
         let is_disk = self.options.durability == Durability::Disk;
-        if is_disk && self.shared.is_journaled() && held <= HELD_BYTES {
+        if is_disk && self.shared.is_in_wal() && held <= HELD_BYTES {
             self.uncommitted.push(Bytes::clone(batch));
         }
     }
 
     /// What was appended to the active segment since the last commit request, for the journal; `None` when nothing, or
     /// when there is no journal for this log.
-    fn take_uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<Range> {
+    fn take_uncommitted(&mut self, file: Option<&Arc<SyncFile>>, end: u64) -> Option<WalWrite> {
         let batches = std::mem::take(&mut self.uncommitted);
         let from = std::mem::replace(&mut self.committed_to, self.active.end());
-        let file = file.filter(|_| self.journaled && from < self.committed_to)?;
-        Some(Range {
+        let file = file.filter(|_| self.uses_wal && from < self.committed_to)?;
+        Some(WalWrite {
             file: Arc::clone(file),
             from,
             to: self.committed_to,

@@ -8,8 +8,7 @@ mod faulty;
 
 use bascule_log::integrity::Fault as DamageFault;
 use bascule_log::{
-    Error, GroupCommitter, Identity, JournalOptions, Log, LogOptions, ReadError, ReadMode,
-    Retention,
+    Error, GroupCommitter, Identity, Log, LogOptions, ReadError, ReadMode, Retention, WalOptions,
 };
 use bascule_record::{Batch, BatchBuilder, BatchLimits, Batches, Codec, RecordRef, SealedBatch};
 use faulty::{Fault, Faulty, Kind};
@@ -77,16 +76,16 @@ fn committer(directory: &Path, storage: &Arc<Faulty>, journaled: bool) -> Arc<Gr
         return GroupCommitter::stepped(storage.clone());
     }
     let partitions = directory.parent().unwrap();
-    let options = JournalOptions {
+    let options = WalOptions {
         from_dirty_files: 1,
         file_bytes: 4 << 10,
         files: 2,
-        ..JournalOptions::new(
+        ..WalOptions::new(
             partitions.with_file_name("journal"),
             partitions.to_path_buf(),
         )
     };
-    GroupCommitter::stepped_journaled(storage.clone(), options).unwrap()
+    GroupCommitter::stepped_with_wal(storage.clone(), options).unwrap()
 }
 
 impl<'a> Life<'a> {
@@ -246,7 +245,7 @@ fn survive(fault: Fault, calls: u64, failures: u64, journaled: bool) -> u64 {
     storage.arm();
     life.run();
     let seen = storage.seen();
-    let in_journal = life.committer.statistics().journaled_rounds;
+    let in_journal = life.committer.statistics().wal_rounds;
     assert!(!journaled || failures > 0 || in_journal > 5, "{in_journal}");
     assert!(
         !life.acked_wrongly.load(Ordering::Relaxed),

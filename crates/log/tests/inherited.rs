@@ -6,7 +6,7 @@ mod support;
 mod volatile;
 
 use bascule_log::{
-    Error, GroupCommitter, Identity, JournalOptions, Log, LogOptions, Retention, Storage,
+    Error, GroupCommitter, Identity, Log, LogOptions, Retention, Storage, WalOptions,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,13 +42,13 @@ fn start(storage: &Volatile, journaled: bool) -> Result<Arc<GroupCommitter>, Err
     if !journaled {
         return Ok(GroupCommitter::stepped(storage));
     }
-    let options = JournalOptions {
+    let options = WalOptions {
         from_dirty_files: LOGS as usize,
         file_bytes: 2 << 10,
         files: 2,
-        ..JournalOptions::new(home().join("journal"), home().join("partitions"))
+        ..WalOptions::new(home().join("journal"), home().join("partitions"))
     };
-    GroupCommitter::stepped_journaled(storage, options)
+    GroupCommitter::stepped_with_wal(storage, options)
 }
 
 fn open(committer: &Arc<GroupCommitter>, incarnation: u64) -> Result<Log, Error> {

@@ -4,8 +4,8 @@ mod clocked;
 mod support;
 
 use bascule_log::{
-    FileOver, GroupCommitter, Identity, JournalOptions, Log, OpenMode, OsStorage, Storage,
-    StorageFile, StorageOver,
+    FileOver, GroupCommitter, Identity, Log, OpenMode, OsStorage, Storage, StorageFile,
+    StorageOver, WalOptions,
 };
 use clocked::Clocked;
 use std::io;
@@ -28,7 +28,7 @@ fn create(home: &Path, incarnation: u64, committer: &Arc<GroupCommitter>) -> Log
 
 /// So many rounds of all logs; returns how many of them went through the journal.
 fn rounds(logs: &mut [Log], count: u64, committer: &GroupCommitter) -> u64 {
-    let before = committer.statistics().journaled_rounds;
+    let before = committer.statistics().wal_rounds;
     for _ in 0..count {
         for log in &mut *logs {
             log.append(batch(b"value", 0), 1, 0).unwrap();
@@ -36,16 +36,16 @@ fn rounds(logs: &mut [Log], count: u64, committer: &GroupCommitter) -> u64 {
         }
         while committer.step() {}
     }
-    committer.statistics().journaled_rounds - before
+    committer.statistics().wal_rounds - before
 }
 
 /// Three files, used from two dirty segments on.
-fn options(home: &Path) -> JournalOptions {
-    JournalOptions {
+fn options(home: &Path) -> WalOptions {
+    WalOptions {
         from_dirty_files: 2,
         file_bytes: FILE_BYTES,
         files: 3,
-        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+        ..WalOptions::new(home.join("journal"), home.join("partitions"))
     }
 }
 
@@ -54,7 +54,7 @@ fn without_room_for_two_files_none_is_made_and_a_minute_later_it_is_tried_again(
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(Clocked::default());
     let options = options(home.path());
-    let committer = GroupCommitter::stepped_journaled(storage.clone(), options).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(storage.clone(), options).unwrap();
     let mut logs = [
         create(home.path(), 1, &committer),
         create(home.path(), 2, &committer),
@@ -116,7 +116,7 @@ fn what_a_failed_write_left_in_the_journal_is_no_part_of_it() {
     let home = tempfile::tempdir().unwrap();
     let storage = Arc::new(FillingStorage::default());
     let options = options(home.path());
-    let committer = GroupCommitter::stepped_journaled(storage.clone(), options.clone()).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(storage.clone(), options.clone()).unwrap();
     let mut logs: Vec<Log> = (1..=4)
         .map(|i| create(home.path(), i, &committer))
         .collect();
@@ -127,6 +127,6 @@ fn what_a_failed_write_left_in_the_journal_is_no_part_of_it() {
     // Fewer logs: of the frames that were left some would lie behind these.
     assert!(rounds(&mut logs[..3], 4, &committer) > 0);
     drop((logs, committer));
-    let again = GroupCommitter::stepped_journaled(storage, options).unwrap();
-    assert_eq!(again.journal_damages(), vec![]);
+    let again = GroupCommitter::stepped_with_wal(storage, options).unwrap();
+    assert_eq!(again.wal_damages(), vec![]);
 }

@@ -4,7 +4,7 @@ mod harmed;
 mod support;
 
 use bascule_log::integrity::verify;
-use bascule_log::{GroupCommitter, JournalOptions, Log, OsStorage, Retention};
+use bascule_log::{GroupCommitter, Log, OsStorage, Retention, WalOptions};
 use harmed::*;
 use std::fs;
 use std::path::Path;
@@ -93,14 +93,14 @@ fn a_removal_of_which_a_part_is_on_the_disk_is_no_damage() {
 
 /// A stepped group committer whose every round goes through the journal, and whose segments are never synced behind it.
 fn journaled(root: &Path) -> Arc<GroupCommitter> {
-    let options = JournalOptions {
+    let options = WalOptions {
         from_dirty_files: 1,
         file_bytes: 64 << 10,
         files: 2,
-        lazy_rounds: u32::MAX,
-        ..JournalOptions::new(root.join("journal"), root.join("partitions"))
+        flush_rounds: u32::MAX,
+        ..WalOptions::new(root.join("journal"), root.join("partitions"))
     };
-    GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap()
+    GroupCommitter::stepped_with_wal(Arc::new(OsStorage), options).unwrap()
 }
 
 #[test]

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 use bascule_log::{
-    Error, FileOver, GroupCommitter, IoOp, JournalOptions, Log, OpenMode, OsStorage, ReadError,
-    ReadMode, Storage, StorageFile, StorageOver,
+    Error, FileOver, GroupCommitter, IoOp, Log, OpenMode, OsStorage, ReadError, ReadMode, Storage,
+    StorageFile, StorageOver, WalOptions,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,8 +117,8 @@ fn many(journaled: bool) -> Many {
     let storage = Arc::new(CountingStorage(Arc::clone(&counted)));
     let partitions = root.path().join("partitions");
     let committer = if journaled {
-        let journal = JournalOptions::new(root.path().join("journal"), partitions.clone());
-        GroupCommitter::stepped_journaled(storage, journal).unwrap()
+        let journal = WalOptions::new(root.path().join("journal"), partitions.clone());
+        GroupCommitter::stepped_with_wal(storage, journal).unwrap()
     } else {
         GroupCommitter::stepped(storage)
     };
@@ -224,7 +224,7 @@ fn what_is_only_in_the_journal_stays_open() {
         many.step();
         many.committer.set_open_segments(LIMIT);
     }
-    assert!(many.committer.statistics().journaled_rounds > 20);
+    assert!(many.committer.statistics().wal_rounds > 20);
     many.check(40);
 }
 

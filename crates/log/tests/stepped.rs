@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 mod recording;
 
-use bascule_log::{GroupCommitter, Identity, JournalOptions, Log, LogOptions, Retention};
+use bascule_log::{GroupCommitter, Identity, Log, LogOptions, Retention, WalOptions};
 use bascule_record::{BatchBuilder, BatchLimits, Codec, RecordRef, SealedBatch};
 use recording::Recording;
 use std::path::Path;
@@ -98,12 +98,12 @@ fn nothing_outlives_a_group_committer_that_ends_with_work_undone() {
         segment_bytes: 1 << 10,
         ..LogOptions::default()
     };
-    let journal = JournalOptions {
+    let journal = WalOptions {
         from_dirty_files: 1,
         file_bytes: 2 << 10,
-        ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
+        ..WalOptions::new(home.path().join("journal"), home.path().to_path_buf())
     };
-    let committer = GroupCommitter::stepped_journaled(storage, journal).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(storage, journal).unwrap();
     let directory = home.path().join("1");
     let mut log = Log::create(&directory, IDENTITY, options, &committer).unwrap();
     for i in 0..200 {
@@ -127,13 +127,13 @@ fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
         segment_bytes: 1 << 10,
         ..LogOptions::default()
     };
-    let journal = JournalOptions {
+    let journal = WalOptions {
         from_dirty_files: 1,
         file_bytes: 64 << 10,
-        lazy_rounds: u32::MAX,
-        ..JournalOptions::new(home.path().join("journal"), home.path().to_path_buf())
+        flush_rounds: u32::MAX,
+        ..WalOptions::new(home.path().join("journal"), home.path().to_path_buf())
     };
-    let committer = GroupCommitter::stepped_journaled(storage.clone(), journal).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(storage.clone(), journal).unwrap();
     let create = |incarnation: u64, options: &LogOptions| {
         let directory = home.path().join(incarnation.to_string());
         let identity = Identity {
@@ -152,14 +152,14 @@ fn what_is_before_a_frame_of_the_journal_is_synced_before_the_frame_is() {
         other.append(batch(), 1, 0).unwrap();
         other.commit(Box::new(|_| {}));
         let before = storage.calls().len();
-        let rounds = committer.statistics().journaled_rounds;
+        let rounds = committer.statistics().wal_rounds;
         committer.step();
         let calls = storage.calls().split_off(before);
         let sealed = calls.iter().position(|call| call.starts_with("sync 1/"));
         let frames = calls
             .iter()
             .position(|call| call.starts_with("write") && call.ends_with(".journal"));
-        if committer.statistics().journaled_rounds > rounds && sealed.is_some() {
+        if committer.statistics().wal_rounds > rounds && sealed.is_some() {
             assert!(sealed < frames, "{calls:?}");
             rolls += 1;
         }

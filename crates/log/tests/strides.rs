@@ -3,8 +3,8 @@
 mod support;
 
 use bascule_log::{
-    FileOver, GroupCommitter, JournalOptions, Log, LogOptions, OpenMode, OsStorage, Storage,
-    StorageFile, StorageOver,
+    FileOver, GroupCommitter, Log, LogOptions, OpenMode, OsStorage, Storage, StorageFile,
+    StorageOver, WalOptions,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,18 +59,18 @@ fn directory(home: &Path, incarnation: u64) -> PathBuf {
 }
 
 fn begin(home: &Path, storage: Arc<dyn Storage>) -> Arc<GroupCommitter> {
-    let options = JournalOptions {
+    let options = WalOptions {
         from_dirty_files: 2,
         file_bytes: 4 << 20,
-        lazy_rounds: u32::MAX,
-        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+        flush_rounds: u32::MAX,
+        ..WalOptions::new(home.join("journal"), home.join("partitions"))
     };
-    GroupCommitter::stepped_journaled(storage, options).unwrap()
+    GroupCommitter::stepped_with_wal(storage, options).unwrap()
 }
 
 /// Rounds in which both logs get a batch of 2 KiB, all acked through the journal but for the first.
 fn publish(logs: &mut [Log], committer: &GroupCommitter) {
-    let before = committer.statistics().journaled_rounds;
+    let before = committer.statistics().wal_rounds;
     for _ in 0..ROUNDS {
         for log in &mut *logs {
             log.append(batch(&[7; 2 << 10], 0), 1, 0).unwrap();
@@ -78,7 +78,7 @@ fn publish(logs: &mut [Log], committer: &GroupCommitter) {
         }
         while committer.step() {}
     }
-    let journaled = committer.statistics().journaled_rounds - before;
+    let journaled = committer.statistics().wal_rounds - before;
     assert!(journaled + 1 >= ROUNDS, "{journaled} of {ROUNDS} rounds");
 }
 

@@ -5,7 +5,7 @@ use crate::hasty::HastyStorage;
 use crate::ledger::{Entry, Kind, Ledger};
 use crate::recovered;
 use bascule_log::{
-    Compaction, DeletedLogs, Error, GroupCommitter, JournalOptions, Log, LogOptions, Retention,
+    Compaction, DeletedLogs, Error, GroupCommitter, Log, LogOptions, Retention, WalOptions,
 };
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ struct Life {
 
 /// Nothing damages the journal here: whatever ends a life, it must not look like a loss.
 fn check_journal(committer: &GroupCommitter, ledger: &Ledger) {
-    let told = committer.journal_damages();
+    let told = committer.wal_damages();
     for damage in told.iter().filter(|damage| damage.was_acked) {
         eprintln!("told without a reason: {damage:?}");
         let wrong = Entry {
@@ -125,7 +125,7 @@ impl Life {
             preallocate_bytes: arguments.number("ahead", 64 << 10)?,
             ..LogOptions::default()
         };
-        let committer = GroupCommitter::start_journaled(
+        let committer = GroupCommitter::start_with_wal(
             Arc::new(HastyStorage),
             journal_options(arguments, &directory)?,
         )
@@ -369,9 +369,9 @@ impl Life {
     }
 }
 
-fn journal_options(arguments: &Arguments, directory: &Path) -> Result<JournalOptions, String> {
+fn journal_options(arguments: &Arguments, directory: &Path) -> Result<WalOptions, String> {
     let places = (directory.join("journal"), recovered::partitions(directory));
-    let mut options = JournalOptions::new(places.0, places.1);
+    let mut options = WalOptions::new(places.0, places.1);
     options.from_dirty_files = match arguments.number("journal", 0)? {
         0 => usize::MAX,
         files => files as usize,

@@ -144,11 +144,13 @@ def test_a_truncated_partition_stays_truncated_despite_the_journal(
             before = publish_until_journaled(client)
             for value in VALUES[:30]:
                 client.publish("orders", value)
-        running.stop()
-        assert list((tmp_path / "data" / "journal").iterdir())
+        running.kill()
+        files = sorted((tmp_path / "data" / "journal").iterdir())
         log = partition(tmp_path / "data")
         code, done = run(capsys, "repair", log, "--cut-at", str(before + 20))
-        assert (code, [Path(action["path"]).suffix for action in done["actions"]]) == (0, [".journal", ".seg"])
+        cut = [(action["what"], Path(action["path"]).name) for action in done["actions"]]
+        assert (code, cut) == (0, [("cut", "journal"), ("cut", f"{0:020}.seg")])
+        assert set(files) < set((tmp_path / "data" / "journal").iterdir()), "a cut has a file of its own"
         running.start()
         with bascule.connect(running.url) as client:
             read = [value for batch in client.subscribe("orders", stop="latest") for value in batch.values]

@@ -83,7 +83,10 @@ pub(super) fn open_code(error: &bascule_log::Error) -> ErrorCode {
             ErrorCode::DataDirectoryNewer
         }
         bascule_log::Error::Absent { .. } => ErrorCode::PartitionMissing,
-        bascule_log::Error::Foreign { .. } => ErrorCode::DataDirectoryForeign,
+        bascule_log::Error::Foreign { .. } | bascule_log::Error::Stray { .. } => {
+            ErrorCode::DataDirectoryForeign
+        }
+        bascule_log::Error::OlderFormat { .. } => ErrorCode::DataDirectoryUnusable,
         _ => ErrorCode::Damaged,
     }
 }

@@ -13,7 +13,7 @@ use crate::nats::NatsSettings;
 use crate::partition::{EndReason, Partition, cautious_now_ns};
 use crate::tools;
 use crate::watchdog::{Descriptors, Stop, WatchSettings, Watchdog};
-use bascule_log::{DeletedLogs, GroupCommitter, JournalOptions, OsStorage};
+use bascule_log::{DeletedLogs, GroupCommitter, OsStorage, WalOptions};
 use bascule_wire::ErrorCode;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -188,13 +188,11 @@ impl Engine {
         Ok(())
     }
 
-    /// What health answers; false also refuses new calls. From the first time on what the journal lost counts as told: the
-    /// log is being written by now.
+    /// The answer of health checks; false also refuses new calls.
     pub fn set_serving(&self, serving: bool) {
         self.shared.serving.store(serving, Ordering::Release);
         if serving {
             self.shared.condition.set_served();
-            self.committer.journal_told();
         } else {
             self.shared.groups.close();
         }
@@ -308,7 +306,7 @@ impl Engine {
                 .events
                 .log(40, "metadata", text, serde_json::json!({}));
         }
-        self.committer.settle_journal();
+        self.committer.flush_wal();
         drop(http);
         self.shared.events.close();
         // The view holds the partitions, and they what the view is in.
@@ -361,12 +359,12 @@ impl Drop for Engine {
 /// The committer of the directory, with a journal for its partitions. What a journal holds is also taken over when it is
 /// not to be used any more.
 fn start_log(data: &Path, limits: &Limits) -> Result<Arc<GroupCommitter>, EngineError> {
-    let mut options = JournalOptions::new(data.join("journal"), directory::partitions(data));
+    let mut options = WalOptions::new(data.join("journal"), directory::partitions(data));
     options.from_dirty_files = match limits.journal_from_dirty_files {
         0 => usize::MAX,
         files => files,
     };
-    let committer = GroupCommitter::start_journaled(Arc::new(OsStorage), options)
+    let committer = GroupCommitter::start_with_wal(Arc::new(OsStorage), options)
         .map_err(|error| EngineError::new(open_code(&error), error.to_string()))?;
     committer.set_open_segments(for_segments(limits.open_segments));
     Ok(committer)
@@ -374,7 +372,7 @@ fn start_log(data: &Path, limits: &Limits) -> Result<Arc<GroupCommitter>, Engine
 
 /// Says what of the journal did not check; what that costs a partition is said when it is opened.
 fn report_wal_damage(committer: &GroupCommitter, shared: &SharedRef) {
-    for damage in committer.journal_damages() {
+    for damage in committer.wal_damages() {
         let (incarnation, start, end) = match damage.of {
             Some((log, start, end)) => (Some(log.incarnation), Some(start), Some(end)),
             None => (None, None, None),

@@ -50,9 +50,9 @@ fn syncs(source: &Source) -> Vec<(&'static str, u64)> {
         ("sync_files", sync.files),
         ("sync_nanos", sync.nanos),
         ("sync_longest_nanos", sync.longest_nanos),
-        ("sync_journaled_rounds", sync.journaled_rounds),
-        ("sync_journal_bytes", sync.journal_bytes),
-        ("journal_damages", committer.journal_damages().len() as u64),
+        ("sync_journaled_rounds", sync.wal_rounds),
+        ("sync_journal_bytes", sync.wal_bytes),
+        ("journal_damages", committer.wal_damages().len() as u64),
     ]
 }
 

@@ -33,7 +33,7 @@ impl Partition {
             "position": damage.position,
         });
         let remedy = match damage.fault {
-            Fault::Journal => {
+            Fault::Wal => {
                 "They lay in the journal alone: restore the data directory from a backup that has them, or go on without them"
             }
             _ => {

@@ -8,7 +8,7 @@ mod report;
 use crate::engine::{EngineError, missing_partitions, was_created};
 use crate::metadata;
 use bascule_log::integrity::{
-    self, Action, Damage, Finding, Hanging, JournalVerified, RepairOptions, Verified,
+    self, Action, Damage, Finding, RepairOptions, Verified, WalOnlyRange, WalVerified,
 };
 use bascule_log::{Error, OsStorage};
 pub use entries::{Metadata, read_metadata};
@@ -88,11 +88,11 @@ pub fn verify(path: &Path) -> Result<Value, EngineError> {
 }
 
 /// The journal with its directory; `None` where there is none.
-fn journal_of(target: &Target) -> Result<Option<(PathBuf, JournalVerified)>, EngineError> {
-    let Some((directory, partitions)) = target.journal() else {
+fn journal_of(target: &Target) -> Result<Option<(PathBuf, WalVerified)>, EngineError> {
+    let Some((directory, partitions)) = target.wal() else {
         return Ok(None);
     };
-    let looked = integrity::verify_journal(&OsStorage, &directory, &partitions);
+    let looked = integrity::verify_wal(&OsStorage, &directory, &partitions);
     Ok(Some((directory, looked.map_err(|error| failed(&error))?)))
 }
 
@@ -166,7 +166,7 @@ pub fn repair(path: &Path, request: &RepairRequest, now_ns: i64) -> Result<Value
             dry_run: request.dry_run,
             from,
             cut_at: request.cut_at,
-            journal: log.journal(),
+            wal: log.wal(),
             now_ns,
         };
         match integrity::repair(&OsStorage, &log.directory, log.identity, &options) {
@@ -236,7 +236,12 @@ fn failed(error: &Error) -> EngineError {
     EngineError::new(code, error.to_string())
 }
 
-fn verified_json(log: &LogPlace, verified: &Verified, hanging: &Hanging, root: &Path) -> Value {
+fn verified_json(
+    log: &LogPlace,
+    verified: &Verified,
+    hanging: &WalOnlyRange,
+    root: &Path,
+) -> Value {
     let mut findings = findings_json(&verified.findings, root, false);
     findings.extend(hanging.lost.iter().map(report::lost_in_journal));
     json!({

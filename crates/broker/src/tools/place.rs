@@ -1,7 +1,7 @@
 //! Which logs a path means, and that no broker uses them.
 use super::report;
 use crate::engine::{EngineError, check_manifest, lock_existing};
-use bascule_log::Identity;
+use bascule_log::{Identity, WalOptions};
 use bascule_wire::ErrorCode;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -27,10 +27,12 @@ impl LogPlace {
         self.identity == METADATA
     }
 
-    /// The journal that holds a part of the log, if the log is where it was written.
-    pub fn journal(&self) -> Option<PathBuf> {
+    /// The WAL that holds a part of the log, if the log is where it was written.
+    pub fn wal(&self) -> Option<WalOptions> {
         let partitions = self.directory.parent()?;
-        (partitions.file_name()? == "partitions").then(|| partitions.with_file_name("journal"))
+        let directory = partitions.with_file_name("journal");
+        let is_there = partitions.file_name()? == "partitions";
+        is_there.then(|| WalOptions::new(directory, partitions.to_path_buf()))
     }
 }
 
@@ -89,14 +91,15 @@ impl Target {
     }
 
     /// The journal, and the directory of the logs that it is of; none for a log that lies beside none, or has none.
-    pub fn journal(&self) -> Option<(PathBuf, PathBuf)> {
+    pub fn wal(&self) -> Option<(PathBuf, PathBuf)> {
         let journal = match self.logs.first() {
             _ if self.is_data_directory => self.root.join("journal"),
             Some(log) if log.is_metadata() => return None,
             // Its head tells of a journal that is gone.
             log => log?
-                .journal()
-                .filter(|journal| journal.is_dir() || journal.with_extension("head").is_file())?,
+                .wal()
+                .map(|wal| wal.directory)
+                .filter(|wal| wal.is_dir() || wal.with_extension("head").is_file())?,
         };
         let partitions = journal.with_file_name("partitions");
         Some((journal, partitions))

@@ -2,9 +2,9 @@
 use super::damage_json;
 use super::place::LogPlace;
 use bascule_log::integrity::{
-    BatchView, Damage, Finding, FindingKind, Hanging, JournalVerified, LogView, SegmentView,
+    BatchView, Damage, Finding, FindingKind, LogView, SegmentView, WalOnlyRange, WalVerified,
 };
-use bascule_log::{Identity, JournalDamage, JournalPlace};
+use bascule_log::{Identity, WalDamage, WalFault};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -93,7 +93,6 @@ const FILE_LOST: &str =
 const FILE_UNREAD: &str = "nothing of the file can be read";
 
 /// Where it is shorter than it was made.
-const FILE_CUT: &str = "the file was cut off there or behind";
 
 /// What it may cost when frames are lost that nobody can name.
 const ENDS_LOST: &str =
@@ -119,13 +118,13 @@ const END_UNKNOWN: &str =
     "the marks at the end of the file, which say how far its frames reach, do not check";
 
 /// What a journal's damage is, in a sentence.
-pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
+pub(crate) fn journal_damage(damage: &WalDamage) -> String {
     let path = damage.path.display();
-    match damage.place {
-        JournalPlace::Lost => {
+    match damage.fault {
+        WalFault::Lost => {
             format!("in {path} {FILE_LOST}: {ENDS_LOST}: {TOLD}")
         }
-        JournalPlace::Head => {
+        WalFault::Manifest => {
             format!(
                 "the head of the journal, {path}, does not check or is missing: {HEAD_LOST}; it is written anew"
             )
@@ -134,7 +133,7 @@ pub(crate) fn journal_damage(damage: &JournalDamage) -> String {
     }
 }
 
-fn damage_in_file(damage: &JournalDamage) -> String {
+fn damage_in_file(damage: &WalDamage) -> String {
     let held = match damage.of {
         Some((log, start, end)) => {
             format!(
@@ -142,17 +141,16 @@ fn damage_in_file(damage: &JournalDamage) -> String {
                 log.incarnation
             )
         }
-        None if !damage.place.can_cost() => "no records".to_owned(),
+        None if !damage.fault.can_cost() => "no records".to_owned(),
         None => "what nobody can tell any more".to_owned(),
     };
-    let meaning = match (damage.place, damage.was_acked, damage.of) {
-        (JournalPlace::Beginning, ..) => {
+    let meaning = match (damage.fault, damage.was_acked, damage.of) {
+        (WalFault::Preamble, ..) => {
             "its copy at the end of the file is used, and nothing is lost by it"
         }
-        (JournalPlace::Marks, ..) => MARKS_LOST,
-        (JournalPlace::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
-        (JournalPlace::Cut, ..) => &format!("{FILE_CUT}: {ENDS_LOST}: {TOLD}"),
-        (JournalPlace::End, ..) => &format!("{END_UNKNOWN}: {ENDS_LOST}: {TOLD}"),
+        (WalFault::EndMarkers, ..) => MARKS_LOST,
+        (WalFault::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
+        (WalFault::End, ..) => &format!("{END_UNKNOWN}: {ENDS_LOST}: {TOLD}"),
         (_, true, None) => {
             "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, \
              but for a partition of which nothing lies behind it: that ends before it"
@@ -192,11 +190,11 @@ pub(super) fn lost_in_journal(damage: &Damage) -> Value {
 
 /// What of a journal does not check: all of it, or what may concern one log. `lost`: what that costs the logs.
 pub(super) fn journal_findings(
-    journal: &JournalVerified,
+    journal: &WalVerified,
     of: Option<Identity>,
     lost: &[Damage],
 ) -> Vec<Value> {
-    let concerns = |damage: &&JournalDamage| {
+    let concerns = |damage: &&WalDamage| {
         let log = damage.of.map(|(log, ..)| log);
         of.is_none() || log.is_none() || log == of
     };
@@ -204,23 +202,18 @@ pub(super) fn journal_findings(
     found.map(|damage| journal_finding(damage, lost)).collect()
 }
 
-fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
+fn journal_finding(damage: &WalDamage, lost: &[Damage]) -> Value {
     let costs = |lost: &Damage| lost.path == damage.path && lost.position == damage.position;
     let (kind, effect) = match (damage.was_acked, damage.of) {
-        _ if damage.place == JournalPlace::Beginning => (
+        _ if damage.fault == WalFault::Preamble => (
             "derived",
             "no record is lost: its copy at the end of the file is used",
         ),
-        _ if damage.place == JournalPlace::File => {
-            ("damage", &*format!("{FILE_UNREAD}: {ENDS_LOST}"))
-        }
-        _ if damage.place == JournalPlace::Cut => ("damage", &*format!("{FILE_CUT}: {ENDS_LOST}")),
-        _ if damage.place == JournalPlace::End => {
-            ("damage", &*format!("{END_UNKNOWN}: {ENDS_LOST}"))
-        }
-        _ if damage.place == JournalPlace::Lost => ("damage", ENDS_LOST),
-        _ if damage.place == JournalPlace::Head => ("derived", HEAD_LOST),
-        _ if damage.place == JournalPlace::Marks => ("derived", MARKS_LOST),
+        _ if damage.fault == WalFault::File => ("damage", &*format!("{FILE_UNREAD}: {ENDS_LOST}")),
+        _ if damage.fault == WalFault::End => ("damage", &*format!("{END_UNKNOWN}: {ENDS_LOST}")),
+        _ if damage.fault == WalFault::Lost => ("damage", ENDS_LOST),
+        _ if damage.fault == WalFault::Manifest => ("derived", HEAD_LOST),
+        _ if damage.fault == WalFault::EndMarkers => ("derived", MARKS_LOST),
         (false, _) => (
             "tail",
             "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \
@@ -235,17 +228,14 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
     let (start, end) = damage.of.map_or((0, 0), |(_, start, end)| (start, end));
     let what = match damage.of {
         Some((log, ..)) => format!("a frame of incarnation {} does not check", log.incarnation),
-        None if damage.place == JournalPlace::Lost => FILE_LOST.to_owned(),
-        None if damage.place == JournalPlace::Cut => {
-            "a journal file is shorter than it was made".to_owned()
-        }
-        None if damage.place == JournalPlace::Head => {
+        None if damage.fault == WalFault::Lost => FILE_LOST.to_owned(),
+        None if damage.fault == WalFault::Manifest => {
             "the head of the journal does not check or is missing".to_owned()
         }
-        None if damage.place == JournalPlace::Marks => {
+        None if damage.fault == WalFault::EndMarkers => {
             "a mark at the end of a journal file does not check".to_owned()
         }
-        None if damage.place == JournalPlace::End => {
+        None if damage.fault == WalFault::End => {
             "nobody can tell how far a journal file reached".to_owned()
         }
         None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
@@ -264,7 +254,7 @@ fn journal_finding(damage: &JournalDamage, lost: &[Damage]) -> Value {
 }
 
 /// How much of a journal was read.
-pub(super) fn journal(directory: &Path, journal: &JournalVerified) -> Value {
+pub(super) fn journal(directory: &Path, journal: &WalVerified) -> Value {
     json!({
         "path": directory,
         "files": journal.files,
@@ -274,7 +264,7 @@ pub(super) fn journal(directory: &Path, journal: &JournalVerified) -> Value {
 }
 
 /// A log with its segments and batches, and what of it hangs on the journal.
-pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&Hanging>) -> Value {
+pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&WalOnlyRange>) -> Value {
     let checkpoint = view.checkpoint.map(|(high_watermark, log_start, durable, clean)| {
         json!({"high_watermark": high_watermark, "log_start": log_start, "durable": durable, "clean": clean})
     });
@@ -297,7 +287,7 @@ pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&Hanging>
     })
 }
 
-fn hanging_json(hanging: &Hanging) -> Value {
+fn hanging_json(hanging: &WalOnlyRange) -> Value {
     let frame = |(start, end): &(u64, u64)| json!({"start": start, "end": end});
     json!({
         "end": hanging.end,

@@ -208,14 +208,13 @@ fn marks(file: &JournalFile, now: &[u8]) -> Option<(usize, usize)> {
     Some((odd.0.max(even.0), odd.1.max(even.1)))
 }
 
-/// Whether it can still be known which use of the file this is: the preamble is there, but for a byte, or its copy.
+/// Whether it can still be known which log number of the file this is: the preamble is there, or its copy.
 fn is_use_of(now: &[u8], file: &JournalFile) -> bool {
     let known = &file.bytes[..PREAMBLE_BYTES];
     let Some(begin) = now.get(..PREAMBLE_BYTES) else {
         return false;
     };
-    let changed = begin.iter().zip(known).filter(|(a, b)| a != b).count();
-    changed <= 1 || now.ends_with(known)
+    begin == known || now.ends_with(known)
 }
 
 /// `known_to`: others tell that the frames before it were acknowledged.
@@ -226,15 +225,13 @@ fn left_in(file: &JournalFile, now: &[u8], known_to: usize) -> Vec<Left> {
         to - from - same.count()
     };
     let mut left: Vec<Left> = Vec::new();
-    let (mut is_reached, mut is_linked) = (true, true);
+    let mut is_linked = true;
     for frame in &file.frames {
         let (from, is_inside) = (frame.from, frame.to <= now.len());
-        // One changed byte of what follows a frame whose end is known is mended.
-        let most = usize::from(is_reached);
-        let has_begin = is_inside && changed(from, from + TELLING_BYTES) <= most;
+        let has_begin = is_inside && changed(from, from + TELLING_BYTES) == 0;
         let headers = frame.headers.iter();
         let known =
-            headers.take_while(|(end, _)| has_begin && changed(end - HEADER_BYTES, *end) <= 1);
+            headers.take_while(|(end, _)| has_begin && changed(end - HEADER_BYTES, *end) == 0);
         left.push(Left {
             whole: changed(from, frame.to) == 0,
             named_to: known.last().map_or(0, |(_, next)| *next),
@@ -243,8 +240,7 @@ fn left_in(file: &JournalFile, now: &[u8], known_to: usize) -> Vec<Left> {
                 || now.len() < file.bytes.len(),
             is_vouched: false,
         });
-        is_reached = has_begin;
-        is_linked = changed(from, frame.to) == 0;
+        is_linked = has_begin;
     }
     let (mut behind, mut is_vouched) = (Vec::new(), false);
     let mut any_behind = false;

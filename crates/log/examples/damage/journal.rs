@@ -6,9 +6,7 @@ use crate::frames::{self, JournalFile};
 use crate::power::{self, Cut, Power};
 use crate::prepare::{Template, push};
 use bascule_log::integrity::verify;
-use bascule_log::{
-    Durability, GroupCommitter, Identity, JournalOptions, Log, LogOptions, OsStorage,
-};
+use bascule_log::{Durability, GroupCommitter, Identity, Log, LogOptions, OsStorage, WalOptions};
 use bascule_record::Codec;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +35,7 @@ pub struct Home {
 #[derive(Clone, Copy)]
 struct Plan {
     file_bytes: u64,
-    lazy_rounds: u32,
+    flush_rounds: u32,
     segment_bytes: u64,
     codec: Codec,
     rounds: usize,
@@ -67,7 +65,7 @@ pub struct Harm {
 
 impl Home {
     /// Of the directory at `root`.
-    pub fn options(&self, root: &Path) -> JournalOptions {
+    pub fn options(&self, root: &Path) -> WalOptions {
         self.plan.options(root)
     }
 
@@ -133,12 +131,12 @@ impl Home {
 }
 
 impl Plan {
-    fn options(&self, root: &Path) -> JournalOptions {
-        JournalOptions {
+    fn options(&self, root: &Path) -> WalOptions {
+        WalOptions {
             from_dirty_files: 1,
             file_bytes: self.file_bytes,
-            lazy_rounds: self.lazy_rounds,
-            ..JournalOptions::new(root.join("journal"), root.join("partitions"))
+            flush_rounds: self.flush_rounds,
+            ..WalOptions::new(root.join("journal"), root.join("partitions"))
         }
     }
 
@@ -198,7 +196,7 @@ impl Life {
 
 const EVEN: Plan = Plan {
     file_bytes: 9 << 10,
-    lazy_rounds: 1_000,
+    flush_rounds: 1_000,
     segment_bytes: 64 << 10,
     codec: Codec::None,
     rounds: 5,
@@ -233,7 +231,7 @@ pub fn homes(root: &Path) -> Vec<Home> {
             "settled at times",
             Plan {
                 rounds: 40,
-                lazy_rounds: 6,
+                flush_rounds: 6,
                 ..EVEN
             },
         ),
@@ -342,7 +340,7 @@ impl Maker {
         count: usize,
     ) -> Life {
         let options = self.plan.options(&self.live);
-        let committer = GroupCommitter::stepped_journaled(Arc::new(self.power.clone()), options);
+        let committer = GroupCommitter::stepped_with_wal(Arc::new(self.power.clone()), options);
         let committer = committer.unwrap();
         let logs = (0..count).map(|i| open(&self.directory(&self.live, i), i, &committer));
         Life {

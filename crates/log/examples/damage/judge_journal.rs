@@ -9,7 +9,7 @@ use crate::journal::{Harm, Home, Life};
 use crate::judge::{Seen, check, read};
 use crate::power::{self, Cut, Power};
 use crate::prepare::Template;
-use bascule_log::integrity::{Hanging, JournalVerified, verify, verify_journal};
+use bascule_log::integrity::{WalOnlyRange, WalVerified, verify, verify_wal};
 use bascule_log::{GroupCommitter, Log, OsStorage, Storage};
 use bascule_record::Codec;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ struct Due {
 
 /// What the tools that look at a directory offline say.
 struct Offline {
-    journal: Option<JournalVerified>,
+    journal: Option<WalVerified>,
     /// Ranges that are lost, of each log.
     lost: Vec<Vec<(u64, u64)>>,
     any: bool,
@@ -161,8 +161,8 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         };
     };
     let first = read_all(&life);
-    let told = life.committer.journal_damages();
-    let of_journal = told.iter().any(|damage| damage.place.can_cost());
+    let told = life.committer.wal_damages();
+    let of_journal = told.iter().any(|damage| damage.fault.can_cost());
     let mut any = offline.any || of_journal;
     check_telling(&offline, &life, dues)?;
     let (mut values, mut is_short) = (Vec::new(), false);
@@ -187,7 +187,7 @@ fn live_on(home: &Home, work: &Path, dues: &[Due], dice: &mut Dice) -> Result<Sa
         return silent("it does not start a second time");
     };
     // All logs have taken over what there was: what is lost by then was told.
-    let told = life.committer.journal_damages();
+    let told = life.committer.wal_damages();
     if told.iter().any(|damage| damage.was_acked) {
         return Err(("alarm", format!("the second start tells {told:?}")));
     }
@@ -227,8 +227,7 @@ fn directory(work: &Path, log: &Template) -> PathBuf {
 }
 
 fn begin(home: &Home, work: &Path, storage: Arc<dyn Storage>) -> Result<Life, bascule_log::Error> {
-    let committer = GroupCommitter::stepped_journaled(storage, home.options(work))?;
-    committer.journal_told();
+    let committer = GroupCommitter::stepped_with_wal(storage, home.options(work))?;
     let open = |log: &Template| {
         let at = directory(work, log);
         let (opened, _) = Log::open(&at, log.identity, log.options.clone(), &committer)?;
@@ -260,7 +259,7 @@ fn end(life: Life, work: &Path, power: &Power, dice: &mut Dice) {
 }
 
 fn look_offline(home: &Home, work: &Path) -> Offline {
-    let journal = verify_journal(&OsStorage, &work.join("journal"), &work.join("partitions")).ok();
+    let journal = verify_wal(&OsStorage, &work.join("journal"), &work.join("partitions")).ok();
     let mut any = journal
         .as_ref()
         .is_none_or(|journal| !journal.damages.is_empty());
@@ -275,7 +274,7 @@ fn look_offline(home: &Home, work: &Path) -> Offline {
         any |= !verified.findings.is_empty();
         let hanging = journal.as_ref();
         let hanging = hanging.and_then(|found| found.of(log.identity, &at, verified.log_end));
-        let hanging: Hanging = hanging.unwrap_or_default();
+        let hanging: WalOnlyRange = hanging.unwrap_or_default();
         let found = verified.findings.iter().map(|finding| finding.offsets);
         let hanging = hanging.lost.iter().map(|damage| (damage.start, damage.end));
         lost.push(found.chain(hanging).collect());
@@ -285,14 +284,14 @@ fn look_offline(home: &Home, work: &Path) -> Offline {
 
 /// The start and the tool say the same of the journal, and what a limit excuses is said where something is left of it.
 fn check_telling(offline: &Offline, life: &Life, dues: &[Due]) -> Result<(), Fault> {
-    let told = life.committer.journal_damages();
+    let told = life.committer.wal_damages();
     let found = offline.journal.as_ref().map(|journal| &journal.damages);
     if found != Some(&told) {
         return silent(&format!("the start tells {told:?}, verify {found:?}"));
     }
     let is_told = |limit: Limit| limit != Limit::LastRounds;
     let must = dues.iter().any(|due| due.limit.is_some_and(is_told));
-    if must && !told.iter().any(|damage| damage.place.can_cost()) {
+    if must && !told.iter().any(|damage| damage.fault.can_cost()) {
         return silent("what the journal lost is not told");
     }
     Ok(())

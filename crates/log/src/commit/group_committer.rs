@@ -15,8 +15,9 @@ pub(crate) use crate::commit::sync_queue::{SyncQueue, SyncRequest};
 use crate::io::files::Files;
 use crate::io::jobs::{JobSender, Jobs, Worker, join};
 use crate::io::storage::{OsStorage, Storage};
-use crate::wal::{Journal, JournalDamage, JournalOptions};
-use crate::{Error, IoOp};
+use crate::wal::format::Cut;
+use crate::wal::{Wal, WalDamage, WalOptions};
+use crate::{Error, Identity, IoOp};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,10 +42,10 @@ pub struct SyncStatistics {
     pub longest_nanos: u64,
     /// Rounds by their duration.
     pub durations: Durations,
-    /// Rounds that synced the journal in place of segments.
-    pub journaled_rounds: u64,
+    /// Rounds that synced the WAL in place of segments.
+    pub wal_rounds: u64,
     /// Bytes written to the journal: they are written once more, to the segments.
-    pub journal_bytes: u64,
+    pub wal_bytes: u64,
 }
 
 /// The committer of one data directory. Owns two threads, which end when the last handle is dropped, or none.
@@ -89,22 +90,22 @@ impl GroupCommitter {
         Self::with_threads(queue, background)
     }
 
-    /// As [`GroupCommitter::start_on`], with a journal for rounds in which many partitions are dirty. What the last life left
+    /// As [`GroupCommitter::start_on`], with a WAL for rounds in which many partitions are dirty. What the last life left
     /// in it is looked at now, and taken over by each log when it is opened.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::NewerFormat`] when the journal cannot be read.
-    pub fn start_journaled(
+    /// [`Error::Io`] and [`Error::NewerFormat`] when the WAL cannot be read.
+    pub fn start_with_wal(
         storage: Arc<dyn Storage>,
-        options: JournalOptions,
+        options: WalOptions,
     ) -> Result<Arc<Self>, Error> {
         let background = Worker::start("log-background");
         let sender = background
             .as_ref()
             .map_or_else(|_| JobSender::closed(), Worker::sender);
         let files = Files::new(storage);
-        let journal = Journal::open(options, &files, sender, true)?;
-        let queue = SyncQueue::new(files, true, Some(journal));
+        let wal = Wal::open(options, &files, sender, true)?;
+        let queue = SyncQueue::new(files, true, Some(wal));
         Ok(Self::with_threads(queue, background))
     }
 
@@ -143,18 +144,18 @@ impl GroupCommitter {
         })
     }
 
-    /// As [`GroupCommitter::stepped`], with a journal; its segments are synced after so many bytes or rounds.
+    /// As [`GroupCommitter::stepped`], with a WAL; its segments are synced after so many bytes or rounds.
     ///
     /// # Errors
-    /// As [`GroupCommitter::start_journaled`].
-    pub fn stepped_journaled(
+    /// As [`GroupCommitter::start_with_wal`].
+    pub fn stepped_with_wal(
         storage: Arc<dyn Storage>,
-        options: JournalOptions,
+        options: WalOptions,
     ) -> Result<Arc<Self>, Error> {
         let (files, jobs) = (Files::new(storage), Jobs::default());
-        let journal = Journal::open(options, &files, jobs.sender(), false)?;
+        let wal = Wal::open(options, &files, jobs.sender(), false)?;
         Ok(Arc::new(Self {
-            queue: SyncQueue::new(files, false, Some(journal)),
+            queue: SyncQueue::new(files, false, Some(wal)),
             thread: Mutex::new(None),
             background: Background::Stepped(jobs),
             compactor: Mutex::new(None),
@@ -198,27 +199,37 @@ impl GroupCommitter {
         self.queue.statistics()
     }
 
-    /// What of the journal did not check when it was opened, in the order in which it was written. What that costs a log is
-    /// told when the log is opened.
-    pub fn journal_damages(&self) -> Vec<JournalDamage> {
-        let journal = self.queue.journal();
-        journal.map_or_else(Vec::new, |journal| journal.damages().to_vec())
+    /// Damage of the WAL that was found when it was opened, in the order in which it was written. [`crate::Log::open`] returns
+    /// what it costs a log.
+    pub fn wal_damages(&self) -> Vec<WalDamage> {
+        let wal = self.queue.wal();
+        wal.map_or_else(Vec::new, |wal| wal.damages().to_vec())
     }
 
-    /// What [`GroupCommitter::journal_damages`] tells is known to whoever has to know it. Until then the next start tells what is
-    /// lost once more: this one may end before anybody has heard.
-    pub fn journal_told(&self) {
-        if let Some(journal) = self.queue.journal() {
-            journal.told();
+    /// Records in the WAL that a log ends at `offset` from now on, under leader epoch `epoch`: no start replays anything from
+    /// there on that was written before. Durable when it returns; the segments are cut after it. `false`: there was no room,
+    /// try again. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: then the directory has failed.
+    pub fn record_cut(&self, log: Identity, offset: u64, epoch: u64) -> Result<bool, Error> {
+        self.check_usable()?;
+        let Some(wal) = self.queue.wal() else {
+            return Ok(true);
+        };
+        let written = wal.cut(&Cut { log, offset, epoch });
+        if let Err(error) = &written {
+            self.queue.files.fail(error);
         }
+        written
     }
 
-    /// Syncs what only the journal has, once all logs are closed: then its files may be lost. Of a directory that has failed
-    /// nothing. Blocks.
-    pub fn settle_journal(&self) {
-        let journal = self.queue.journal();
-        if let Some(journal) = journal.filter(|_| self.queue.failure().is_none()) {
-            journal.settle();
+    /// Syncs the segments whose batches only the WAL has, once all logs are closed; nothing in a directory that has failed.
+    /// Blocks.
+    pub fn flush_wal(&self) {
+        let wal = self.queue.wal();
+        if let Some(wal) = wal.filter(|_| self.queue.failure().is_none()) {
+            wal.flush();
         }
     }
 

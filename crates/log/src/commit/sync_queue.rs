@@ -1,13 +1,13 @@
 //! The rounds of a group committer: take what waits, make it durable, answer.
 //!
-//! What few wait for is synced file by file, mostly; of many partitions the [`Journal`] is synced instead, where there is one.
+//! What few wait for is synced file by file, mostly; of many partitions the [`Wal`] is synced instead, where there is one.
 use crate::commit::group_committer::SyncStatistics;
 use crate::commit::histogram::Histogram;
 use crate::failpoint;
 use crate::io::disk::SyncFile;
 use crate::io::failure::Failure;
 use crate::io::files::Files;
-use crate::wal::{Journal, Range};
+use crate::wal::{Wal, WalWrite};
 use crate::{Error, IoOp};
 use bascule_record::planted;
 use parking_lot::{Condvar, Mutex};
@@ -29,8 +29,8 @@ pub(crate) struct SyncRequest {
     pub file: Option<Arc<SyncFile>>,
     /// One more.
     pub also: Option<Arc<SyncFile>>,
-    /// What a log adds to its active segment: synced there or in the journal.
-    pub range: Option<Range>,
+    /// What a log adds to its active segment: synced there or in the WAL.
+    pub range: Option<WalWrite>,
     /// A directory to sync after the files.
     pub directory: Option<Arc<SyncFile>>,
     /// Called on the committer's thread.
@@ -49,13 +49,13 @@ pub(crate) struct SyncQueue {
     pub files: Arc<Files>,
     /// Whether a round may use threads of its own.
     threads: bool,
-    journal: Option<Arc<Journal>>,
+    wal: Option<Arc<Wal>>,
     waiting: Mutex<Waiting>,
     wake: Condvar,
     finished: AtomicU64,
     synced_files: AtomicU64,
-    journaled: AtomicU64,
-    journal_bytes: AtomicU64,
+    wal_rounds: AtomicU64,
+    wal_bytes: AtomicU64,
     requests: AtomicU64,
     nanos: AtomicU64,
     longest_nanos: AtomicU64,
@@ -72,17 +72,17 @@ impl std::fmt::Debug for SyncQueue {
 
 impl SyncQueue {
     /// Rounds over these files, with threads of their own or none.
-    pub fn new(files: Arc<Files>, threads: bool, journal: Option<Arc<Journal>>) -> Arc<Self> {
+    pub fn new(files: Arc<Files>, threads: bool, wal: Option<Arc<Wal>>) -> Arc<Self> {
         Arc::new(Self {
             files,
             threads,
-            journal,
+            wal,
             waiting: Mutex::default(),
             wake: Condvar::new(),
             finished: AtomicU64::new(0),
             synced_files: AtomicU64::new(0),
-            journaled: AtomicU64::new(0),
-            journal_bytes: AtomicU64::new(0),
+            wal_rounds: AtomicU64::new(0),
+            wal_bytes: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             longest_nanos: AtomicU64::new(0),
@@ -100,14 +100,14 @@ impl SyncQueue {
             nanos: read(&self.nanos),
             longest_nanos: read(&self.longest_nanos),
             durations: self.durations.durations(),
-            journaled_rounds: read(&self.journaled),
-            journal_bytes: read(&self.journal_bytes),
+            wal_rounds: read(&self.wal_rounds),
+            wal_bytes: read(&self.wal_bytes),
         }
     }
 
-    /// The journal, where there is one.
-    pub fn journal(&self) -> Option<&Arc<Journal>> {
-        self.journal.as_ref()
+    /// The WAL, where there is one.
+    pub fn wal(&self) -> Option<&Arc<Wal>> {
+        self.wal.as_ref()
     }
 
     /// Lets the committer end once nothing waits; later requests are refused.
@@ -174,12 +174,12 @@ impl SyncQueue {
             if waiting.closing {
                 return false;
             }
-            match self.journal.as_ref().and_then(|journal| journal.due_in()) {
+            match self.wal.as_ref().and_then(|wal| wal.due_in()) {
                 None => self.wake.wait(&mut waiting),
                 Some(pause) => {
                     if self.wake.wait_for(&mut waiting, pause).timed_out() {
                         drop(waiting);
-                        self.settle_when_due();
+                        self.flush_when_due();
                         waiting = self.waiting.lock();
                     }
                 }
@@ -216,16 +216,16 @@ impl SyncQueue {
                 self.files.health().answer(request.answer);
             }));
         }
-        self.settle_when_due();
+        self.flush_when_due();
     }
 
-    fn settle_when_due(&self) {
-        if let Some(journal) = self.journal.as_ref().filter(|_| self.failure().is_none()) {
-            journal.settle_when_due();
+    fn flush_when_due(&self) {
+        if let Some(wal) = self.wal.as_ref().filter(|_| self.failure().is_none()) {
+            wal.flush_when_due();
         }
     }
 
-    /// Syncs every distinct file, or the journal in place of the segments, then every distinct directory. Returns the number of
+    /// Syncs every distinct file, or the WAL in place of the segments, then every distinct directory. Returns the number of
     /// files.
     fn sync_all(&self, round: u64, requests: &[SyncRequest]) -> Result<usize, Error> {
         failpoint::check("publish.before_sync")
@@ -236,7 +236,7 @@ impl SyncQueue {
             .flatten()
             .filter(|file| file.first_in(round))
             .collect();
-        let ranges: Vec<&Range> = requests
+        let ranges: Vec<&WalWrite> = requests
             .iter()
             .filter_map(|request| request.range.as_ref())
             .collect();
@@ -247,16 +247,13 @@ impl SyncQueue {
             .collect();
         let mut synced = files.len();
         let bytes = ranges.iter().map(|range| range.bytes()).sum();
-        let journal = self
-            .journal
-            .as_ref()
-            .filter(|journal| journal.wants(&dirty, bytes));
-        if journal.is_some() {
-            // Sealed segments first: a frame of the journal tells that everything before it was synced.
+        let wal = self.wal.as_ref().filter(|wal| wal.wants(&dirty, bytes));
+        if wal.is_some() {
+            // Sealed segments first: a frame of the WAL tells that everything before it was synced.
             self.sync_files(&std::mem::take(&mut files))?;
         }
-        let in_journal = journal.map_or(Ok(false), |journal| self.write(journal, &ranges))?;
-        if !in_journal {
+        let in_wal = wal.map_or(Ok(false), |wal| self.write(wal, &ranges))?;
+        if !in_wal {
             synced += dirty.len();
             files.extend(dirty);
         }
@@ -267,12 +264,12 @@ impl SyncQueue {
             .filter(|directory| directory.first_in(round))
             .try_for_each(SyncFile::sync_names)?;
         for range in ranges {
-            range.shared.set_journaled(in_journal);
-            if !in_journal {
+            range.shared.set_in_wal(in_wal);
+            if !in_wal {
                 range.shared.raise_settled_end(range.end);
             }
         }
-        Ok(synced + usize::from(in_journal))
+        Ok(synced + usize::from(in_wal))
     }
 
     fn sync_files(&self, files: &[&SyncFile]) -> Result<(), Error> {
@@ -283,13 +280,13 @@ impl SyncQueue {
         }
     }
 
-    /// Whether the journal took the ranges.
-    fn write(&self, journal: &Arc<Journal>, ranges: &[&Range]) -> Result<bool, Error> {
-        let Some(bytes) = journal.write(ranges)? else {
+    /// Whether the WAL took the ranges.
+    fn write(&self, wal: &Arc<Wal>, ranges: &[&WalWrite]) -> Result<bool, Error> {
+        let Some(bytes) = wal.write(ranges)? else {
             return Ok(false);
         };
-        self.journaled.fetch_add(1, Ordering::Relaxed);
-        self.journal_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.wal_rounds.fetch_add(1, Ordering::Relaxed);
+        self.wal_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(true)
     }
 }

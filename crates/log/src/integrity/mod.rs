@@ -8,15 +8,15 @@
 //!
 //! Damage is never served, never cut, never a reason to refuse what lies beside it.
 mod inspect;
-mod journal;
 mod repair;
 mod scrub;
 mod verify;
+mod wal;
 mod walk;
 
 pub use crate::segment::damage::{Damage, Fault};
 pub use inspect::{BatchView, LogView, SegmentView, inspect};
-pub use journal::{Hanging, JournalVerified, verify_journal};
 pub use repair::{Action, RepairOptions, repair};
 pub use scrub::Scrubbed;
 pub use verify::{Finding, FindingKind, Verified, verify};
+pub use wal::{WalOnlyRange, WalVerified, verify_wal};

@@ -199,11 +199,11 @@ impl Log {
             disk::sync_directory(storage, directory)?;
             sources = find_sources(storage, directory)?;
         }
-        let journal = committer.sync_queue().journal();
-        let journal = journal.filter(|journal| journal.serves(directory));
-        let replay = journal.and_then(|journal| {
-            let parts = journal.replay(identity)?;
-            Some(Replay::new(parts, journal.damages(), identity))
+        let wal = committer.sync_queue().wal();
+        let wal = wal.filter(|wal| wal.serves(directory));
+        let replay = wal.and_then(|wal| {
+            let parts = wal.replay(identity)?;
+            Some(Replay::new(&parts, wal.damages(), identity))
         });
         let recovered = Recovered::scan(
             committer.files(),
@@ -220,13 +220,13 @@ impl Log {
         let known = checkpoint.last().map_or(0, |last| last.high_watermark);
         let (mut log, mut report) =
             Self::from_recovered(recovered, checkpoint, identity, options, committer)?;
-        if let (Some(journal), Some(replay)) = (journal, replay) {
+        if let (Some(wal), Some(replay)) = (wal, replay) {
             let taken = log.take_over(&replay)?;
             report.replayed = taken.batches;
             report.clean &= taken.lost.is_empty();
             report.damaged.extend(taken.lost);
             log.set_high_watermark(known);
-            journal.replayed(identity);
+            wal.replayed(identity);
         }
         Ok((log, report))
     }
@@ -290,15 +290,15 @@ struct Parts {
 
 impl Parts {
     fn into_log(self, options: LogOptions, committer: &Arc<GroupCommitter>) -> Log {
-        let journal = committer.sync_queue().journal();
-        let journaled = journal.is_some_and(|journal| journal.serves(&self.shared.directory));
+        let wal = committer.sync_queue().wal();
+        let uses_wal = wal.is_some_and(|wal| wal.serves(&self.shared.directory));
         Log {
             directory: Arc::from(self.shared.directory.as_path()),
             shared: {
                 self.shared.set_keys(&options.keys);
                 self.shared.names.lock().opened = committer.files().storage().monotonic_ns();
-                if let Some(journal) = journal.filter(|_| journaled) {
-                    self.shared.set_journal(journal);
+                if let Some(wal) = wal.filter(|_| uses_wal) {
+                    self.shared.set_wal(wal);
                 }
                 let shared = Arc::new(self.shared);
                 // All of it was synced.
@@ -308,7 +308,7 @@ impl Parts {
             },
             committer: Arc::clone(committer),
             background: committer.background(),
-            journaled,
+            uses_wal,
             committed_to: self.segment.end(),
             uncommitted: Vec::new(),
             options,

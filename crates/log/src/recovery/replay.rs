@@ -9,8 +9,8 @@ use crate::segment::NO_TIME;
 use crate::segment::damage::{Damage, Fault};
 use crate::segment::scan::Place;
 use crate::state::checkpoint::Checkpoint;
-use crate::wal::JournalDamage;
-use crate::wal::pending::Part;
+use crate::wal::WalDamage;
+use crate::wal::pending::{ChunkKind, ReplayChunk};
 use crate::{Error, Identity, Log};
 use bascule_record::Header;
 use bytes::Bytes;
@@ -18,9 +18,9 @@ use bytes::Bytes;
 /// What one log has to take over.
 pub(crate) struct Replay {
     /// In the order in which they were written, each with the offset from which on a later one tells otherwise.
-    parts: Vec<(Part, u64)>,
-    /// What of the journal does not check.
-    damages: Vec<JournalDamage>,
+    chunks: Vec<(ReplayChunk, u64)>,
+    /// Damage in the WAL.
+    damages: Vec<WalDamage>,
 }
 
 /// What a log took over.
@@ -33,22 +33,22 @@ pub(crate) struct TakenOver {
 }
 
 impl Replay {
-    /// `parts`: in the order in which they were written; `damages`: of the whole journal.
-    pub fn new(parts: Vec<Part>, damages: &[JournalDamage], identity: Identity) -> Self {
+    /// `chunks`: in the order in which they were written; `damages`: of the whole WAL.
+    pub fn new(chunks: &[ReplayChunk], damages: &[WalDamage], log: Identity) -> Self {
         let mut limit = u64::MAX;
-        let mut limited = Vec::with_capacity(parts.len());
+        let mut limited = Vec::with_capacity(chunks.len());
         // One that begins at an offset says that what was written before from there on belongs to a history that is over.
-        for part in parts.into_iter().rev() {
-            let start = part.start;
-            if start < limit {
-                limited.push((part, limit));
+        for chunk in chunks.iter().rev() {
+            let start = chunk.start;
+            if start < limit && chunk.kind != ChunkKind::Cut {
+                limited.push((chunk.clone(), limit));
             }
             limit = limit.min(start);
         }
         limited.reverse();
-        let concerns = |damage: &&JournalDamage| damage.of.is_none_or(|(of, ..)| of == identity);
+        let concerns = |damage: &&WalDamage| damage.of.is_none_or(|(of, ..)| of == log);
         Self {
-            parts: limited,
+            chunks: limited,
             damages: damages.iter().filter(concerns).cloned().collect(),
         }
     }
@@ -59,8 +59,8 @@ impl Replay {
             header.base_offset == place.offset && Some(header.chain) == place.chain
         };
         let mut found = false;
-        for (part, limit) in &self.parts {
-            found |= batches_below(part, *limit)?.any(fits);
+        for (chunk, limit) in &self.chunks {
+            found |= batches_below(chunk, *limit)?.any(fits);
         }
         Ok(found)
     }
@@ -68,19 +68,19 @@ impl Replay {
     /// Of a log that ends at `end`: where it will end, and what will be lost; as far as offsets tell.
     pub fn outcome(&self, mut end: u64) -> (u64, Vec<(u64, u64)>) {
         let mut lost = Vec::new();
-        for (part, limit) in &self.parts {
-            let to = if part.is_lost() {
-                part.end.min(*limit)
+        for (chunk, limit) in &self.chunks {
+            let to = if chunk.is_lost() {
+                chunk.end.min(*limit)
             } else {
-                part.start
+                chunk.start
             };
-            let known = part.known_before(to);
-            if part.end > end && known > end {
+            let known = chunk.known_before(to);
+            if chunk.end > end && known > end {
                 lost.push((end, known));
                 end = known;
             }
-            if part.end > end && part.start <= end && !part.is_lost() {
-                end = part.end.min(*limit);
+            if chunk.end > end && chunk.start <= end && !chunk.is_lost() {
+                end = chunk.end.min(*limit);
             }
         }
         (end, lost)
@@ -88,16 +88,16 @@ impl Replay {
 
     /// Where offsets of the log at `directory` were lost.
     pub fn damage(&self, directory: &std::path::Path, (start, end): (u64, u64)) -> Damage {
-        let held = |damage: &&JournalDamage| {
+        let held = |damage: &&WalDamage| {
             damage
                 .of
-                .is_some_and(|(_, from, to)| from < end && start < to)
+                .is_some_and(|(_, from, to)| from < end && start <= to)
         };
-        let unknown = |damage: &&JournalDamage| damage.of.is_none() && damage.place.can_cost();
+        let unknown = |damage: &&WalDamage| damage.of.is_none() && damage.fault.can_cost();
         let by = self.damages.iter().find(held);
         let by = by.or_else(|| self.damages.iter().find(unknown));
         let (path, position, fault) = match by {
-            Some(by) => (by.path.clone(), by.position, Fault::Journal),
+            Some(by) => (by.path.clone(), by.position, Fault::Wal),
             None => (directory.join(segment_name(start)), 0, Fault::Missing),
         };
         Damage {
@@ -112,10 +112,10 @@ impl Replay {
 
 /// The batches of the part that begin below `limit`.
 fn batches_below(
-    part: &Part,
+    chunk: &ReplayChunk,
     limit: u64,
 ) -> Result<impl Iterator<Item = (Header, Bytes)> + use<>, Error> {
-    let batches = part.batches()?;
+    let batches = chunk.batches()?;
     Ok(batches.take_while(move |(header, _)| header.base_offset < limit))
 }
 
@@ -126,8 +126,8 @@ impl Log {
         let mut taken = TakenOver::default();
         // Link of the last batch of a history that is over.
         let mut over = None;
-        for (part, limit) in &replay.parts {
-            for (header, batch) in batches_below(part, *limit)? {
+        for (chunk, limit) in &replay.chunks {
+            for (header, batch) in batches_below(chunk, *limit)? {
                 let is_over = over.is_some() && over == Some(header.chain);
                 let end = self.shared.log_end();
                 if header.next_offset() <= end && !is_over {
@@ -138,7 +138,7 @@ impl Log {
                     continue;
                 }
                 // What lies before the frame was acknowledged; what the frame itself lost, if the frame was.
-                let known = part.known_before(header.base_offset);
+                let known = chunk.known_before(header.base_offset);
                 self.lose(known, header.base_timestamp, replay, &mut taken)?;
                 if header.base_offset > self.shared.log_end() {
                     continue;
@@ -154,8 +154,8 @@ impl Log {
                 taken.batches += 1;
                 failpoint::pass("journal.replay.half");
             }
-            if part.is_lost() {
-                let known = part.known_before(part.end.min(*limit));
+            if chunk.is_lost() {
+                let known = chunk.known_before(chunk.end.min(*limit));
                 self.lose(known, i64::MAX, replay, &mut taken)?;
             }
         }

@@ -21,7 +21,7 @@ pub enum Fault {
     /// The file's own first bytes do not check.
     Preamble,
     /// A frame of the journal that held what was not in a segment yet does not check.
-    Journal,
+    Wal,
 }
 
 impl Fault {
@@ -34,7 +34,7 @@ impl Fault {
         Self::Unreadable,
         Self::Missing,
         Self::Preamble,
-        Self::Journal,
+        Self::Wal,
     ];
 
     /// One word, stable.
@@ -47,7 +47,7 @@ impl Fault {
             Self::Unreadable => "unreadable",
             Self::Missing => "missing",
             Self::Preamble => "preamble",
-            Self::Journal => "journal",
+            Self::Wal => "journal",
         }
     }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Fault {
             Self::Unreadable => "the disk does not give the bytes",
             Self::Missing => "the file is missing",
             Self::Preamble => "the beginning of the file does not check",
-            Self::Journal => "a frame of the journal does not check",
+            Self::Wal => "a frame of the journal does not check",
         })
     }
 }

@@ -273,7 +273,7 @@ pub(crate) fn of_bytes(bytes: &[u8], directory: &Path, identity: Identity) -> Op
         ranges.damages.push(Damage {
             start: u64_at(entry, 0)?,
             end: u64_at(entry, 8)?,
-            path: match data.filter(|_| fault == Fault::Journal) {
+            path: match data.filter(|_| fault == Fault::Wal) {
                 Some(data) => data.join("journal").join(journal_name(number)),
                 None => directory.join(segment_name(number)),
             },

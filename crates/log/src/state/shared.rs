@@ -46,13 +46,13 @@ pub(crate) struct Shared {
     high_watermark: AtomicU64,
     last_timestamp: AtomicI64,
     closed: AtomicBool,
-    /// Whether the last commit was synced in the journal.
-    is_journaled: AtomicBool,
+    /// Whether the last commit was synced in the WAL.
+    is_in_wal: AtomicBool,
     /// Whether a sweep of the directory is queued.
     pub sweep_waits: AtomicBool,
     keys: ArcSwap<KeyRing>,
     /// Where batches between the settled and the durable end are, too.
-    journal: OnceLock<Weak<dyn UnsyncedBatches>>,
+    wal: OnceLock<Weak<dyn UnsyncedBatches>>,
     /// What is known to be damaged.
     pub quarantine: Quarantine,
 }
@@ -91,10 +91,10 @@ impl Shared {
             high_watermark: AtomicU64::new(log_start),
             last_timestamp: AtomicI64::new(NO_TIME),
             closed: AtomicBool::new(false),
-            is_journaled: AtomicBool::new(false),
+            is_in_wal: AtomicBool::new(false),
             sweep_waits: AtomicBool::new(false),
             keys: ArcSwap::default(),
-            journal: OnceLock::new(),
+            wal: OnceLock::new(),
             quarantine: Quarantine::default(),
         }
     }
@@ -156,7 +156,7 @@ impl Shared {
         self.log_end.store(offset, Ordering::Release);
     }
 
-    /// End of what is synced, in the segments or in the journal.
+    /// End of what is synced, in the segments or in the WAL.
     pub fn durable_end(&self) -> u64 {
         self.durable_end.load(Ordering::Acquire)
     }
@@ -224,30 +224,30 @@ impl Shared {
         self.keys.store(Arc::new(keys.clone()));
     }
 
-    /// Whether the last commit was synced in the journal: then nobody waits for syncs of the segment.
-    pub fn is_journaled(&self) -> bool {
-        self.is_journaled.load(Ordering::Relaxed)
+    /// Whether the last commit was synced in the WAL: then nobody waits for syncs of the segment.
+    pub fn is_in_wal(&self) -> bool {
+        self.is_in_wal.load(Ordering::Relaxed)
     }
 
     /// Says where the last commit was synced.
-    pub fn set_journaled(&self, journaled: bool) {
-        self.is_journaled.store(journaled, Ordering::Relaxed);
+    pub fn set_in_wal(&self, journaled: bool) {
+        self.is_in_wal.store(journaled, Ordering::Relaxed);
     }
 
-    /// Sets the journal that the log uses; once.
-    pub fn set_journal<J: UnsyncedBatches + 'static>(&self, journal: &Arc<J>) {
-        let journal: Weak<dyn UnsyncedBatches> = Arc::<J>::downgrade(journal);
+    /// Sets the WAL that the log uses; once.
+    pub fn set_wal<W: UnsyncedBatches + 'static>(&self, wal: &Arc<W>) {
+        let wal: Weak<dyn UnsyncedBatches> = Arc::<W>::downgrade(wal);
         // A log is opened once.
-        let _ = self.journal.set(journal);
+        let _ = self.wal.set(wal);
     }
 
-    /// The batch at a place that is durable in the journal alone.
+    /// The batch at a place that is durable in the WAL alone.
     pub fn find_unsettled(&self, place: &Place) -> Option<(Header, Bytes)> {
         if !(self.settled_end()..self.durable_end()).contains(&place.offset) {
             return None;
         }
-        let journal = self.journal.get().and_then(Weak::upgrade)?;
-        journal.find(self.identity, place)
+        let wal = self.wal.get().and_then(Weak::upgrade)?;
+        wal.find(self.identity, place)
     }
 
     /// Whether the log was closed or deleted.

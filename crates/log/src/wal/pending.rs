@@ -1,4 +1,4 @@
-//! What logs have yet to take over from the journal, and which of its files that keeps.
+//! What logs have yet to replay from the WAL, and which of its files that keeps.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::io::storage::StorageFile;
 use crate::{Error, Identity, IoOp};
@@ -7,14 +7,27 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A part of a frame of one log: batches, one behind the other, or what is lost of it.
+/// Kind of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkKind {
+    /// Batches, one behind the other.
+    Batches,
+    /// Batches of which nothing is left but the offsets.
+    Lost,
+    /// The log was cut at its first offset.
+    Cut,
+}
+
+/// A part of a frame of one log.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ReplayChunk {
+    /// Its kind.
+    pub kind: ChunkKind,
     /// The file that holds it.
     pub file: Arc<SyncFile>,
-    /// Where the batches begin, or the frame that lost them.
+    /// Where the batches begin, or else the frame.
     pub position: u64,
-    /// Length of the batches; 0: they are lost.
+    /// Length of the batches, bytes.
     pub len: usize,
     /// First offset.
     pub start: u64,
@@ -26,20 +39,16 @@ pub(crate) struct Part {
     pub was_acked: bool,
 }
 
-impl Part {
-    /// Its batches; empty when they are lost.
-    pub fn content(&self) -> Result<Bytes, Error> {
-        let content = read(&*self.file.file, self.position, self.len);
-        content.map_err(|source| Error::io(IoOp::Read, &self.file.path, source))
-    }
-
+impl ReplayChunk {
     /// Its batches, each with its header.
     pub fn batches(&self) -> Result<impl Iterator<Item = (Header, Bytes)> + use<>, Error> {
-        let batches = Batches::new(self.content()?).map_while(Result::ok);
+        let content = read(&*self.file.file, self.position, self.len);
+        let content = content.map_err(|source| Error::io(IoOp::Read, &self.file.path, source))?;
+        let batches = Batches::new(content).map_while(Result::ok);
         Ok(batches.filter_map(|batch| Some((Header::read(&batch).ok()?, batch))))
     }
 
-    /// Up to where offsets before `offset`, in this part or before it, were certainly acknowledged.
+    /// Up to where offsets before `offset`, in this chunk or before it, were certainly acknowledged.
     pub fn known_before(&self, offset: u64) -> u64 {
         if self.was_acked {
             offset
@@ -48,49 +57,49 @@ impl Part {
         }
     }
 
-    /// Whether only that they are lost is known.
+    /// Whether only its offsets are left.
     pub fn is_lost(&self) -> bool {
-        self.len == 0
-    }
-
-    fn address(&self) -> usize {
-        Arc::as_ptr(&self.file) as usize
+        self.kind == ChunkKind::Lost
     }
 }
 
-/// Parts by log, in the order in which they were written.
+/// Chunks by log, in the order in which they were written.
 #[derive(Default)]
 pub(crate) struct Pending {
-    parts: HashMap<Identity, Vec<Part>>,
-    /// How many lie in a file, by its address, which they keep alive.
-    uses: HashMap<usize, usize>,
+    chunks: HashMap<Identity, Vec<ReplayChunk>>,
+    /// Number of chunks in a file, by its address: the chunks keep the file alive.
+    counts: HashMap<usize, usize>,
 }
 
 impl Pending {
-    /// Whether some log has something to take over from the file.
+    /// Whether some log has yet to replay something from the file.
     pub fn is_in(&self, file: &Arc<SyncFile>) -> bool {
-        let uses = self.uses.get(&(Arc::as_ptr(file) as usize));
-        uses.is_some_and(|uses| *uses > 0)
+        let count = self.counts.get(&address(file));
+        count.is_some_and(|count| *count > 0)
     }
 
-    /// What a log has to take over; `None` when nothing.
-    pub fn take_over(&self, identity: Identity) -> Option<Vec<Part>> {
-        self.parts.get(&identity).cloned()
+    /// The chunks of a log; `None` when there are none.
+    pub fn of(&self, log: Identity) -> Option<&[ReplayChunk]> {
+        self.chunks.get(&log).map(Vec::as_slice)
     }
 
-    /// It has.
-    pub fn remove(&mut self, identity: Identity) {
-        for part in self.parts.remove(&identity).unwrap_or_default() {
-            let uses = self.uses.entry(part.address());
-            uses.and_modify(|uses| *uses -= 1);
+    /// The log has replayed its chunks.
+    pub fn remove(&mut self, log: Identity) {
+        for chunk in self.chunks.remove(&log).unwrap_or_default() {
+            let count = self.counts.entry(address(&chunk.file));
+            count.and_modify(|count| *count -= 1);
         }
     }
 
-    /// One more, behind the others of its log.
-    pub fn add(&mut self, identity: Identity, part: Part) {
-        *self.uses.entry(part.address()).or_default() += 1;
-        self.parts.entry(identity).or_default().push(part);
+    /// Adds one behind the others of its log.
+    pub fn add(&mut self, log: Identity, chunk: ReplayChunk) {
+        *self.counts.entry(address(&chunk.file)).or_default() += 1;
+        self.chunks.entry(log).or_default().push(chunk);
     }
+}
+
+fn address(file: &Arc<SyncFile>) -> usize {
+    Arc::as_ptr(file) as usize
 }
 
 fn read(file: &dyn StorageFile, position: u64, len: usize) -> std::io::Result<Bytes> {

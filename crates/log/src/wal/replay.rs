@@ -1,14 +1,13 @@
-//! What the last life left in the journal, by log (reliability §3.1, step 3).
-use super::JournalOptions;
-use super::copies;
-use super::format::{self, FRAME_BYTES, PREAMBLE_BYTES, Preamble, Reached};
-use super::head::{Facts, Head};
-use super::mark::{self, Marks};
-use super::pending::{Part, Pending};
-use super::ring::number;
-use super::walk::{Frame, Walk};
-use super::witness::{Claim, Witness};
+//! What the last run left in the WAL, by log (reliability §3.1, step 3).
+use super::WalOptions;
+use super::end_marker::{self, EndMarkers, tail_bytes};
+use super::extent::{ConsistencyCheck, ExpectedExtent};
+use super::format::{self, PREAMBLE_BYTES, Preamble, WalPosition};
+use super::manifest::{ManifestState, WalManifest};
+use super::pending::{ChunkKind, Pending, ReplayChunk};
+use super::scan::{Content, Frame, Scan};
 use crate::io::disk::{self, SyncFile, read_up_to};
+use crate::io::file_names::journal_number as number;
 use crate::io::storage::{OpenMode, Storage, StorageFile};
 use crate::segment::scan::Place;
 use crate::state::checkpoint;
@@ -21,242 +20,198 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file of the last life.
-pub(crate) struct Source {
+/// A file of the last run.
+pub(crate) struct WalFile {
     /// Open as was asked for.
     pub file: Arc<SyncFile>,
     /// Its length, bytes.
     pub len: u64,
-    /// Of its last use; `None` when it was never used, or when the beginning and its copy are damaged.
+    /// `None` when it was never used, or when the preamble and its copy are damaged.
     pub preamble: Option<Preamble>,
-    /// What of the beginning does not check.
-    pub beginning: Option<JournalPlace>,
-    /// How far it says itself that its frames reach.
-    pub marks: Option<Marks>,
-    /// Whether anything of it does not check and has to be told; known after [`look`].
+    /// Damage at its beginning.
+    pub beginning: Option<WalFault>,
+    /// How far its frames reach, by the file itself.
+    pub markers: EndMarkers,
+    /// Whether some of it is damaged; known after [`scan`].
     pub is_damaged: bool,
-    /// How far its whole frames reach, when segments may not have them; known after [`look`].
-    pub reached: Reached,
+    /// How far its acknowledged frames reach; known after [`scan`].
+    pub position: WalPosition,
 }
 
-impl Source {
-    /// Of its last use; 0 when it has none.
-    pub fn sequence(&self) -> u64 {
-        self.preamble.map_or(0, |preamble| preamble.sequence)
+impl WalFile {
+    /// Its log number; 0 when it has none.
+    pub fn number(&self) -> u64 {
+        self.preamble.map_or(0, |preamble| preamble.number)
     }
 
-    /// The use, with frames up to that position.
-    pub fn reached_to(&self, end: u64) -> Reached {
-        self.preamble.unwrap_or_default().reached_to(end)
-    }
-
-    /// Number of the data directory that it was written in; 0 when it does not tell.
-    pub fn home(&self) -> u64 {
-        self.preamble.map_or(0, |preamble| preamble.home)
-    }
-
-    /// It is not one of the journal's files: as if its beginning and the copy did not check.
-    pub fn disown(&mut self) {
-        self.preamble = None;
-        self.marks = None;
-        self.beginning = Some(JournalPlace::File);
-    }
-
-    /// First sequence number of the life that used it last; 0 when it does not tell.
-    pub fn life(&self) -> u64 {
-        self.preamble.map_or(0, |preamble| preamble.life)
+    /// Whether it is the file of that log number.
+    pub fn is_of(&self, of: &WalPosition) -> bool {
+        let is_of = |preamble: Preamble| preamble.number == of.number && preamble.link == of.seed;
+        self.preamble.is_some_and(is_of)
     }
 }
 
-/// What of a journal does not check.
+/// Kind of damage in the WAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalPlace {
-    /// A frame, or several side by side of which nothing is left.
+pub enum WalFault {
+    /// One frame, or several side by side of which nothing is left.
     Frame,
-    /// The beginning, in whose place its copy is used: nothing is lost by it.
-    Beginning,
-    /// The beginning and its copy: none of the frames in the file can be read.
+    /// The preamble; its copy is used, and nothing is lost.
+    Preamble,
+    /// The preamble and its copy: no frame in the file can be read.
     File,
-    /// The end of a file, which is shorter than it was made: frames may have been there.
-    Cut,
-    /// A whole file, which is gone, emptied or an older one; the path is that of the journal.
+    /// A file is missing, emptied or another one; the path is that of the WAL.
     Lost,
-    /// The head, which tells what files there have to be: nothing is lost by it alone.
-    Head,
-    /// The marks of a file, which tell whether its last frames are missing: nothing is lost by it alone.
-    Marks,
-    /// Both of them, of a file of which nobody else says how far it reached: its last frames may be missing.
+    /// The manifest: nothing is lost by it alone.
+    Manifest,
+    /// The end markers, which prove that no last frames are missing: nothing is lost by it alone.
+    EndMarkers,
+    /// The end markers of the newest file: its last frames may be missing.
     End,
 }
 
-impl JournalPlace {
+impl WalFault {
     /// Whether frames can be lost by it.
     pub fn can_cost(self) -> bool {
-        !matches!(self, Self::Beginning | Self::Head | Self::Marks)
+        !matches!(self, Self::Preamble | Self::Manifest | Self::EndMarkers)
     }
 }
 
-/// Something in the journal that does not check.
+/// Damage in the WAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalDamage {
+pub struct WalDamage {
     /// The file.
     pub path: PathBuf,
     /// Position of the frame, bytes.
     pub position: u64,
-    /// What it is.
-    pub place: JournalPlace,
+    /// Kind of damage.
+    pub fault: WalFault,
     /// The log and the offsets [start, end) that the frame held, as far as its headers can be read.
     pub of: Option<(Identity, u64, u64)>,
-    /// Whether what it held was acknowledged. If not, nobody can tell: it may have been written when the broker ended.
+    /// Whether its content was acknowledged. If not, that is unknown: it may have been in flight when the broker ended.
     pub was_acked: bool,
 }
 
-impl JournalDamage {
+impl WalDamage {
     /// Whether acknowledged records may be lost by it.
     pub fn is_loss(&self) -> bool {
-        let is_unknown = |place| {
-            matches!(
-                place,
-                JournalPlace::File | JournalPlace::Cut | JournalPlace::Lost | JournalPlace::End
-            )
-        };
-        self.was_acked || is_unknown(self.place)
+        let is_unknown = matches!(self.fault, WalFault::File | WalFault::Lost | WalFault::End);
+        self.was_acked || is_unknown
     }
 }
 
-/// What the files of a journal hold.
-pub(crate) struct Looked {
-    /// What logs have to take over.
+/// Content of the WAL.
+pub(crate) struct ScanResult {
+    /// What logs have to replay.
     pub pending: Pending,
-    /// The files, by sequence number.
-    pub sources: Vec<Source>,
-    /// What does not check, in the order in which it was written.
-    pub damages: Vec<JournalDamage>,
-    /// How many frames are whole.
+    /// The files, by log number.
+    pub files: Vec<WalFile>,
+    /// Damage, in the order in which it was written.
+    pub damages: Vec<WalDamage>,
+    /// Number of whole frames.
     pub frames: u64,
-    /// Needed uses that have no file.
-    pub absent: Vec<Reached>,
-    /// The head, as it was found.
-    pub head: Head,
-    /// What it says; `None` when that cannot be believed.
-    pub known: Option<Facts>,
+    /// The manifest.
+    pub manifest: WalManifest,
+    /// Its content; `None` when that cannot be trusted.
+    pub state: Option<ManifestState>,
 }
 
-/// Reads every file of the journal. Frames of partitions that are not there are passed over: they were deleted. So are
-/// those that the segments have: that they were synced stays true whatever becomes of the checkpoint that says so.
-pub(crate) fn look(
+/// Reads every file of the WAL. Frames of partitions that do not exist are skipped: they were deleted. So are those that the
+/// segments have: that they were synced stays true whatever becomes of the checkpoint that says so.
+pub(crate) fn scan(
     storage: &dyn Storage,
-    options: &JournalOptions,
+    options: &WalOptions,
     mode: OpenMode,
-) -> Result<Looked, Error> {
-    let mut head = Head::look(storage, &options.directory, mode)?;
-    let mut sources = sources(storage, &options.directory, mode)?;
-    let is_doubtful = disown_foreign(&mut head, &mut sources);
-    copies::set_aside(&mut sources)?;
-    let witness = Witness::new(&head, &sources);
-    let present: HashSet<u64> = list_if_there(storage, &options.partitions)?
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
-        .collect();
-    let mut settled: HashMap<Identity, u64> = HashMap::new();
-    let mut is_wanted = |identity: Identity, end: u64| {
-        let durable = settled.entry(identity).or_insert_with(|| {
-            let directory = options.partitions.join(identity.incarnation.to_string());
-            let slots = checkpoint::look(storage, &directory, identity);
-            let last = slots.and_then(|slots| slots.last);
-            last.map_or(0, |last| last.durable)
-        });
-        present.contains(&identity.incarnation) && end > *durable
-    };
-    let (mut parts, mut damages, mut frames) = (Vec::new(), Vec::new(), 0);
-    // The newest first: a file tells of those before it.
-    let mut later = None;
-    for source in sources.iter_mut().rev() {
-        let read = read_file(source, witness.claim(source, later.as_ref()))?;
-        later = if read.any { source.preamble } else { later };
-        frames += read.frames;
-        if witness.needs(source) || source.is_damaged {
-            source.is_damaged = !read.damages.is_empty();
-            source.reached = source.reached_to(read.sure_end());
-            damages.extend(read.damages.into_iter().rev());
-        }
-        let wanted = read.parts.into_iter().rev();
-        parts.extend(wanted.filter(|(identity, part)| is_wanted(*identity, part.end)));
-    }
-    let beside = witness.damages(head.path(), &options.directory, &sources, is_doubtful);
-    damages.extend(beside.into_iter().rev());
-    damages.reverse();
+) -> Result<ScanResult, Error> {
+    let manifest = WalManifest::open(storage, &options.directory, mode)?;
+    let mut files = files(storage, &options.directory, mode)?;
+    let check = ConsistencyCheck::new(&manifest, &files)?;
+    let mut is_wanted = wanted(storage, &options.partitions)?;
+    let (mut damages, mut frames) = (Vec::new(), 0);
     let mut pending = Pending::default();
-    for (identity, part) in parts.into_iter().rev() {
-        pending.add(identity, part);
+    for file in &mut files {
+        let is_needed = check.needs(file);
+        check_version(file, is_needed)?;
+        if !is_needed {
+            continue;
+        }
+        let read = read_file(file, check.extent(file))?;
+        frames += read.frames;
+        file.is_damaged = !read.damages.is_empty();
+        file.position = file.preamble.unwrap_or_default().position(read.sure_end());
+        damages.extend(read.damages);
+        for (log, chunk) in read.chunks {
+            if is_wanted(log, &chunk) {
+                pending.add(log, chunk);
+            }
+        }
     }
-    Ok(Looked {
+    let mut beside = check.damages(manifest.path(), &options.directory, &files);
+    beside.append(&mut damages);
+    Ok(ScanResult {
         pending,
-        sources,
-        damages,
+        files,
+        damages: beside,
         frames,
-        known: witness.facts().cloned(),
-        absent: witness.into_absent(),
-        head,
+        manifest,
+        state: check.into_state(),
     })
 }
 
-/// Takes files of another data directory, or a head that is of none of theirs, for what cannot be read. Returns whether
-/// either may be it: there is one file, and the head is another directory's.
-fn disown_foreign(head: &mut Head, sources: &mut [Source]) -> bool {
-    let home = head.home();
-    let homes = sources.iter().map(Source::home).filter(|home| *home > 0);
-    let (files, ours) = homes.fold((0, 0), |(files, ours), of| {
-        (files + 1, ours + usize::from(of == home))
-    });
-    if home == 0 || ours == files {
-        return false;
-    }
-    if ours == 0 {
-        head.disown();
-        return files == 1;
-    }
-    let foreign = |source: &&mut Source| source.home() > 0 && source.home() != home;
-    sources.iter_mut().filter(foreign).for_each(Source::disown);
-    false
+/// Whether a log exists and its segments may not have a chunk.
+fn wanted<'a>(
+    storage: &'a dyn Storage,
+    partitions: &'a Path,
+) -> Result<impl FnMut(Identity, &ReplayChunk) -> bool + 'a, Error> {
+    let present: HashSet<u64> = list_if_there(storage, partitions)?
+        .iter()
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect();
+    let mut durable: HashMap<Identity, u64> = HashMap::new();
+    Ok(move |log: Identity, chunk: &ReplayChunk| {
+        let durable = durable.entry(log).or_insert_with(|| {
+            let directory = partitions.join(log.incarnation.to_string());
+            let slots = checkpoint::look(storage, &directory, log);
+            let last = slots.and_then(|slots| slots.last);
+            last.map_or(0, |last| last.durable)
+        });
+        let is_behind = chunk.kind == ChunkKind::Cut || chunk.end > *durable;
+        present.contains(&log.incarnation) && is_behind
+    })
 }
 
-/// What one file holds.
+/// Content of one file.
 #[derive(Default)]
 pub(crate) struct FileRead {
-    /// Parts of all logs, in order.
-    pub parts: Vec<(Identity, Part)>,
-    /// What does not check, in order.
-    pub damages: Vec<JournalDamage>,
-    /// Frames that are whole.
+    /// Chunks of all logs, in order.
+    pub chunks: Vec<(Identity, ReplayChunk)>,
+    /// Damage, in order.
+    pub damages: Vec<WalDamage>,
+    /// Number of whole frames.
     pub frames: u64,
-    /// Whether there is any frame.
-    pub any: bool,
     /// Position behind the last whole frame.
     pub end: u64,
-    /// Position of the first frame of which nobody knows that it was acknowledged.
-    pub acked_to: u64,
+    /// Position of the first frame that may not have been acknowledged.
+    acked_to: u64,
 }
 
-/// Position and log of a frame, and which parts and damages are of it.
-type Told = (u64, Option<Identity>, Range<usize>, Range<usize>);
+/// Position and log of a frame, and which chunks and damages are of it.
+type Found = (u64, Option<Identity>, Range<usize>, Range<usize>);
 
 impl FileRead {
-    /// Notes of which frames it is known that they were acknowledged: those before `acked_to`, and those behind which one tells
-    /// so. With `has_life` a round has at most one frame of a log, and begins when the one before it was synced; before a life
-    /// told of itself, a round could have several.
-    fn note_acked(&mut self, frames: Vec<Told>, acked_to: u64, has_life: bool) {
+    /// Notes which frames were acknowledged: those before `acked_to`, and those with a later frame of the same log behind them: a
+    /// round has at most one frame of a log, and begins when the one before it was synced.
+    fn note_acked(&mut self, frames: Vec<Found>, acked_to: u64) {
         let mut was_acked = false;
         let mut behind = HashSet::new();
         self.acked_to = u64::MAX;
-        for (position, identity, parts, damages) in frames.into_iter().rev() {
-            was_acked |= position < acked_to;
-            was_acked |= has_life && identity.is_some_and(|identity| !behind.insert(identity));
+        for (position, log, chunks, damages) in frames.into_iter().rev() {
+            was_acked |= position < acked_to || log.is_some_and(|log| !behind.insert(log));
             if !was_acked {
                 self.acked_to = position;
             }
-            for (_, part) in self.parts.get_mut(parts).unwrap_or_default() {
-                part.was_acked = was_acked;
+            for (_, chunk) in self.chunks.get_mut(chunks).unwrap_or_default() {
+                chunk.was_acked = was_acked;
             }
             for damage in self.damages.get_mut(damages).unwrap_or_default() {
                 damage.was_acked = was_acked;
@@ -264,10 +219,9 @@ impl FileRead {
         }
     }
 
-    /// How far acknowledged frames certainly reached: what was perhaps never synced must not be missed by the next start, and
-    /// an end that nobody knows is none; 0 then.
+    /// How far acknowledged frames certainly reached; 0 when unknown. The next start must not miss what was perhaps never synced.
     fn sure_end(&self) -> u64 {
-        let is_unknown = |damage: &JournalDamage| damage.place == JournalPlace::End;
+        let is_unknown = |damage: &WalDamage| damage.fault == WalFault::End;
         if self.damages.iter().any(is_unknown) {
             return 0;
         }
@@ -275,185 +229,195 @@ impl FileRead {
     }
 }
 
-/// Reads one file; `claim`: what others say of it.
+/// Reads one file of which `extent` is expected.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(crate) fn read_file(source: &Source, claim: Claim) -> Result<FileRead, Error> {
-    let failed = |error| Error::io(IoOp::Read, &source.file.path, error);
-    let marks = source.marks.as_ref();
-    let claim = claim.and(marks);
+pub(crate) fn read_file(file: &WalFile, extent: ExpectedExtent) -> Result<FileRead, Error> {
+    let failed = |error| Error::io(IoOp::Read, &file.file.path, error);
+    let extent = extent.with(&file.markers);
     let mut read = FileRead::default();
-    let damage = |position, place, of| JournalDamage {
-        path: source.file.path.clone(),
+    let damage = |position, fault, of| WalDamage {
+        path: file.file.path.clone(),
         position,
-        place,
+        fault,
         of,
         was_acked: false,
     };
-    if let Some(place) = source.beginning {
-        read.damages.push(JournalDamage {
-            was_acked: source.preamble.is_none() && claim.acked_to > 0,
-            ..damage(0, place, None)
+    if let Some(fault) = file.beginning {
+        read.damages.push(WalDamage {
+            was_acked: file.preamble.is_none() && extent.acked_to > 0,
+            ..damage(0, fault, None)
         });
     }
-    let place_of = |is_cut_off| {
-        if is_cut_off {
-            JournalPlace::Cut
-        } else {
-            JournalPlace::Frame
-        }
-    };
     let mut frames = Vec::new();
-    let mut walk = Walk::new(source);
-    while let Some(frame) = walk.next().map_err(failed)? {
-        let (parts, damages) = (read.parts.len(), read.damages.len());
-        if frame.is_damaged {
-            let place = place_of(frame.is_cut_off);
-            read.damages.push(damage(frame.position, place, frame.of));
-        } else {
+    let mut scan = Scan::new(file);
+    while let Some(frame) = scan.next().map_err(failed)? {
+        let (chunks, damages) = (read.chunks.len(), read.damages.len());
+        let of = add_chunks(&mut read.chunks, file, &frame);
+        if frame.content.is_whole() {
             read.frames += 1;
-            read.end = walk.position();
+            read.end = scan.position();
+        } else {
+            read.damages
+                .push(damage(frame.position, WalFault::Frame, of));
         }
-        add_parts(&mut read.parts, source, &frame);
-        let identity = frame.of.map(|(identity, _, _)| identity);
-        frames.push((
-            frame.position,
-            identity,
-            parts..read.parts.len(),
-            damages..read.damages.len(),
-        ));
+        let log = of.map(|(log, ..)| log);
+        let counts = (chunks..read.chunks.len(), damages..read.damages.len());
+        frames.push((frame.position, log, counts.0, counts.1));
     }
-    read.any = !frames.is_empty();
-    if let Some((position, place)) = told_of_end(&walk, &claim, marks) {
+    if let Some((position, fault)) = damage_at_end(file, &scan, &extent) {
         let damages = read.damages.len()..read.damages.len() + 1;
-        read.damages.push(damage(position, place, None));
-        if place.can_cost() {
+        read.damages.push(damage(position, fault, None));
+        if fault.can_cost() {
             frames.push((position, None, 0..0, damages));
         }
     }
-    read.note_acked(frames, claim.acked_to, source.life() != 0);
+    read.note_acked(frames, extent.acked_to);
     Ok(read)
 }
 
-/// What is told of the end of a file that was walked through, with its position; `None`: nothing.
-fn told_of_end(walk: &Walk, claim: &Claim, marks: Option<&Marks>) -> Option<(u64, JournalPlace)> {
-    // How many marks are missing that have to be there. One that is left may be that of the round before the last, of which
-    // then some or all may be missing.
-    let gone = marks.map_or(0, |marks| 2 - marks.valid);
-    let gone = if claim.is_begun { gone } else { 0 };
-    let silent_end = walk.silent_end();
-    let is_cut = silent_end.is_some_and(|end| !walk.has_room_behind(end));
-    let is_missed = silent_end.is_some_and(|end| end < claim.reached);
-    let may_be_missed = silent_end.is_some() && !claim.is_ended;
-    let end = silent_end.unwrap_or(walk.position());
-    let place = match gone {
-        _ if is_cut => JournalPlace::Cut,
-        2 if !claim.is_ended => JournalPlace::End,
-        1 if is_missed && !claim.is_ended => JournalPlace::End,
-        _ if is_missed => JournalPlace::Frame,
-        0 => return None,
-        1 if may_be_missed => JournalPlace::Frame,
-        _ => JournalPlace::Marks,
+/// Damage at the end of a file that was scanned, with its position; `None`: no frames are missing.
+fn damage_at_end(file: &WalFile, scan: &Scan, extent: &ExpectedExtent) -> Option<(u64, WalFault)> {
+    let gone = if extent.is_begun {
+        2 - file.markers.valid
+    } else {
+        0
     };
-    let of_marks = marks.filter(|_| place == JournalPlace::Marks);
-    Some((of_marks.map_or(end, |marks| marks.position), place))
+    let clean_end = scan.clean_end();
+    let is_missed = clean_end.is_some_and(|end| end < extent.reached);
+    let fault = match (gone, extent.is_closed) {
+        (2, false) => WalFault::End,
+        // The marker that is left may be that of the round before the last, which then is missing in part or whole.
+        (1, false) if is_missed => WalFault::End,
+        (1, false) if clean_end.is_some() => WalFault::Frame,
+        _ if is_missed => WalFault::Frame,
+        (0, _) => return None,
+        _ => return Some((file.markers.position, WalFault::EndMarkers)),
+    };
+    Some((clean_end.unwrap_or(scan.position()), fault))
 }
 
-fn add_parts(parts: &mut Vec<(Identity, Part)>, source: &Source, frame: &Frame) {
-    let Some((identity, start, end)) = frame.of else {
-        return;
-    };
-    let is_sure = frame.is_proven && source.life() != 0;
-    let part = |position, len, range: (u64, u64)| Part {
-        file: Arc::clone(&source.file),
+/// Adds what a frame holds. Returns its log and the offsets [start, end), as far as they can be read.
+fn add_chunks(
+    chunks: &mut Vec<(Identity, ReplayChunk)>,
+    file: &WalFile,
+    frame: &Frame,
+) -> Option<(Identity, u64, u64)> {
+    let chunk = |kind, position, len, offsets: Range<u64>, frame_start| ReplayChunk {
+        kind,
+        file: Arc::clone(&file.file),
         position,
         len,
-        start: range.0,
-        end: range.1,
-        frame_start: if is_sure { start } else { 0 },
+        start: offsets.start,
+        end: offsets.end,
+        frame_start,
         was_acked: false,
     };
+    let batches = match &frame.content {
+        Content::Batches(batches) => batches,
+        Content::Cut(cut) => {
+            let offsets = cut.offset..cut.offset;
+            let chunk = chunk(ChunkKind::Cut, frame.position, 0, offsets, cut.offset);
+            chunks.push((cut.log, chunk));
+            return Some((cut.log, cut.offset, cut.offset));
+        }
+        Content::Gap => return None,
+    };
+    let first = batches.first?;
+    let (log, start) = (Identity::of(&first), first.base_offset);
+    let content = frame.position + format::FRAME_BYTES as u64;
     let mut known = start;
-    for run in &frame.runs {
-        let (position, len) = (frame.content + run.bytes.start as u64, run.bytes.len());
-        known = run.last.next_offset();
-        parts.push((
-            identity,
-            part(position, len, (run.first.base_offset, known)),
-        ));
+    for run in &batches.runs {
+        let (position, len) = (content + run.bytes.start as u64, run.bytes.len());
+        let chunk = chunk(ChunkKind::Batches, position, len, run.start..run.end, start);
+        chunks.push((log, chunk));
+        known = run.end;
     }
-    if known < end {
-        parts.push((identity, part(frame.position, 0, (known, end))));
+    if known < batches.end {
+        let chunk = chunk(
+            ChunkKind::Lost,
+            frame.position,
+            0,
+            known..batches.end,
+            start,
+        );
+        chunks.push((log, chunk));
     }
+    Some((log, start, batches.end))
 }
 
-/// The files in the directory.
-pub(crate) fn sources(
+/// The files in the directory, by log number.
+pub(crate) fn files(
     storage: &dyn Storage,
     directory: &Path,
     mode: OpenMode,
-) -> Result<Vec<Source>, Error> {
-    let mut sources = Vec::new();
-    for path in list_if_there(storage, directory)? {
-        if number(&path).is_some() {
-            sources.push(open(storage, &path, mode)?);
-        }
-    }
-    Ok(sources)
+) -> Result<Vec<WalFile>, Error> {
+    let paths = list_if_there(storage, directory)?;
+    let paths = paths.iter().filter(|path| number(path).is_some());
+    let open = |path: &PathBuf| of_file(&SyncFile::open(storage, path, mode)?);
+    let mut files: Vec<WalFile> = paths.map(open).collect::<Result<_, _>>()?;
+    files.sort_by_key(WalFile::number);
+    Ok(files)
 }
 
-fn list_if_there(
-    storage: &dyn Storage,
-    directory: &Path,
-) -> Result<Vec<std::path::PathBuf>, Error> {
+fn list_if_there(storage: &dyn Storage, directory: &Path) -> Result<Vec<PathBuf>, Error> {
     match disk::list(storage, directory) {
-        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            Ok(Vec::new())
-        }
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     }
 }
 
-pub(crate) fn open(storage: &dyn Storage, path: &Path, mode: OpenMode) -> Result<Source, Error> {
-    of_file(&SyncFile::open(storage, path, mode)?)
-}
-
-fn of_file(file: &Arc<SyncFile>) -> Result<Source, Error> {
+fn of_file(file: &Arc<SyncFile>) -> Result<WalFile, Error> {
     let failed = |source| Error::io(IoOp::Read, &file.path, source);
     let len = file.file.len().map_err(failed)?;
-    let mut bytes = [0; PREAMBLE_BYTES + FRAME_BYTES];
-    read_up_to(&*file.file, &mut bytes, 0).map_err(failed)?;
-    let begin = bytes.get(..PREAMBLE_BYTES).unwrap_or_default();
-    let sound = format::read_preamble(begin);
-    let mut preamble = sound.or_else(|| format::mended_preamble(&bytes));
-    if preamble.is_none() {
-        preamble = copy_of_preamble(&*file.file, len).map_err(failed)?;
-    }
-    if let Some(newer) = preamble.filter(|preamble| preamble.version > format::VERSION) {
-        return Err(Error::NewerFormat {
-            path: file.path.clone(),
-            found: newer.version,
-            supported: format::VERSION,
-        });
-    }
-    let mut source = Source {
+    let mut begin = [0; PREAMBLE_BYTES];
+    read_up_to(&*file.file, &mut begin, 0).map_err(failed)?;
+    let own = format::read_preamble(&begin);
+    let preamble = match own {
+        Some(own) => Some(own),
+        None => copy_of_preamble(&*file.file, len).map_err(failed)?,
+    };
+    let markers = preamble.map(|preamble| end_marker::read(&*file.file, len, &preamble));
+    // A file that was never used is full of zeros.
+    let mut tail = [0; 2 * PREAMBLE_BYTES];
+    read_up_to(&*file.file, &mut tail, len.saturating_sub(tail_bytes(len))).map_err(failed)?;
+    let is_used = begin.iter().chain(&tail).any(|byte| *byte != 0);
+    let beginning = match (own, preamble) {
+        (Some(_), _) => None,
+        (None, Some(_)) => Some(WalFault::Preamble),
+        (None, None) => is_used.then_some(WalFault::File),
+    };
+    Ok(WalFile {
         file: Arc::clone(file),
         len,
         preamble,
-        beginning: None,
-        marks: None,
+        beginning,
+        markers: markers.transpose().map_err(failed)?.unwrap_or_default(),
         is_damaged: false,
-        reached: Reached::default(),
-    };
-    if let Some(preamble) = &source.preamble {
-        source.marks = mark::read(&*file.file, len, preamble).map_err(failed)?;
+        position: WalPosition::default(),
+    })
+}
+
+/// Refuses what a newer version of this software wrote, and what an older one wrote that segments may not have.
+fn check_version(file: &WalFile, is_needed: bool) -> Result<(), Error> {
+    let found = file.preamble.map_or(format::VERSION, |of| of.version);
+    let (path, supported) = (file.file.path.clone(), format::VERSION);
+    if found > supported {
+        return Err(Error::NewerFormat {
+            path,
+            found,
+            supported,
+        });
     }
-    if sound.is_none() {
-        let is_used = begin.iter().any(|byte| *byte != 0);
-        source.beginning = beginning(&source, is_used).map_err(failed)?;
+    if found < supported && is_needed {
+        return Err(Error::OlderFormat {
+            path,
+            found,
+            supported,
+        });
     }
-    Ok(source)
+    Ok(())
 }
 
 fn copy_of_preamble(file: &dyn StorageFile, len: u64) -> io::Result<Option<Preamble>> {
@@ -465,29 +429,16 @@ fn copy_of_preamble(file: &dyn StorageFile, len: u64) -> io::Result<Option<Pream
     Ok(format::read_preamble(&copy))
 }
 
-/// What a beginning that does not check costs; `None`: the file was never used.
-fn beginning(source: &Source, is_used: bool) -> io::Result<Option<JournalPlace>> {
-    if source.preamble.is_some() {
-        return Ok(Some(JournalPlace::Beginning));
-    }
-    if Walk::new(source).finds_any()? {
-        return Ok(Some(JournalPlace::File));
-    }
-    Ok(is_used.then_some(JournalPlace::Frame))
-}
-
 /// The batch at `place`, when the file holds it.
 pub(crate) fn find(
     file: &Arc<SyncFile>,
-    identity: Identity,
+    log: Identity,
     place: &Place,
 ) -> Result<Option<(Header, Bytes)>, Error> {
-    let read = read_file(&of_file(file)?, Claim::default())?;
-    let ours = |(of, part): &&(Identity, Part)| *of == identity && part.start <= place.offset;
-    for (_, part) in read.parts.iter().rev().filter(ours) {
-        let found = part
-            .batches()?
-            .find(|(header, _)| place.fits(header, identity));
+    let read = read_file(&of_file(file)?, ExpectedExtent::default())?;
+    let ours = |(of, chunk): &&(Identity, ReplayChunk)| *of == log && chunk.start <= place.offset;
+    for (_, chunk) in read.chunks.iter().rev().filter(ours) {
+        let found = chunk.batches()?.find(|(header, _)| place.fits(header, log));
         if found.is_some() {
             return Ok(found);
         }

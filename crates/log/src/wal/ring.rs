@@ -1,14 +1,13 @@
-//! The journal's files: made in advance and full of zeros, filled one after the other, used again when nothing hangs on
-//! them any more.
-use super::JournalOptions;
-use super::format::{self, PREAMBLE_BYTES, Preamble, Reached, end_of};
-use super::head::{Facts, KEPT};
-use super::mark::{self, Mark, tail_bytes};
+//! The ring of WAL files: preallocated with zeros, filled one after the other, and recycled once the segments have their batches.
+use super::WalOptions;
+use super::end_marker::{self, EndMarker, tail_bytes};
+use super::format::{self, PREAMBLE_BYTES, Preamble, WalPosition, end_of};
+use super::manifest::{MOST_CLOSED, ManifestState};
 use super::pending::Pending;
-use super::replay::Source;
+use super::replay::WalFile;
 use crate::failpoint;
 use crate::io::disk::{self, SyncFile};
-pub(crate) use crate::io::file_names::{journal_name as name, journal_number as number};
+use crate::io::file_names::{journal_name as name, journal_number as number};
 use crate::io::preallocate::PIECE;
 use crate::io::storage::{OpenMode, Storage};
 use crate::{Error, IoOp};
@@ -19,16 +18,16 @@ use std::sync::Arc;
 /// How long no file is made after one could not be: each try takes for a moment what space there is.
 const PAUSE_NS: i64 = 60_000_000_000;
 
-/// Name of the damaged file that was put aside last.
+/// Name of the file that was quarantined last.
 const DAMAGED: &str = "damaged";
 
-/// A file in one of its uses.
+/// A file that is filled.
 #[derive(Clone)]
-pub(crate) struct Use {
+pub(crate) struct ClosedFile {
     /// The file.
     pub file: Arc<SyncFile>,
-    /// Sequence number of the use.
-    pub sequence: u64,
+    /// Its log number, and where its synced frames end; 0: there are none.
+    pub position: WalPosition,
 }
 
 /// The file that is being filled.
@@ -39,9 +38,9 @@ pub(crate) struct Current {
     pub position: u64,
     /// What the next frame names as the one before.
     pub link: u32,
-    /// This use.
+    /// Its preamble.
     pub of: Preamble,
-    /// Rounds that are synced in it.
+    /// Number of synced rounds in it.
     rounds: u64,
     preamble: Vec<u8>,
 }
@@ -54,20 +53,20 @@ impl Current {
         }
     }
 
-    /// Writes the buffer, and behind it the mark of its end; with the first one the copy of the preamble too.
+    /// Writes the buffer, and the marker of its end; with the first one the copy of the preamble too.
     pub fn write(&self, buffer: &[u8], file_bytes: u64) -> io::Result<()> {
         let file = &self.file.file;
         file.write_all_at(buffer, self.position)?;
-        let mark = Mark {
+        let marker = EndMarker {
             synced: end_of(self.position),
             written: end_of(self.position + buffer.len() as u64),
         };
-        let [mark, none] = [mark, Mark::default()].map(|mark| mark.to_bytes(&self.of));
+        let [marker, none] = [marker, EndMarker::default()].map(|of| of.to_bytes(&self.of));
         if self.position > 0 {
-            return file.write_all_at(&mark, mark::position(self.rounds, file_bytes));
+            return file.write_all_at(&marker, end_marker::position(self.rounds, file_bytes));
         }
-        let tail = mark::first_tail(&mark, &none, &self.preamble, file_bytes);
-        file.write_all_at(&tail, mark::position(0, file_bytes))
+        let tail = end_marker::first_tail(&marker, &none, &self.preamble, file_bytes);
+        file.write_all_at(&tail, end_marker::position(0, file_bytes))
     }
 
     /// What was written last, so many bytes, is synced; `link`: what the next frame names as the one before.
@@ -77,10 +76,10 @@ impl Current {
         self.link = link;
     }
 
-    fn into_use(self) -> Use {
-        Use {
+    fn close(self) -> ClosedFile {
+        ClosedFile {
+            position: self.of.position(self.position),
             file: self.file,
-            sequence: self.of.sequence,
         }
     }
 }
@@ -88,14 +87,12 @@ impl Current {
 /// All files of the journal.
 pub(crate) struct Ring {
     current: Option<Current>,
-    /// Nothing hangs on these.
+    /// Free to be used.
     ready: Vec<Arc<SyncFile>>,
-    /// Segments have to be synced before these are used again.
-    full: Vec<Use>,
-    /// Of the last life; they may hold what a log still has to take over.
-    old: Vec<Source>,
-    /// Uses that are lost, as long as nobody has told it: until then the next start has to find what this one found.
-    untold: Option<Vec<Reached>>,
+    /// Segments have to be synced before these are recycled.
+    full: Vec<ClosedFile>,
+    /// Of the last run; they may hold what a log still has to replay.
+    old: Vec<WalFile>,
     /// Files that are in the ring or being made.
     count: usize,
     making: bool,
@@ -107,24 +104,20 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring that begins with the files of the last life. `next`: of what the first preamble tells sequence number, salt of
-    /// this life, data directory, and the last use that is named beside its own file.
-    pub fn new(old: Vec<Source>, next: Preamble) -> Self {
+    /// A ring that begins with the files of the last run. `next`: of the first preamble, log number, salt, data directory and the
+    /// last log number before it.
+    pub fn new(old: Vec<WalFile>, next: Preamble) -> Self {
         let next = Preamble {
             version: format::VERSION,
-            life: next.sequence,
+            run: next.number,
             ..next
         };
-        let next_name = old
-            .iter()
-            .filter_map(|source| number(&source.file.path))
-            .max();
+        let next_name = old.iter().filter_map(|file| number(&file.file.path)).max();
         Self {
             current: None,
             ready: Vec::new(),
             full: Vec::new(),
             old,
-            untold: None,
             count: 0,
             making: false,
             not_before: i64::MIN,
@@ -136,7 +129,7 @@ impl Ring {
     /// Whether `bytes` of frames fit, if need be into the next file, which is then the current one.
     pub fn room_for(&mut self, bytes: u64, file_bytes: u64) -> bool {
         let used = |current: &Current| current.position.max(PREAMBLE_BYTES as u64);
-        // The marks and the copy of the preamble lie behind them.
+        // The end markers and the copy of the preamble lie behind them.
         let bytes = bytes + tail_bytes(file_bytes);
         if self
             .current
@@ -165,7 +158,7 @@ impl Ring {
             rounds: 0,
             preamble,
         });
-        self.next.sequence += 1;
+        self.next.number += 1;
         true
     }
 
@@ -174,16 +167,16 @@ impl Ring {
         self.current.as_mut()
     }
 
-    /// Nothing more goes into the file: it is full; or a write failed, and frames behind its end that were written and not acked
-    /// would be taken for its own.
+    /// Writes nothing more to the file: it is full; or a write failed, and frames behind its end that were not acknowledged would be
+    /// taken for its own.
     pub fn end_current(&mut self) {
         let Some(current) = self.current.take() else {
             return;
         };
         if current.position > 0 {
-            self.next.before = current.of.reached_to(current.position);
+            self.next.before = current.of.position(current.position);
         }
-        self.full.push(current.into_use());
+        self.full.push(current.close());
     }
 
     /// The same after a write or sync that failed, of a round that was not acknowledged; `None` when the round may go on
@@ -215,11 +208,16 @@ impl Ring {
         if self.making || !self.ready.is_empty() || is_many || now_ns < self.not_before {
             return None;
         }
+        Some(self.take_name())
+    }
+
+    /// The name of a file that is to be made now, whatever there is.
+    pub fn take_name(&mut self) -> String {
         self.making = true;
         self.count += 1;
         let name = name(self.next_name);
         self.next_name += 1;
-        Some(name)
+        name
     }
 
     /// The file asked for is there, or could not be made.
@@ -241,89 +239,79 @@ impl Ring {
     }
 
     /// The files whose segments are about to be synced.
-    pub fn take_full(&mut self) -> Vec<Use> {
+    pub fn take_full(&mut self) -> Vec<ClosedFile> {
         std::mem::take(&mut self.full)
     }
 
     /// They were: the files may be used again, once the head says so.
-    pub fn release(&mut self, uses: Vec<Use>) {
-        self.ready.extend(uses.into_iter().map(|of| of.file));
+    pub fn release(&mut self, files: Vec<ClosedFile>) {
+        self.ready.extend(files.into_iter().map(|of| of.file));
     }
 
     /// They were not.
-    pub fn keep_full(&mut self, uses: Vec<Use>) {
-        self.full.extend(uses);
+    pub fn keep_full(&mut self, files: Vec<ClosedFile>) {
+        self.full.extend(files);
     }
 
-    /// Which uses segments may not have: of this life those that are not ready, `retiring` included, of earlier ones those
-    /// that some log has something to take over from.
-    pub fn needed(&self, retiring: &[Use], pending: &Pending) -> Facts {
-        let current = self.current.iter().map(|current| current.of.sequence);
-        let full = self.full.iter().chain(retiring).map(|full| full.sequence);
-        let is_kept = |source: &&Source| pending.is_in(&source.file) || self.is_untold(source);
-        let old = self.old.iter().filter(is_kept);
-        let absent = self.untold.iter().flatten().copied();
-        let kept = absent.chain(old.map(|source| source.reached));
-        Facts {
+    /// Log numbers before the current one whose segments are not synced.
+    pub fn closed(&self) -> impl Iterator<Item = WalPosition> + '_ {
+        let closed = self.full.iter().map(|full| full.position);
+        closed.filter(|position| position.end > 0)
+    }
+
+    /// Which log numbers segments may not have: of this run those that are not ready, `retiring` included, of earlier ones those
+    /// with something that a log has yet to replay.
+    pub fn needed(&self, retiring: &[ClosedFile], pending: &Pending) -> ManifestState {
+        let retiring = retiring.iter().map(|of| of.position);
+        let full = self.full.iter().map(|full| full.position);
+        let closed: Vec<WalPosition> = full.chain(retiring).collect();
+        let current = self.current.iter().map(|current| current.of.number);
+        let used = closed.iter().map(|of| of.number).chain(current);
+        let old = self.old.iter().filter(|file| pending.is_in(&file.file));
+        let old = old.map(|file| file.position).filter(|of| of.number > 0);
+        let synced = closed.iter().filter(|of| of.end > 0).copied();
+        ManifestState {
             newest: self.next.before,
-            first_needed: full.chain(current).min().unwrap_or(self.next.sequence),
-            kept: kept.filter(|kept| kept.sequence > 0).take(KEPT).collect(),
-            home: self.next.home,
+            first_needed: used.min().unwrap_or(self.next.number),
+            closed: old.chain(synced).take(MOST_CLOSED).collect(),
+            data_dir_id: self.next.data_dir_id,
         }
     }
 
     /// Number of the data directory.
-    pub fn home(&self) -> u64 {
-        self.next.home
-    }
-
-    /// Something is lost, `absent` of it in files that are not there: as long as it was not told the head names those, and
-    /// damaged files stay.
-    pub fn keep_until_told(&mut self, absent: Vec<Reached>) {
-        self.untold = Some(absent);
-    }
-
-    /// It was told; whether anything had to be.
-    pub fn told(&mut self) -> bool {
-        self.untold.take().is_some()
-    }
-
-    fn is_untold(&self, source: &Source) -> bool {
-        self.untold.is_some() && source.is_damaged
+    pub fn data_dir_id(&self) -> u64 {
+        self.next.data_dir_id
     }
 
     /// Whether there is neither a file nor was one ever used.
     pub fn is_unused(&self) -> bool {
         let is_empty = self.full.is_empty() && self.old.is_empty();
-        is_empty && self.current.is_none() && self.next.before.sequence == 0
+        is_empty && self.current.is_none() && self.next.before.number == 0
     }
 
-    /// Keeps those files of the last life in which something is still to be taken over, or which the head names. Others
-    /// that do not fit are removed; the last damaged one is put aside, and the next start does not tell it again.
+    /// Keeps those files of the last run from which something is to be replayed, or which the manifest names. Others are recycled,
+    /// removed, or, damaged, quarantined. One that cannot be is found again by the next start.
     pub fn release_old(
         &mut self,
-        options: &JournalOptions,
+        options: &WalOptions,
         storage: &dyn Storage,
         pending: &Pending,
-        named: &Facts,
+        named: &ManifestState,
     ) {
         let old = std::mem::take(&mut self.old);
-        let (needed, free) = old.into_iter().partition(|source| {
-            pending.is_in(&source.file) || named.needs(source.sequence()) || self.is_untold(source)
-        });
+        let (needed, free) = old
+            .into_iter()
+            .partition(|file| pending.is_in(&file.file) || named.needs(file.number()));
         self.old = needed;
-        for source in free {
-            let fits = source.len == options.file_bytes;
-            if source.is_damaged {
-                // One that cannot be is looked at again at the next start, and told again.
-                let aside = options.directory.join(DAMAGED);
-                let _ = storage.rename(&source.file.path, &aside);
-            } else if fits && self.count < options.files {
+        for file in free {
+            let path = &file.file.path;
+            if file.is_damaged {
+                let _ = storage.rename(path, &options.directory.join(DAMAGED));
+            } else if file.len == options.file_bytes && self.count < options.files {
                 self.count += 1;
-                self.ready.push(source.file);
+                self.ready.push(file.file);
             } else {
-                // One that stays is looked at again at the next start, and released again.
-                let _ = storage.remove_file(&source.file.path);
+                let _ = storage.remove_file(path);
             }
         }
     }

@@ -2,7 +2,7 @@
 use super::disk::Disk;
 use super::failure::raise;
 use super::log::Log;
-use bascule_log::{Durability, GroupCommitter, Identity, JournalOptions, LogOptions};
+use bascule_log::{Durability, GroupCommitter, Identity, LogOptions, WalOptions};
 use bascule_record::Codec;
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
@@ -58,16 +58,15 @@ impl Store {
         let storage = Arc::new(disk.storage());
         let committer = match journal {
             None => GroupCommitter::stepped(storage),
-            Some((from_dirty_files, file_bytes, files, lazy_rounds)) => {
-                let options = JournalOptions {
+            Some((from_dirty_files, file_bytes, files, flush_rounds)) => {
+                let options = WalOptions {
                     from_dirty_files,
                     file_bytes,
                     files,
-                    lazy_rounds,
-                    ..JournalOptions::new("/journal".into(), "/partitions".into())
+                    flush_rounds,
+                    ..WalOptions::new("/journal".into(), "/partitions".into())
                 };
-                GroupCommitter::stepped_journaled(storage, options)
-                    .map_err(|error| raise(&error))?
+                GroupCommitter::stepped_with_wal(storage, options).map_err(|error| raise(&error))?
             }
         };
         Ok(Self {
@@ -134,7 +133,7 @@ impl Store {
     }
 
     fn journal_losses(&self) -> PyResult<Vec<(String, u64)>> {
-        let damages = self.committer()?.journal_damages();
+        let damages = self.committer()?.wal_damages();
         let lost = damages.into_iter().filter(|damage| damage.was_acked);
         Ok(lost
             .map(|damage| (damage.path.display().to_string(), damage.position))

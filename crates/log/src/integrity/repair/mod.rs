@@ -11,13 +11,15 @@ use super::{Damage, Fault, Finding, FindingKind};
 use crate::io::disk;
 use crate::io::file_names::{base_offset_of, segment_name};
 use crate::io::storage::{OpenMode, Storage};
+use crate::segment::epochs::EpochTable;
 use crate::segment::preamble::{PREAMBLE_BYTES, Preamble};
 use crate::segment::scan::{Found, Place, Scanner};
 use crate::segment::segment_file::{Source, find_sources_to_read};
 use crate::state::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointFile};
 use crate::state::index_snapshot::LANDMARK;
 use crate::state::quarantine::{self, QUARANTINE, Ranges};
-use crate::wal::forget;
+use crate::wal::format::Cut;
+use crate::wal::{WalOptions, cut};
 use crate::{Error, Identity, IoOp};
 use std::collections::HashSet;
 use std::io;
@@ -35,8 +37,8 @@ pub struct RepairOptions {
     pub from: Option<PathBuf>,
     /// Cut the log here: this offset and all later ones go. The beginning of a batch.
     pub cut_at: Option<u64>,
-    /// The journal of the log's data directory: what it holds of the log goes with a cut. It may be absent.
-    pub journal: Option<PathBuf>,
+    /// The WAL of the log's data directory: a cut ends the log in it too. It may be absent.
+    pub wal: Option<WalOptions>,
     /// For the names of what goes aside, ns since 1970.
     pub now_ns: i64,
 }
@@ -206,7 +208,7 @@ impl Repair<'_> {
         } else {
             Some(self.position_of(source, offset)?)
         };
-        self.cut_journal(sources.get(..after).unwrap_or_default())?;
+        self.cut_wal(offset)?;
         for later in sources.get(after..).unwrap_or_default() {
             let detail = format!("it begins behind offset {offset}");
             self.mended.insert(later.path.clone());
@@ -230,25 +232,23 @@ impl Repair<'_> {
         self.lower_checkpoint(offset)
     }
 
-    /// Takes the log's part out of the journal: the next start would append it behind the cut. What is `kept` of the log
-    /// may have been in the journal alone so far.
-    fn cut_journal(&mut self, kept: &[Source]) -> Result<(), Error> {
-        let Some(journal) = &self.options.journal else {
+    /// Ends the log at `offset` in the WAL too: the next start would replay what lies behind.
+    fn cut_wal(&mut self, offset: u64) -> Result<(), Error> {
+        let Some(wal) = &self.options.wal else {
             return Ok(());
         };
-        let paths = forget::files_with(self.storage, journal, self.identity)?;
-        if !paths.is_empty() && !self.options.dry_run {
-            for source in kept {
-                let synced = source.file.sync_all();
-                synced.map_err(|error| Error::io(IoOp::Sync, &source.path, error))?;
-            }
+        if !cut::is_due(self.storage, wal, self.identity, offset)? {
+            return Ok(());
         }
-        for path in paths {
-            let detail = "its part of this log is taken out; the whole file is kept aside";
-            if self.act("cut", &path, detail.to_owned()) {
-                self.copy(&path, &self.aside(&path)?)?;
-                forget::take_out(self.storage, &path, self.identity)?;
-            }
+        let detail = format!("the next start replays nothing of this log from offset {offset} on");
+        if self.act("cut", &wal.directory, detail) {
+            let epochs = EpochTable::read(self.storage, self.directory, self.identity);
+            let cut = Cut {
+                log: self.identity,
+                offset,
+                epoch: epochs.last().map_or(0, |(epoch, _)| *epoch),
+            };
+            cut::append(self.storage, wal, &cut)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What an end of the broker at any moment leaves of the journal, by a kill or a power cut, is never told as a loss.
-use super::super::replay::{self, Looked};
+use super::super::replay::{self, ScanResult};
 use super::*;
-use crate::JournalPlace;
+use crate::WalFault;
 use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Looks at the journal as `left` makes it of what is there now and of what was synced.
-    fn look(&mut self, mut left: impl FnMut(&mut Self, &[u8], &[u8]) -> Vec<u8>) -> Looked {
+    fn look(&mut self, mut left: impl FnMut(&mut Self, &[u8], &[u8]) -> Vec<u8>) -> ScanResult {
         let scratch = self.home.join("scratch");
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(scratch.join("journal")).unwrap();
@@ -61,11 +61,11 @@ impl World {
             }
         }
         self.looked += 1;
-        let options = JournalOptions {
+        let options = WalOptions {
             partitions: self.home.join("partitions"),
             ..options(&scratch)
         };
-        replay::look(&OsStorage, &options, OpenMode::Read).unwrap()
+        replay::scan(&OsStorage, &options, OpenMode::Read).unwrap()
     }
 
     fn check(&mut self, step: &str) {
@@ -78,8 +78,8 @@ impl World {
         }
         for (end, looked) in ends {
             for damage in looked.damages {
-                let is_loss = damage.was_acked || damage.place != JournalPlace::Frame;
-                let may_be_copied = damage.place == JournalPlace::Beginning;
+                let is_loss = damage.was_acked || damage.fault != WalFault::Frame;
+                let may_be_copied = damage.fault == WalFault::Preamble;
                 assert!(!is_loss || may_be_copied, "{step}, {end}: {damage:?}");
             }
         }
@@ -100,7 +100,7 @@ impl Cuts {
     /// What was acknowledged is missed without the newest file, whatever is lost of what was not synced.
     fn expect_missed(&self) {
         let mut world = self.0.lock();
-        let sequence = |bytes: &[u8]| format::read_preamble(bytes).map_or(0, |of| of.sequence);
+        let sequence = |bytes: &[u8]| format::read_preamble(bytes).map_or(0, |of| of.number);
         let newest = world.synced.values().map(|bytes| sequence(bytes)).max();
         let looked = world.look(|_, _, synced| {
             if Some(sequence(synced)) == newest {
@@ -111,7 +111,7 @@ impl Cuts {
         let lost = looked
             .damages
             .iter()
-            .any(|damage| damage.place == JournalPlace::Lost);
+            .any(|damage| damage.fault == WalFault::Lost);
         assert!(lost, "{:?}", looked.damages);
     }
 
@@ -127,7 +127,9 @@ impl StorageOver for Cuts {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StorageFile>> {
         let file = OsStorage.open(path, mode)?;
         let is_head = path.extension().is_some_and(|name| name == "head");
-        if mode == OpenMode::Directory || !is_head && super::super::ring::number(path).is_none() {
+        if mode == OpenMode::Directory
+            || !is_head && crate::io::file_names::journal_number(path).is_none()
+        {
             return Ok(file);
         }
         self.0.lock().synced.entry(path.to_path_buf()).or_default();
@@ -193,14 +195,14 @@ impl FileOver for CutFile {
 
 /// One life of those logs, of which some are opened, with so many rounds.
 fn live(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops::Range<u64>) {
-    let options = JournalOptions {
+    let options = WalOptions {
         file_bytes,
-        lazy_rounds: 9,
+        flush_rounds: 9,
         ..options(home)
     };
-    let committer = GroupCommitter::stepped_journaled(Arc::new(cuts.clone()), options).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(Arc::new(cuts.clone()), options).unwrap();
     let losses = committer
-        .journal_damages()
+        .wal_damages()
         .into_iter()
         .filter(|damage| damage.was_acked);
     assert_eq!(losses.collect::<Vec<_>>(), vec![]);
@@ -215,10 +217,10 @@ fn live(home: &Path, cuts: &Cuts, file_bytes: u64, opened: u64, values: std::ops
     for value in values {
         // In the middle of a file, at the beginning of one, and of several one after the other.
         cuts.0.lock().failing = [0, 0, 0, 1, 0, 3, 0][value as usize % 7];
-        let before = committer.statistics().journaled_rounds;
+        let before = committer.statistics().wal_rounds;
         assert_eq!(round(&mut logs, value, &committer), opened);
         cuts.0.lock().failing = 0;
-        if committer.statistics().journaled_rounds > before {
+        if committer.statistics().wal_rounds > before {
             cuts.expect_missed();
         }
     }

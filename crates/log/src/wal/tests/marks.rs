@@ -1,15 +1,14 @@
 //! The marks at the end of a journal file: what they tell of frames of which nothing else is left, and what they cost.
-use super::super::forget;
-use super::super::mark::{Mark, tail_bytes};
+use super::super::end_marker::{EndMarker, tail_bytes};
 use super::damaged::home::Home;
 use super::*;
-use crate::JournalPlace;
+use crate::WalFault;
 
 const TAIL: usize = tail_bytes(FILE_BYTES) as usize;
 
-fn places(committer: &GroupCommitter) -> Vec<(JournalPlace, u64, bool)> {
-    let told = committer.journal_damages().into_iter();
-    told.map(|damage| (damage.place, damage.position, damage.was_acked))
+fn places(committer: &GroupCommitter) -> Vec<(WalFault, u64, bool)> {
+    let told = committer.wal_damages().into_iter();
+    told.map(|damage| (damage.fault, damage.position, damage.was_acked))
         .collect()
 }
 
@@ -22,7 +21,7 @@ fn lost_last_rounds_of_the_newest_file_are_told() {
         let committer = home.without(lost, true);
         // That the last round was synced itself nobody has said yet.
         let is_known = round < 4;
-        let expected = [(JournalPlace::Frame, from as u64, is_known)];
+        let expected = [(WalFault::Frame, from as u64, is_known)];
         assert_eq!(places(&committer), expected);
         for (served, damages) in home.open(committer) {
             assert_eq!(served, (0..=round as u64).collect::<Vec<_>>());
@@ -40,12 +39,8 @@ fn without_one_mark_a_last_round_may_be_missing_and_what_is_there_is_served() {
     for slot in [tail, tail + TAIL / 2] {
         for at in [slot, slot + 8, slot + 31] {
             let committer = home.harmed(|bytes| bytes[at] ^= 1);
-            assert_eq!(
-                places(&committer),
-                [(JournalPlace::Frame, end, false)],
-                "{at}"
-            );
-            assert!(!committer.journal_damages()[0].is_loss());
+            assert_eq!(places(&committer), [(WalFault::Frame, end, false)], "{at}");
+            assert!(!committer.wal_damages()[0].is_loss());
             home.expect_lost(committer, &(0..0));
         }
     }
@@ -64,15 +59,9 @@ fn without_both_marks_nobody_can_tell_what_is_missing() {
         // The last rounds and the marks together, as one write of zeros takes them, or the marks alone.
         let from = home.frame(2 * lost_from - 1).end;
         let committer = home.harmed(|bytes| bytes[from..tail + 600].fill(0));
-        let expected = [(JournalPlace::End, from as u64, false)];
+        let expected = [(WalFault::End, from as u64, false)];
         assert_eq!(places(&committer), expected);
-        assert!(committer.journal_damages()[0].is_loss());
-        // Until somebody was told each start tells it.
-        let harmed = home.harmed_untold(|bytes| bytes[from..tail + 600].fill(0));
-        drop(harmed);
-        assert_eq!(places(&silent_committer(home.root.path())), expected);
-        let committer = super::committer(home.root.path());
-        assert_eq!(places(&committer), expected);
+        assert!(committer.wal_damages()[0].is_loss());
         for (served, damages) in home.open(committer) {
             assert_eq!(served, (0..=lost_from as u64).collect::<Vec<_>>());
             assert_eq!(damages, vec![]);
@@ -86,7 +75,10 @@ fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
     let committer = committer(home.path());
     let mut logs = [1, 2].map(|i| create(home.path(), i, &committer));
     round(&mut logs, 0, &committer);
-    let file = home.path().join("journal").join(crate::wal::ring::name(0));
+    let file = home
+        .path()
+        .join("journal")
+        .join(crate::io::file_names::journal_name(0));
     let mut before = 0;
     for value in 1..9 {
         assert_eq!(round(&mut logs, value, &committer), 2);
@@ -94,28 +86,13 @@ fn the_mark_of_a_round_is_synced_with_it_and_leaves_that_of_the_one_before() {
         let of = format::read_preamble(&bytes).unwrap();
         let slots = [0, TAIL / 2].map(|slot| {
             let at = bytes.len() - TAIL + slot;
-            Mark::read(&bytes[at..], &of).unwrap()
+            EndMarker::read(&bytes[at..], &of).unwrap()
         });
-        let end = committer.statistics().journal_bytes as u32;
+        let end = committer.statistics().wal_bytes as u32;
         let (newer, older) = (slots[(value as usize + 1) % 2], slots[value as usize % 2]);
         assert_eq!((newer.synced, newer.written), (before, end));
         assert_eq!(older.written, before, "round {value}");
         before = end;
-    }
-}
-
-#[test]
-fn what_only_the_marks_tell_is_told_of_a_file_that_a_cut_of_one_log_replaced() {
-    let home = Home::new();
-    let range = home.frame(4).start..home.frame(9).end;
-    let both = range.start..home.whole.len();
-    for harm in [range, both] {
-        let mut bytes = home.whole.clone();
-        bytes[harm].fill(0);
-        fs::write(&home.file, bytes).unwrap();
-        forget::take_out(&OsStorage, &home.file, identity(1)).unwrap();
-        let told = places(&committer(home.root.path()));
-        assert!(matches!(told[..], [(JournalPlace::Cut, ..)]), "{told:?}");
     }
 }
 
@@ -130,10 +107,7 @@ fn a_frame_that_holds_an_older_batch_is_damage() {
             bytes[at.start + format::FRAME_BYTES..at.end].copy_from_slice(&stale);
         });
         let position = home.frame(2 * to).start as u64;
-        assert_eq!(
-            places(&committer),
-            [(JournalPlace::Frame, position, to < 4)]
-        );
+        assert_eq!(places(&committer), [(WalFault::Frame, position, to < 4)]);
         let [(first, damages), second] = home.open(committer);
         let lost = to as u64 + 1;
         let kept = (0..6).filter(|value| *value != lost);
@@ -147,23 +121,19 @@ fn a_mark_of_another_use_says_nothing() {
     let home = Home::new();
     let tail = home.whole.len() - TAIL;
     let of = format::read_preamble(&home.whole).unwrap();
-    let far = Mark {
+    let far = EndMarker {
         synced: 9_000,
         written: 9_000,
     };
     let end = home.frame(9).end as u64;
-    for (sequence, link, is_believed) in [
-        (of.sequence, of.link, true),
-        (of.sequence + 1, of.link, false),
-        (of.sequence, of.link + 1, false),
+    for (number, link, is_believed) in [
+        (of.number, of.link, true),
+        (of.number + 1, of.link, false),
+        (of.number, of.link + 1, false),
     ] {
-        let mark = far.to_bytes(&format::Preamble {
-            sequence,
-            link,
-            ..of
-        });
+        let mark = far.to_bytes(&format::Preamble { number, link, ..of });
         let committer = home.harmed(|bytes| bytes[tail..tail + mark.len()].copy_from_slice(&mark));
-        let expected = [(JournalPlace::Frame, end, is_believed)];
+        let expected = [(WalFault::Frame, end, is_believed)];
         assert_eq!(places(&committer), expected);
     }
 }
@@ -171,11 +141,11 @@ fn a_mark_of_another_use_says_nothing() {
 #[test]
 fn a_mark_has_the_bytes_of_the_format_page() {
     let of = format::Preamble {
-        sequence: 9,
+        number: 9,
         link: 0x0102_0304,
         ..format::Preamble::default()
     };
-    let mark = Mark {
+    let mark = EndMarker {
         synced: 500,
         written: 700,
     };
@@ -186,5 +156,5 @@ fn a_mark_has_the_bytes_of_the_format_page() {
     }
     let vector = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../specs/vectors/journal/mark.hex");
     assert_eq!(hex, fs::read_to_string(vector).unwrap().trim());
-    assert_eq!(Mark::read(&bytes, &of), Some(mark));
+    assert_eq!(EndMarker::read(&bytes, &of), Some(mark));
 }

@@ -1,13 +1,12 @@
 //! Files of the journal that are gone, emptied or older ones, and frames of which nothing is left: that it is told.
-use super::super::forget;
-use super::super::format::Reached;
-use super::super::head::{Facts, Head, parse_slot};
-use super::super::mark::tail_bytes;
+use super::super::end_marker::tail_bytes;
+use super::super::extent::ExpectedExtent;
+use super::super::format::WalPosition;
+use super::super::manifest::{ManifestState, WalManifest, parse_slot};
 use super::super::replay;
-use super::super::witness::Claim;
 use super::*;
 use crate::io::storage::{OpenMode, Storage, StorageFile, StorageOver};
-use crate::{JournalDamage, JournalPlace};
+use crate::{Error, WalDamage, WalFault};
 use std::io;
 
 /// No segment can be opened again, so that none is synced later.
@@ -29,7 +28,7 @@ fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let at = home.path();
     let options = options(at);
-    let committer = GroupCommitter::stepped_journaled(Arc::new(Scarce), options).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(Arc::new(Scarce), options).unwrap();
     let mut logs = [1, 2].map(|i| create(at, i, &committer));
     assert_eq!(round(&mut logs, 0, &committer), 2);
     copy_tree(&at.join("partitions"), &at.join("copy"));
@@ -65,90 +64,41 @@ fn files(home: &Path) -> Vec<PathBuf> {
 }
 
 fn sequence(path: &Path) -> u64 {
-    format::read_preamble(&fs::read(path).unwrap()).map_or(0, |of| of.sequence)
+    format::read_preamble(&fs::read(path).unwrap()).map_or(0, |of| of.number)
 }
 
 /// What a start tells of the journal that `harm` was done to; and that the start after it tells nothing.
-fn told(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<JournalDamage> {
+fn told(home: &tempfile::TempDir, harm: impl FnOnce(&Path)) -> Vec<WalDamage> {
     let at = home.path();
     restore(&at.join("copy"), at);
     copy_journal(&at.join("whole"), at);
     harm(at);
     let first = committer(at);
-    let told = first.journal_damages();
+    let told = first.wal_damages();
     for i in 1..=2 {
         open(at, i, &first);
     }
     drop(first);
-    assert_eq!(committer(at).journal_damages(), vec![]);
+    assert_eq!(committer(at).wal_damages(), vec![]);
     told
 }
 
-fn places(told: &[JournalDamage]) -> Vec<(JournalPlace, bool)> {
-    let places = told.iter().map(|damage| (damage.place, damage.was_acked));
+fn places(told: &[WalDamage]) -> Vec<(WalFault, bool)> {
+    let places = told.iter().map(|damage| (damage.fault, damage.was_acked));
     places.collect()
 }
 
 #[test]
-fn what_is_lost_is_told_again_until_somebody_was_told() {
-    let home = home();
-    let at = home.path();
-    let harms: [(&dyn Fn(), JournalPlace); 3] = [
-        (
-            &|| fs::remove_file(&files(at)[2]).unwrap(),
-            JournalPlace::Lost,
-        ),
-        (
-            &|| fs::remove_file(&files(at)[0]).unwrap(),
-            JournalPlace::Lost,
-        ),
-        (
-            &|| {
-                let path = &files(at)[1];
-                let mut bytes = fs::read(path).unwrap();
-                let copy = bytes.len() - 64;
-                bytes[..64].fill(1);
-                bytes[copy..].fill(1);
-                fs::write(path, bytes).unwrap();
-            },
-            JournalPlace::File,
-        ),
-    ];
-    for (harm, place) in harms {
-        restore(&at.join("copy"), at);
-        copy_journal(&at.join("whole"), at);
-        harm();
-        // Lives that end before anybody has heard, and that write, and settle.
-        for life in 0..3 {
-            let committer = silent_committer(at);
-            assert_eq!(
-                places(&committer.journal_damages()),
-                [(place, true)],
-                "life {life}"
-            );
-            let mut logs = [1, 2].map(|i| open(at, i, &committer).0);
-            for value in 0..40 * life {
-                round(&mut logs, value, &committer);
-            }
-        }
-        let first = committer(at);
-        assert_eq!(places(&first.journal_damages()), [(place, true)]);
-        drop(first);
-        assert_eq!(committer(at).journal_damages(), vec![]);
-    }
-}
-
-#[test]
 fn of_two_who_say_what_is_not_needed_both_are_right() {
-    let reached = |sequence| Reached {
-        sequence,
-        ..Reached::default()
+    let reached = |number| WalPosition {
+        number,
+        ..WalPosition::default()
     };
-    let facts = |first_needed, kept: &[u64]| Facts {
+    let facts = |first_needed, closed: &[u64]| ManifestState {
         newest: reached(9),
         first_needed,
-        kept: kept.iter().copied().map(reached).collect(),
-        home: 7,
+        closed: closed.iter().copied().map(reached).collect(),
+        data_dir_id: 7,
     };
     for (one, other) in [
         (facts(3, &[]), facts(6, &[4, 5])),
@@ -157,7 +107,7 @@ fn of_two_who_say_what_is_not_needed_both_are_right() {
     ] {
         for (one, other) in [(&one, &other), (&other, &one)] {
             let mut both = one.clone();
-            both.need_no_more_than(other);
+            both.release(other);
             for sequence in 1..12 {
                 let is_needed = one.needs(sequence) && other.needs(sequence);
                 assert_eq!(
@@ -170,7 +120,7 @@ fn of_two_who_say_what_is_not_needed_both_are_right() {
     }
 }
 
-const LOST: [(JournalPlace, bool); 1] = [(JournalPlace::Lost, true)];
+const LOST: [(WalFault, bool); 1] = [(WalFault::Lost, true)];
 
 #[test]
 fn a_journal_as_it_was_is_no_damage() {
@@ -178,10 +128,9 @@ fn a_journal_as_it_was_is_no_damage() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_emptied_or_of_another_directory_is_told_once() {
-    let (home, other) = (home(), home());
-    let foreign = files(other.path());
-    for (number, foreign) in foreign.iter().enumerate() {
+fn a_file_that_is_gone_or_emptied_is_told_once() {
+    let home = home();
+    for number in 0..3 {
         let at = |home: &Path| files(home)[number].clone();
         let told = |harm: &dyn Fn(&Path)| places(&told(&home, |home| harm(&at(home))));
         assert_eq!(told(&|path| fs::remove_file(path).unwrap()), LOST);
@@ -190,88 +139,37 @@ fn a_file_that_is_gone_or_emptied_or_of_another_directory_is_told_once() {
             told(&|path| fs::write(path, vec![0; FILE_BYTES as usize]).unwrap()),
             LOST
         );
-        let found = told(&|path| {
-            fs::copy(foreign, path).unwrap();
-        });
-        assert_eq!(found, [(JournalPlace::File, true)]);
     }
     let found = told(&home, |home| {
         fs::remove_dir_all(home.join("journal")).unwrap();
     });
-    assert_eq!(places(&found), LOST);
+    assert_eq!(places(&found), [LOST[0]; 3]);
     assert_eq!(found[0].path, home.path().join("journal"));
 }
 
 #[test]
-fn a_file_of_a_directory_that_has_used_more_of_them_is_told() {
-    let (home, other) = (home(), tempfile::tempdir().unwrap());
-    let options = JournalOptions {
-        lazy_rounds: 5,
-        ..options(other.path())
-    };
-    let committer = GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap();
-    let mut logs = [3, 4].map(|i| create(other.path(), i, &committer));
-    for value in 0..400 {
-        round(&mut logs, value, &committer);
-    }
-    let foreign = files(other.path()).pop().unwrap();
-    assert!(sequence(&foreign) > 6, "{}", sequence(&foreign));
-    for number in 0..3 {
-        let found = told(&home, |home| {
-            fs::copy(&foreign, &files(home)[number]).unwrap();
-        });
-        assert_eq!(
-            places(&found),
-            [(JournalPlace::File, true)],
-            "file {number}"
-        );
-    }
-}
-
-#[test]
-fn a_head_of_another_directory_costs_nothing() {
+fn a_file_or_manifest_of_another_directory_is_refused_and_touches_nothing() {
     let (home, other) = (home(), home());
-    let foreign = other.path().join("journal.head");
-    let found = told(&home, |home| {
-        fs::copy(&foreign, home.join("journal.head")).unwrap();
+    let at = home.path();
+    let strays = [0, 1, 2].map(|number| {
+        (
+            files(other.path())[number].clone(),
+            files(at)[number].clone(),
+        )
     });
-    assert_eq!(places(&found), [(JournalPlace::Head, false)]);
-    let committer = committer(home.path());
-    for i in 1..=2 {
-        let (log, _) = open(home.path(), i, &committer);
-        assert_eq!(log.reader().log_end(), open_end(&other, i));
+    let manifest = ["journal.head"; 2].map(PathBuf::from);
+    let manifest = (other.path().join(&manifest[0]), at.join(&manifest[1]));
+    for (foreign, target) in strays.into_iter().chain([manifest]) {
+        restore(&at.join("copy"), at);
+        copy_journal(&at.join("whole"), at);
+        fs::copy(&foreign, &target).unwrap();
+        let refused = GroupCommitter::stepped_with_wal(Arc::new(OsStorage), options(at));
+        let Err(Error::Stray { path, beside }) = refused else {
+            panic!("{}: {refused:?}", target.display());
+        };
+        assert_ne!(path, beside);
+        assert_eq!(fs::read(&foreign).unwrap(), fs::read(&target).unwrap());
     }
-}
-
-/// Where a log of a home ends that nothing was done to.
-fn open_end(home: &tempfile::TempDir, incarnation: u64) -> u64 {
-    let committer = committer(home.path());
-    let (log, _) = open(home.path(), incarnation, &committer);
-    log.reader().log_end()
-}
-
-#[test]
-fn of_one_file_and_a_head_either_may_be_of_another_directory() {
-    let make = || {
-        let home = tempfile::tempdir().unwrap();
-        drop(journaled_behind_a_copy(home.path(), 2, 20));
-        restore(&home.path().join("copy"), home.path());
-        home
-    };
-    let (home, other) = (make(), make());
-    fs::copy(
-        other.path().join("journal.head"),
-        home.path().join("journal.head"),
-    )
-    .unwrap();
-    let committer = committer(home.path());
-    let told = places(&committer.journal_damages());
-    assert_eq!(
-        told,
-        [(JournalPlace::Head, false), (JournalPlace::Lost, true)]
-    );
-    let (log, _) = open(home.path(), 1, &committer);
-    assert_eq!(log.reader().log_end(), 20);
 }
 
 #[test]
@@ -285,7 +183,7 @@ fn lost_last_frames_are_told_where_they_were() {
             bytes[FILE_BYTES as usize / 2..end as usize].fill(0);
             fs::write(path, bytes).unwrap();
         });
-        assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+        assert_eq!(places(&found), [(WalFault::Frame, true)]);
         assert!(found[0].position <= FILE_BYTES / 2);
         assert!(found[0].position > FILE_BYTES / 2 - 1_000);
     }
@@ -297,7 +195,7 @@ fn lost_last_frames_are_told_where_they_were() {
         bytes[64..end].fill(0);
         fs::write(path, bytes).unwrap();
     });
-    let both = [(JournalPlace::End, true)];
+    let both = [(WalFault::End, true)];
     assert_eq!(places(&found), both);
     assert_eq!(found[0].position, 64);
 }
@@ -307,8 +205,11 @@ fn a_newest_file_that_was_cut_off_is_told() {
     let home = home();
     let at = home.path();
     let path = files(at).pop().unwrap();
-    let source = replay::open(&OsStorage, &path, OpenMode::Read).unwrap();
-    let end = replay::read_file(&source, Claim::default()).unwrap().end;
+    let newest = replay::files(&OsStorage, &at.join("journal"), OpenMode::Read).unwrap();
+    let newest = newest.last().unwrap();
+    let end = replay::read_file(newest, ExpectedExtent::default())
+        .unwrap()
+        .end;
     let cut_to = |len: u64| {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_len(len).unwrap();
@@ -318,25 +219,12 @@ fn a_newest_file_that_was_cut_off_is_told() {
         .chain([FILE_BYTES - 1, FILE_BYTES - 700])
     {
         cut_to(len);
-        let found = replay::look(&OsStorage, &options(at), OpenMode::Read).unwrap();
-        let is_cut = |damage: &JournalDamage| {
-            damage.place == JournalPlace::Cut && damage.path == path && damage.position <= len
-        };
+        let found = replay::scan(&OsStorage, &options(at), OpenMode::Read).unwrap();
+        let is_cut =
+            |damage: &WalDamage| damage.is_loss() && damage.path == path && damage.position <= len;
         let is_told = found.damages.iter().any(is_cut);
         assert!(is_told, "{len} of {end}: {:?}", found.damages);
     }
-    // It is put aside, and was told.
-    for (len, position) in [(end + 20, end), (end - 20, end - 160)] {
-        let found = told(&home, |_| cut_to(len));
-        assert_eq!(places(&found), [(JournalPlace::Cut, false)]);
-        assert_eq!(found[0].position, position);
-    }
-    // A file that a cut of one log replaces does not say that all is well.
-    copy_journal(&at.join("whole"), at);
-    cut_to(end - 20);
-    forget::take_out(&OsStorage, &path, identity(1)).unwrap();
-    let found = replay::look(&OsStorage, &options(at), OpenMode::Read).unwrap();
-    assert!(places(&found.damages).contains(&(JournalPlace::Cut, false)));
 }
 
 #[test]
@@ -346,7 +234,7 @@ fn an_older_copy_of_a_file_is_told() {
     let found = told(&home, |home| {
         fs::copy(&older[0], &files(home)[0]).unwrap();
     });
-    assert_eq!(places(&found), [(JournalPlace::Frame, true)]);
+    assert_eq!(places(&found), [(WalFault::Frame, true)]);
 }
 
 #[test]
@@ -368,7 +256,7 @@ fn a_head_that_does_not_check_is_told_and_made_again() {
     ];
     for harm in harms {
         let found = told(&home, |home| harm(&head(home)));
-        assert_eq!(places(&found), [(JournalPlace::Head, false)]);
+        assert_eq!(places(&found), [(WalFault::Manifest, false)]);
     }
 }
 
@@ -380,42 +268,27 @@ fn after_a_clean_end_the_journal_is_not_missed() {
     for log in logs {
         log.close().unwrap();
     }
-    first.settle_journal();
+    first.flush_wal();
     drop(first);
     fs::remove_dir_all(at.join("journal")).unwrap();
     let second = committer(at);
-    assert_eq!(second.journal_damages(), vec![]);
+    assert_eq!(second.wal_damages(), vec![]);
     let (log, replayed) = open(at, 1, &second);
     assert_eq!((replayed, log.reader().log_end()), (0, 20));
-}
-
-#[test]
-fn frames_that_were_taken_out_are_not_missed() {
-    let home = home();
-    let found = told(&home, |home| {
-        for path in files(home) {
-            super::super::forget::take_out(&OsStorage, &path, identity(1)).unwrap();
-        }
-    });
-    assert_eq!(found, vec![]);
 }
 
 #[test]
 fn the_head_has_the_bytes_of_the_format_page() {
     let home = tempfile::tempdir().unwrap();
     let journal = home.path().join("journal");
-    let reached = |sequence, end, seed| Reached {
-        sequence,
-        seed,
-        end,
-    };
-    let facts = Facts {
+    let reached = |number, end, seed| WalPosition { number, seed, end };
+    let facts = ManifestState {
         newest: reached(9, 500, 0x0102_0304),
         first_needed: 8,
-        kept: vec![reached(5, 600, 0x0506_0708), reached(6, 700, 9)],
-        home: 0x0A0B_0C0D_0E0F_1011,
+        closed: vec![reached(5, 600, 0x0506_0708), reached(6, 700, 9)],
+        data_dir_id: 0x0A0B_0C0D_0E0F_1011,
     };
-    let mut head = Head::look(&OsStorage, &journal, OpenMode::ReadWrite).unwrap();
+    let mut head = WalManifest::open(&OsStorage, &journal, OpenMode::ReadWrite).unwrap();
     head.set(&OsStorage, facts.clone()).unwrap();
     let bytes = fs::read(home.path().join("journal.head")).unwrap();
     assert!(bytes[..4096].iter().all(|byte| *byte == 0));

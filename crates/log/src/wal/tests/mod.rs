@@ -1,5 +1,6 @@
-//! The journal's bytes, and its life with logs: used, settled, used again, taken over.
+//! The WAL: its bytes, and its use by logs: filled, flushed, recycled, replayed.
 mod copies;
+mod cut;
 mod cuts;
 mod damaged;
 mod golden;
@@ -7,7 +8,7 @@ mod marks;
 mod missing;
 mod power;
 
-use super::{FEW_BYTES, JournalOptions, format};
+use super::{FEW_BYTES, WalOptions, format};
 use crate::integrity::{RepairOptions, repair};
 use crate::io::storage::OsStorage;
 use crate::{GroupCommitter, Identity, Log, LogOptions, ReadMode};
@@ -22,24 +23,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const FILE_BYTES: u64 = (16 << 10) + format::PREAMBLE_BYTES as u64;
 
-fn options(home: &Path) -> JournalOptions {
-    JournalOptions {
+fn options(home: &Path) -> WalOptions {
+    WalOptions {
         from_dirty_files: 2,
         file_bytes: FILE_BYTES,
         files: 3,
-        ..JournalOptions::new(home.join("journal"), home.join("partitions"))
+        ..WalOptions::new(home.join("journal"), home.join("partitions"))
     }
 }
 
-/// One whose owner tells at once what is lost.
 fn committer(home: &Path) -> Arc<GroupCommitter> {
-    let committer = silent_committer(home);
-    committer.journal_told();
-    committer
-}
-
-fn silent_committer(home: &Path) -> Arc<GroupCommitter> {
-    GroupCommitter::stepped_journaled(Arc::new(OsStorage), options(home)).unwrap()
+    GroupCommitter::stepped_with_wal(Arc::new(OsStorage), options(home)).unwrap()
 }
 
 fn identity(incarnation: u64) -> Identity {
@@ -149,7 +143,7 @@ fn journaled_behind_a_copy(home: &Path, count: u64, end: u64) -> (Arc<GroupCommi
     for value in 1..end {
         assert_eq!(round(&mut logs, value, &committer), count);
     }
-    assert_eq!(committer.statistics().journaled_rounds, end - 1);
+    assert_eq!(committer.statistics().wal_rounds, end - 1);
     (committer, logs)
 }
 
@@ -161,7 +155,7 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
         .map(|i| create(home.path(), i, &committer))
         .collect();
     let (many, one) = logs.split_at_mut(3);
-    let journaled = || committer.statistics().journaled_rounds;
+    let journaled = || committer.statistics().wal_rounds;
     // The first round finds no file and has one made.
     assert_eq!(round(many, 0, &committer), 3);
     assert_eq!(journaled(), 0);
@@ -179,9 +173,9 @@ fn many_dirty_segments_are_acked_by_the_journal_and_few_are_not() {
 #[test]
 fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced() {
     let home = tempfile::tempdir().unwrap();
-    let rounds = u64::from(options(home.path()).lazy_rounds);
+    let rounds = u64::from(options(home.path()).flush_rounds);
     let (committer, mut logs) = journaled_behind_a_copy(home.path(), 2, 2);
-    let journaled = || committer.statistics().journaled_rounds;
+    let journaled = || committer.statistics().wal_rounds;
     for value in 1..rounds {
         assert_eq!(round(&mut logs[..1], value, &committer), 1);
         assert_eq!(journaled(), value + 1);
@@ -197,11 +191,11 @@ fn a_segment_with_batches_only_in_the_journal_goes_on_there_until_it_is_synced()
 #[test]
 fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
     let home = tempfile::tempdir().unwrap();
-    let options = JournalOptions {
+    let options = WalOptions {
         file_bytes: 1 << 20,
         ..options(home.path())
     };
-    let committer = GroupCommitter::stepped_journaled(Arc::new(OsStorage), options).unwrap();
+    let committer = GroupCommitter::stepped_with_wal(Arc::new(OsStorage), options).unwrap();
     let mut logs = [1, 2].map(|i| create(home.path(), i, &committer));
     for value in 0..3 {
         assert_eq!(round(&mut logs, value, &committer), 2);
@@ -212,7 +206,7 @@ fn a_large_round_of_few_segments_is_synced_there_with_what_waited() {
     logs[0].commit(Box::new(|outcome| assert_eq!(outcome.unwrap(), 4)));
     committer.step();
     assert_eq!(logs.each_ref().map(ends), [(4, 4), (3, 1)]);
-    assert_eq!(committer.statistics().journaled_rounds, 2);
+    assert_eq!(committer.statistics().wal_rounds, 2);
 }
 
 #[test]
@@ -240,7 +234,7 @@ fn what_only_the_journal_has_is_taken_over_once() {
     // All have taken over: the files are used again, and what was in them means nothing any more.
     let mut logs = [log, other];
     assert_eq!(round(&mut logs, 10, &third), 2);
-    assert_eq!(third.statistics().journaled_rounds, 1);
+    assert_eq!(third.statistics().wal_rounds, 1);
     drop(logs);
     let fourth = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &fourth);
@@ -297,8 +291,8 @@ fn files_are_used_again_and_every_record_stays() {
         }
     }
     let statistics = first.statistics();
-    assert!(statistics.journaled_rounds > 150, "{statistics:?}");
-    assert!(statistics.journal_bytes > 5 * FILE_BYTES, "{statistics:?}");
+    assert!(statistics.wal_rounds > 150, "{statistics:?}");
+    assert!(statistics.wal_bytes > 5 * FILE_BYTES, "{statistics:?}");
     let files = fs::read_dir(home.path().join("journal")).unwrap().count();
     assert!((2..=3).contains(&files), "{files}");
     // Segments as they were settled last; what came later is in the journal alone.
@@ -340,24 +334,23 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
         fs::remove_dir_all(directory(home.path(), i)).unwrap();
         copy_tree(&copy.join(i.to_string()), &directory(home.path(), i));
     }
-    let file = fs::read_dir(home.path().join("journal")).unwrap().next();
-    let file = file.unwrap().unwrap().path();
-    let before = fs::read(&file).unwrap();
+    let wal = options(home.path());
+    let files = || fs::read_dir(&wal.directory).unwrap().count();
+    let before = files();
     let mut asked = RepairOptions {
         cut_at: Some(4),
-        journal: Some(home.path().join("journal")),
+        wal: Some(wal.clone()),
         dry_run: true,
         ..RepairOptions::default()
     };
     let at = directory(home.path(), 1);
     let (planned, _) = repair(&OsStorage, &at, identity(1), &asked).unwrap();
-    assert!(planned.iter().any(|action| action.path == file));
-    assert_eq!(fs::read(&file).unwrap(), before);
+    assert!(planned.iter().any(|action| action.path == wal.directory));
+    assert_eq!(files(), before);
     asked.dry_run = false;
     let (done, left) = repair(&OsStorage, &at, identity(1), &asked).unwrap();
     assert_eq!((done, left.log_end), (planned, 4));
-    let kept = at.join("aside").join(format!("{:020}.journal.0", 0));
-    assert_eq!(fs::read(kept).unwrap(), before);
+    assert_eq!(files(), before + 1);
 
     let second = committer(home.path());
     let (log, replayed) = open(home.path(), 1, &second);
@@ -371,7 +364,7 @@ fn a_log_that_was_cut_stays_cut_and_the_others_take_over_their_part() {
     // The file is used again, for all of them.
     copy_tree(&home.path().join("partitions"), &home.path().join("later"));
     assert_eq!(round(&mut logs, 10, &second), 3);
-    assert_eq!(second.statistics().journaled_rounds, 1);
+    assert_eq!(second.statistics().wal_rounds, 1);
     drop(logs);
     restore(&home.path().join("later"), home.path());
     let third = committer(home.path());

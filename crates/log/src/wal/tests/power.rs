@@ -2,7 +2,7 @@
 //! acknowledged is missing, and nothing is told that there was none of.
 use super::damaged::home::served;
 use super::*;
-use crate::JournalPlace;
+use crate::WalFault;
 use crate::io::storage::{FileOver, OpenMode, Storage, StorageFile, StorageOver};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -41,10 +41,10 @@ fn is_of_journal(path: &Path) -> bool {
 }
 
 impl World {
-    fn options(&self, home: &Path) -> JournalOptions {
-        JournalOptions {
+    fn options(&self, home: &Path) -> WalOptions {
+        WalOptions {
             file_bytes: self.file_bytes,
-            lazy_rounds: 9,
+            flush_rounds: 9,
             ..options(home)
         }
     }
@@ -109,11 +109,11 @@ impl World {
         for start in 0..=starts {
             drop(committer.take());
             let begun =
-                GroupCommitter::stepped_journaled(Arc::new(OsStorage), self.options(scratch));
+                GroupCommitter::stepped_with_wal(Arc::new(OsStorage), self.options(scratch));
             let begun = committer.insert(begun.unwrap());
-            for damage in begun.journal_damages() {
-                let is_tail = damage.place == JournalPlace::Frame && !damage.was_acked;
-                let is_fine = is_tail || damage.place == JournalPlace::Beginning;
+            for damage in begun.wal_damages() {
+                let is_tail = damage.fault == WalFault::Frame && !damage.was_acked;
+                let is_fine = is_tail || damage.fault == WalFault::Preamble;
                 assert!(is_fine, "{what}, start {start}: {damage:?}");
             }
         }
@@ -196,8 +196,7 @@ fn live(power: &Power, file_bytes: u64, values: std::ops::Range<u64>) {
         world.file_bytes = file_bytes;
         (world.home.clone(), world.options(&world.home.clone()))
     };
-    let committer = GroupCommitter::stepped_journaled(Arc::new(power.clone()), options).unwrap();
-    committer.journal_told();
+    let committer = GroupCommitter::stepped_with_wal(Arc::new(power.clone()), options).unwrap();
     let log = |i| match values.start {
         0 => create(&home, i, &committer),
         _ => open(&home, i, &committer).0,

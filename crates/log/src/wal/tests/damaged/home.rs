@@ -2,7 +2,7 @@
 use super::super::*;
 use super::RECORDS;
 use crate::integrity::Damage;
-use crate::wal::ring;
+use crate::io::file_names::journal_name;
 use std::ops::Range;
 
 /// A home with two logs whose segments have lost what is in the journal.
@@ -11,7 +11,7 @@ pub struct Home {
     /// The journal's file, and what it held.
     pub file: PathBuf,
     pub whole: Vec<u8>,
-    /// What the head of the journal held.
+    /// What the manifest held.
     pub head: Vec<u8>,
     /// Bytes written to the file.
     pub written: usize,
@@ -26,8 +26,8 @@ impl Home {
     }
 
     pub fn of(home: tempfile::TempDir, committer: &GroupCommitter) -> Self {
-        let written = committer.statistics().journal_bytes as usize;
-        let file = home.path().join("journal").join(ring::name(0));
+        let written = committer.statistics().wal_bytes as usize;
+        let file = home.path().join("journal").join(journal_name(0));
         let whole = fs::read(&file).unwrap();
         let head = fs::read(home.path().join("journal.head")).unwrap();
         Self {
@@ -41,13 +41,6 @@ impl Home {
 
     /// As it was, but for the bytes that `harm` changes.
     pub fn harmed(&self, harm: impl Fn(&mut [u8])) -> Arc<GroupCommitter> {
-        let committer = self.harmed_untold(harm);
-        committer.journal_told();
-        committer
-    }
-
-    /// The same; nobody hears what is lost.
-    pub fn harmed_untold(&self, harm: impl Fn(&mut [u8])) -> Arc<GroupCommitter> {
         restore(&self.root.path().join("copy"), self.root.path());
         let mut bytes = self.whole.clone();
         harm(&mut bytes);
@@ -55,7 +48,7 @@ impl Home {
         fs::create_dir(self.file.parent().unwrap()).unwrap();
         fs::write(&self.file, bytes).unwrap();
         fs::write(self.head_path(), &self.head).unwrap();
-        silent_committer(self.root.path())
+        committer(self.root.path())
     }
 
     pub fn head_path(&self) -> PathBuf {

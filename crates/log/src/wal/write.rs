@@ -1,4 +1,4 @@
-//! What a round copies into the journal.
+//! What a round copies into the WAL.
 use crate::io::disk::{SyncFile, read_up_to};
 use crate::state::shared::Shared;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// What one commit of one log adds to its active segment, so that a round may copy it.
 #[derive(Debug)]
-pub(crate) struct Range {
+pub(crate) struct WalWrite {
     /// The active segment.
     pub file: Arc<SyncFile>,
     /// Positions of whole batches, half open.
@@ -22,18 +22,18 @@ pub(crate) struct Range {
     pub end: u64,
 }
 
-impl Range {
-    /// Length of the batches.
+impl WalWrite {
+    /// Length of the batches, bytes.
     pub fn bytes(&self) -> usize {
         (self.to - self.from) as usize
     }
 
     /// Whether the other one begins where this one ends.
-    fn goes_on_in(&self, next: &Self) -> bool {
+    fn continues_in(&self, next: &Self) -> bool {
         Arc::ptr_eq(&self.file, &next.file) && self.to == next.from
     }
 
-    /// Copies the batches to `content`, which has their size; false when they cannot be had.
+    /// Copies the batches to `content`, which has their size; false when they cannot be read.
     pub fn copy_to(&self, content: &mut [u8]) -> bool {
         let len = content.len();
         if self.batches.iter().map(Bytes::len).sum::<usize>() != len {
@@ -50,22 +50,22 @@ impl Range {
 }
 
 /// Length of all their batches.
-pub(super) fn content_bytes(ranges: &[&Range]) -> u64 {
+pub(super) fn content_bytes(ranges: &[&WalWrite]) -> u64 {
     ranges.iter().map(|range| range.bytes() as u64).sum()
 }
 
 /// The ranges of each log together, so that two frames of one log are of two rounds: what a commit adds lies behind what an
 /// earlier one of the round asked for. `None` when a log went on in another segment meanwhile.
-pub(super) fn by_log<'a>(ranges: &[&'a Range]) -> Option<Vec<Vec<&'a Range>>> {
+pub(super) fn by_log<'a>(ranges: &[&'a WalWrite]) -> Option<Vec<Vec<&'a WalWrite>>> {
     let mut places: HashMap<usize, usize> = HashMap::with_capacity(ranges.len());
-    let mut out: Vec<Vec<&'a Range>> = Vec::with_capacity(ranges.len());
+    let mut out: Vec<Vec<&'a WalWrite>> = Vec::with_capacity(ranges.len());
     for range in ranges {
         let place = *places
             .entry(Arc::as_ptr(&range.shared) as usize)
             .or_insert(out.len());
         match out.get_mut(place) {
             None => out.push(vec![*range]),
-            Some(before) if before.last().is_some_and(|last| last.goes_on_in(range)) => {
+            Some(before) if before.last().is_some_and(|last| last.continues_in(range)) => {
                 before.push(*range);
             }
             Some(_) => return None,

@@ -1,0 +1,104 @@
+//! Cuts: a log ends at an offset from now on, and replay brings back nothing of what the WAL holds behind it.
+use super::extent::ExpectedExtent;
+use super::format::{self, CUT_BYTES, Cut, FRAME_BYTES, Kind};
+use super::pending::ReplayChunk;
+use super::replay::{self, ScanResult};
+use super::ring::{Ring, make};
+use super::{Wal, WalOptions, first_of_run};
+use crate::io::disk;
+use crate::io::storage::{OpenMode, Storage};
+use crate::{Error, Identity, IoOp};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Length of the file that a cut without a broker makes, bytes.
+const FILE_BYTES: u64 = 4096;
+
+impl Wal {
+    /// Appends a cut; durable when it returns. `false` when no file is ready or has space: try again.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: then the directory has to fail.
+    pub fn cut(self: &Arc<Self>, cut: &Cut) -> Result<bool, Error> {
+        let put = |buffer: &mut Vec<u8>, link, seed| Some(put_cut(buffer, cut, link, seed));
+        let bytes = (FRAME_BYTES + CUT_BYTES) as u64;
+        let written = self.append(&mut self.state.lock(), bytes, put)?;
+        Ok(written.is_some())
+    }
+}
+
+/// Whether the WAL holds batches of the log from `offset` on that a start may replay, once a checkpoint says that segments end
+/// there.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Stray`], [`Error::NewerFormat`], [`Error::OlderFormat`].
+pub(crate) fn is_due(
+    storage: &dyn Storage,
+    options: &WalOptions,
+    log: Identity,
+    offset: u64,
+) -> Result<bool, Error> {
+    let found = replay::scan(storage, options, OpenMode::Read)?;
+    let needed = found.files.iter().filter(|file| {
+        let state = found.state.as_ref();
+        state.is_none_or(|state| state.needs(file.number()))
+    });
+    for file in needed {
+        let chunks = replay::read_file(file, ExpectedExtent::default())?.chunks;
+        let is_behind = |(of, chunk): &(Identity, ReplayChunk)| *of == log && chunk.end > offset;
+        if chunks.iter().any(is_behind) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Appends a cut while no broker runs, in a file of its own, which it returns; durable then.
+///
+/// # Errors
+/// As [`is_due`]; [`Error::Full`].
+pub(crate) fn append(
+    storage: &dyn Storage,
+    options: &WalOptions,
+    cut: &Cut,
+) -> Result<PathBuf, Error> {
+    let found = replay::scan(storage, options, OpenMode::ReadWrite)?;
+    let next = first_of_run(&found, storage);
+    let ScanResult {
+        files,
+        mut manifest,
+        state,
+        ..
+    } = found;
+    let newest = files.iter().find(|file| file.is_of(&next.before));
+    let newest = newest.map(|file| file.position);
+    let mut ring = Ring::new(files, next);
+    let path = options.directory.join(ring.take_name());
+    disk::create_directories(storage, &options.directory)?;
+    ring.made(Some(&make(storage, &path, FILE_BYTES)?), 0);
+    if ring.room_for((FRAME_BYTES + CUT_BYTES) as u64, FILE_BYTES)
+        && let Some(current) = ring.current()
+    {
+        let mut buffer = Vec::new();
+        current.begin(&mut buffer);
+        put_cut(&mut buffer, cut, current.link, current.of.link);
+        let written = current.write(&buffer, FILE_BYTES);
+        written.map_err(|source| Error::io(IoOp::Write, &path, source))?;
+        current.file.sync()?;
+        let position = current.of.position(buffer.len() as u64);
+        manifest.create(storage, next.data_dir_id)?;
+        if state.is_some() {
+            manifest.began(storage, position, newest)?;
+        }
+    }
+    Ok(path)
+}
+
+fn put_cut(buffer: &mut Vec<u8>, cut: &Cut, link: u32, seed: u32) -> u32 {
+    let mut head = [0; FRAME_BYTES];
+    let content = cut.to_bytes();
+    let link = format::frame(&mut head, Kind::Cut, &content, link, seed);
+    buffer.extend_from_slice(&head);
+    buffer.extend_from_slice(&content);
+    link
+}

@@ -1,0 +1,243 @@
+//! The frames of one WAL file, in the order in which they were written, and the gaps that damage left between them.
+//!
+//! A frame's checksum covers the preamble, so neither a frame inside a record nor one of an earlier log number is valid.
+//! Behind a frame that fails its checksum the scan continues at the next valid frame that it has not met yet: a copy of an
+//! earlier frame, from a misdirected write, is skipped.
+use super::format::{self, Batches, CUT_BYTES, Cut, FRAME_BYTES, FrameHead, Kind, PREAMBLE_BYTES};
+use super::replay::WalFile;
+use crate::io::disk::read_up_to;
+use crate::io::storage::StorageFile;
+use crate::segment::resync::find_magic;
+use bascule_record::MAGIC;
+use std::collections::HashSet;
+use std::io;
+
+const WINDOW: usize = 1 << 20;
+
+/// One step of a scan.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// Where it begins, bytes.
+    pub position: u64,
+    /// Its content.
+    pub content: Content,
+}
+
+/// The content of a frame.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Batches, which may be damaged; they begin behind the head.
+    Batches(Batches),
+    /// A cut.
+    Cut(Cut),
+    /// Unknown: one frame or several that are damaged.
+    Gap,
+}
+
+impl Content {
+    /// Whether all of it is valid.
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Self::Batches(batches) => batches.is_whole,
+            Self::Cut(_) => true,
+            Self::Gap => false,
+        }
+    }
+}
+
+/// Scans one file.
+pub(crate) struct Scan<'a> {
+    file: &'a dyn StorageFile,
+    len: u64,
+    position: u64,
+    /// Where checksums begin.
+    seed: u32,
+    /// The link that the next frame has.
+    link: u32,
+    /// Checksums of the frames that were reached from the one before.
+    seen: HashSet<u32>,
+    /// Nothing led to the frame at the position: it may be a copy of a later one.
+    is_resumed: bool,
+    window: Window,
+    has_ended: bool,
+    /// Nothing behind this position says that there were more frames.
+    clean_end: Option<u64>,
+}
+
+impl<'a> Scan<'a> {
+    /// Begins behind the preamble; without one there are no frames.
+    pub fn new(file: &'a WalFile) -> Self {
+        let link = file.preamble.map(|preamble| preamble.link);
+        Self {
+            file: &*file.file.file,
+            len: file.len,
+            position: PREAMBLE_BYTES as u64,
+            seed: link.unwrap_or_default(),
+            link: link.unwrap_or_default(),
+            seen: HashSet::new(),
+            is_resumed: false,
+            window: Window::default(),
+            has_ended: link.is_none(),
+            clean_end: None,
+        }
+    }
+
+    /// The next frame; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the storage: bytes that the disk does not return now may have been acknowledged, and be readable next time.
+    pub fn next(&mut self) -> io::Result<Option<Frame>> {
+        if self.has_ended {
+            return Ok(None);
+        }
+        let at = self.position;
+        if let Some(head) = self.valid_head(at)?.filter(|head| head.link == self.link)
+            && let Some(bytes) = self.bytes(at + FRAME_BYTES as u64, head.len)?
+        {
+            let content = match head.kind {
+                Kind::Batches => Content::Batches(format::batches(&bytes)),
+                Kind::Cut => Cut::read(&bytes).map_or(Content::Gap, Content::Cut),
+            };
+            self.position = at + (FRAME_BYTES + head.len) as u64;
+            self.link = head.checksum;
+            if !std::mem::take(&mut self.is_resumed) {
+                self.seen.insert(head.checksum);
+            }
+            if !content.is_whole() && !self.is_followed()? {
+                self.look_within(at)?;
+            }
+            return Ok(Some(Frame {
+                position: at,
+                content,
+            }));
+        }
+        let is_linked = self.is_followed()?;
+        let (resumed, copies) = self.resume(at + 1)?;
+        match resumed {
+            Some((position, link)) => {
+                (self.position, self.link, self.is_resumed) = (position, link, true);
+            }
+            None => self.has_ended = true,
+        }
+        if is_linked || resumed.is_some() || copies {
+            return Ok(Some(Frame {
+                position: at,
+                content: Content::Gap,
+            }));
+        }
+        self.clean_end = Some(at);
+        Ok(None)
+    }
+
+    /// Behind the frame that was found last, bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where the frames end, when nothing there says that there were more.
+    pub fn clean_end(&self) -> Option<u64> {
+        self.clean_end
+    }
+
+    /// Whether the frame at the position follows the one before it.
+    fn is_followed(&self) -> io::Result<bool> {
+        let head = self.bytes(self.position, FRAME_BYTES)?;
+        Ok(head.is_some_and(|head| format::link(&head) == self.link))
+    }
+
+    /// A frame whose content is damaged and that none follows may be a copy of another frame's beginning: continues at a frame
+    /// within it.
+    fn look_within(&mut self, at: u64) -> io::Result<()> {
+        if let (Some((position, link)), _) = self.resume(at + 1)?
+            && position < self.position
+        {
+            (self.position, self.link, self.is_resumed) = (position, link, true);
+        }
+        Ok(())
+    }
+
+    /// The first valid frame that begins at `from` or later and was not met before, with the link in it; and whether copies of
+    /// frames that were met lie before it.
+    fn resume(&mut self, from: u64) -> io::Result<(Option<(u64, u32)>, bool)> {
+        let (mut position, mut copies) = (from + FRAME_BYTES as u64, false);
+        while let Some(content) = self.next_magic(position)? {
+            let begin = content - FRAME_BYTES as u64;
+            position = content + 1;
+            let Some(head) = self.valid_head(begin)? else {
+                continue;
+            };
+            if !self.seen.contains(&head.checksum) {
+                return Ok((Some((begin, head.link)), copies));
+            }
+            copies = true;
+        }
+        Ok((None, copies))
+    }
+
+    /// The head of a frame that the file has whole and whose checksum is right.
+    fn valid_head(&self, at: u64) -> io::Result<Option<FrameHead>> {
+        let Some(bytes) = self.bytes(at, FRAME_BYTES)? else {
+            return Ok(None);
+        };
+        let Some(head) = FrameHead::read(&bytes) else {
+            return Ok(None);
+        };
+        let content = at + FRAME_BYTES as u64;
+        if content + head.len as u64 > self.len {
+            return Ok(None);
+        }
+        let covered = self.bytes(content, head.covered())?;
+        let is_valid = covered.is_some_and(|covered| head.is_valid(&bytes, &covered, self.seed));
+        Ok(is_valid.then_some(head))
+    }
+
+    /// The bytes at a position; `None` where the file does not have them.
+    fn bytes(&self, position: u64, len: usize) -> io::Result<Option<Vec<u8>>> {
+        if position + len as u64 > self.len {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; len];
+        let read = read_up_to(self.file, &mut bytes, position)?;
+        Ok((read == len).then_some(bytes))
+    }
+
+    /// The next position from `from` on that holds the magic of a batch or a cut.
+    fn next_magic(&mut self, from: u64) -> io::Result<Option<u64>> {
+        let mut position = from;
+        while position + (CUT_BYTES as u64) <= self.len {
+            if let Some(rest) = self.window.from(position) {
+                if let Some(at) = find_magic(rest) {
+                    return Ok(Some(position + at as u64));
+                }
+                // A magic may lie across the end of the window.
+                position += (rest.len() - (MAGIC.len() - 1)) as u64;
+            }
+            self.window.position = position;
+            let rest = (self.len - position).min(WINDOW as u64);
+            self.window.bytes.resize(rest as usize, 0);
+            let read = read_up_to(self.file, &mut self.window.bytes, position)?;
+            self.window.bytes.truncate(read);
+            if read < CUT_BYTES {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes of the file that were read in one piece.
+#[derive(Default)]
+struct Window {
+    position: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// Its bytes from a position on, when they can hold a magic.
+    fn from(&self, position: u64) -> Option<&[u8]> {
+        let skipped = usize::try_from(position.checked_sub(self.position)?).ok()?;
+        self.bytes
+            .get(skipped..)
+            .filter(|rest| rest.len() >= MAGIC.len())
+    }
+}
