@@ -92,8 +92,6 @@ const FILE_LOST: &str =
 /// Where its beginning and the copy of it are lost.
 const FILE_UNREAD: &str = "nothing of the file can be read";
 
-/// Where it is shorter than it was made.
-
 /// What it may cost when frames are lost that nobody can name.
 const ENDS_LOST: &str =
     "acknowledged records that no segment has may be missing at the end of partitions";
