@@ -100,7 +100,7 @@ class Api:
             raise _failed(failure) from None
 
     def subscribe(self, stream: str, timeout: float | None = TIMEOUT_S, **fields: Any) -> "Reading":
-        """A subscription, after its handshake; raises `Failed`. From the earliest unless told otherwise."""
+        """A subscription, after its handshake; raises `Failed`. From the earliest by default."""
         call = self._channel.unary_stream(
             "/proto.API/Subscribe",
             request_serializer=_bytes,

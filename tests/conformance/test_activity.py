@@ -54,7 +54,7 @@ def test_each_operation_yields_its_event_in_order(telling: TestBroker) -> None:
     assert found[8].deleteStreamOp.stream == "s"
 
 
-def test_a_member_that_was_expelled_is_told_apart_from_one_that_left() -> None:
+def test_a_member_that_was_expelled_is_distinguished_from_one_that_left() -> None:
     with broker(settings={**ON, "groups.consumer_timeout_ms": 500}) as running, Api(running.address) as api:
         api.create("s")
         api.call("JoinConsumerGroup", groupId="g", consumerId="silent", streams=["s"])
@@ -87,7 +87,7 @@ def test_kills_lose_no_event_and_repeat_none() -> None:
     assert [event.createStreamOp.stream for event in found] == ["__activity", *names]
 
 
-def test_a_broker_that_is_told_not_to_writes_none() -> None:
+def test_a_broker_without_the_activity_stream_writes_no_events() -> None:
     with broker() as running, Api(running.address) as api:
         api.create("s")
         assert [item.name for item in api.call("FetchMetadata").streamMetadata] == ["s"]

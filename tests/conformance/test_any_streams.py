@@ -1,4 +1,4 @@
-"""Streams of calls, bodies that are no messages and messages from NATS, with arbitrary values: the broker stays up, and
+"""Streams of calls, invalid bodies and messages from NATS, with arbitrary values: the broker stays up, and
 what it says of itself agrees."""
 
 import asyncio
@@ -78,10 +78,10 @@ def test_arbitrary_streams_of_publishes_are_answered_one_by_one(tested: TestBrok
     def drive(requests: list[dict[str, Any]]) -> None:
         numbered = [{**item, "correlationId": str(index)} for index, item in enumerate(requests)]
         answers = api.publish_async(numbered)
-        told = [answer.correlationId for answer in answers]
-        assert len(set(told)) == len(told), "answered twice"
+        answered = [answer.correlationId for answer in answers]
+        assert len(set(answered)) == len(answered), "answered twice"
         due = {str(index) for index, item in enumerate(numbered) if item.get("ackPolicy", LEADER) in {0, 1}}
-        assert due <= set(told)
+        assert due <= set(answered)
         for answer in answers:
             assert answer.HasField("ack")
 
@@ -91,7 +91,7 @@ def test_arbitrary_streams_of_publishes_are_answered_one_by_one(tested: TestBrok
 
 
 def test_arbitrary_batches_of_producers_end_their_call_or_are_answered(tested: TestBroker) -> None:
-    """What is no batch ends the call: nobody knows which of the requests behind it belong to it."""
+    """A batch that is not valid ends the call: the next requests may belong to it."""
 
     @settings(max_examples=60, **QUIET)
     @given(publish_requests(), st.binary(min_size=1, max_size=24), st.integers(0, 20))
@@ -147,7 +147,7 @@ def test_arbitrary_subscriptions_give_ascending_offsets_and_an_end(tested: TestB
 
 
 @pytest.mark.parametrize("method", sorted(methods()))
-def test_a_body_that_is_no_message_is_refused(tested: TestBroker, method: str) -> None:
+def test_a_body_that_is_not_a_message_is_refused(tested: TestBroker, method: str) -> None:
     channel = grpc.insecure_channel(tested.address)
     path = f"/proto.API/{method}"
 

@@ -150,7 +150,7 @@ def in_threads(work: Callable[[], None], count: int) -> list[BaseException]:
     def run() -> None:
         try:
             work()
-        except BaseException as failure:  # noqa: BLE001 - told to the caller
+        except BaseException as failure:  # noqa: BLE001 - raised in the caller
             failures.append(failure)
 
     threads = [threading.Thread(target=run) for _ in range(count)]

@@ -59,7 +59,7 @@ def test_no_method_is_forgotten() -> None:
     assert set(CALLS) == {*methods(), *RIGHTS} - {"PublishAsync", "ResumePartition"}
 
 
-def test_a_stream_on_a_subject_is_no_way_around_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_stream_on_a_subject_does_not_bypass_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
     mine = f"{stream}-mine"
     root.create(stream)
     mutual.allow(rule("shop", ["CreateStream", "Publish", "Subscribe"], f"{mine}*"))
@@ -129,7 +129,7 @@ def test_a_stream_under_the_wildcard_of_another_takes_the_rights_on_it(mutual: M
         shop.create(f"{stream}.eu.de")
 
 
-def test_a_policy_that_names_the_subject_goes_on_working_beside_a_stream_on_it(
+def test_a_policy_that_names_the_subject_keeps_working_beside_a_stream_on_it(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
     root.create(f"{stream}.eu")
@@ -170,7 +170,7 @@ def test_who_may_not_publish_learns_not_which_streams_there_are(mutual: Mutual, 
                     call()
 
 
-def test_denied_calls_are_counted_and_told_with_who_what_whence_and_by_which_rule(
+def test_denied_calls_are_counted_and_logged_with_client_action_address_and_rule(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
     root.create(stream)
@@ -195,20 +195,20 @@ def test_denied_calls_are_counted_and_told_with_who_what_whence_and_by_which_rul
         api.subscribe(stream)
     assert counted() == before + 4
 
-    def told(client: str, action: str) -> list[dict[str, object]]:
+    def logged(client: str, action: str) -> list[dict[str, object]]:
         lines = [json.loads(line) for line in running.log.splitlines() if line.startswith("{")]
         return [
             line for line in lines
             if (line.get("client"), line.get("action"), line.get("resource")) == (client, action, stream)
         ]  # fmt: skip
 
-    until(lambda: bool(told("snoop", "Publish") and told("snoop", "PauseStream") and told("other", "Subscribe")))
+    until(lambda: bool(logged("snoop", "Publish") and logged("snoop", "PauseStream") and logged("other", "Subscribe")))
     for client, method, why in (
         ("snoop", "Publish", f'deny Publish on "{stream}*" for "*"'),
         ("snoop", "PauseStream", f'deny PauseStream on "{stream}*" for "*"'),
         ("other", "Subscribe", "no rule allows it"),
     ):
-        (line, *_) = told(client, method)
+        (line, *_) = logged(client, method)
         assert line["rule"] == why
         assert str(line["peer"]).startswith("127.0.0.1:")
         assert line["level"] == "warning"
@@ -284,7 +284,7 @@ def test_a_right_that_is_taken_away_ends_what_is_open(mutual: Mutual, root: Api,
         assert (found, str(end)) == (
             [], f"PERMISSION_DENIED The client is not authorized to call Subscribe on resource {stream}"
         )  # fmt: skip
-        assert writer.publish(stream, b"goes on") == 1
+        assert writer.publish(stream, b"more") == 1
 
 
 def test_who_may_only_read_a_stream_ends_no_reader_of_a_group(mutual: Mutual, root: Api, stream: str) -> None:
@@ -300,7 +300,7 @@ def test_who_may_only_read_a_stream_ends_no_reader_of_a_group(mutual: Mutual, ro
             with pytest.raises(Failed, check=denied(*needed)):
                 intruder.subscribe(stream, consumer=taken, startPosition=EARLIEST, reverse=reverse)
         root.publish(stream, b"x")
-        assert reading.next().value == b"x", "the member goes on reading"
+        assert reading.next().value == b"x", "the member continues"
         assert intruder.read(stream)[0].value == b"x", "reading for oneself takes nothing from anybody"
         mutual.allow(reader, member)
         with pytest.raises(Failed, check=denied(*needed)):

@@ -53,7 +53,7 @@ def value_of(data: bytes) -> bytes:
         return data
     try:
         return message("Message").FromString(payload).value
-    except Exception:  # noqa: BLE001 - whatever the library says of bytes that are no message
+    except Exception:  # noqa: BLE001 - whatever the library raises for bytes that are not a message
         return data
 
 
@@ -110,7 +110,7 @@ async def test_an_envelope_damaged_at_any_byte_of_its_payload_is_stored_and_ends
         b"\x19\x01\x02\x03\x04\x05\x06\x07\x08",  # and as eight
         b"\x1b\x1c",  # and as a group
         b"\x1a\x05x",  # cut short
-        b"\x52\x01\xff",  # an inbox that is no UTF-8
+        b"\x52\x01\xff",  # an inbox that is not UTF-8
         b"\x4a\x03\x0a\x01\xff",  # nor is a header's name
     ],
 )

@@ -106,7 +106,7 @@ def test_without_the_option_the_field_is_ignored(api: Api, stream: str) -> None:
     assert [api.publish(stream, expectedOffset=9, ackPolicy=ALL), api.publish(stream)] == [0, 1]
 
 
-def test_offsets_go_on_after_a_pause(api: Api, stream: str) -> None:
+def test_offsets_continue_after_a_pause(api: Api, stream: str) -> None:
     api.create(stream, **ON)
     api.publish(stream)
     api.call("PauseStream", name=stream)

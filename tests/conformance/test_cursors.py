@@ -185,12 +185,12 @@ def test_readers_never_see_a_cursor_go_back_while_one_writer_moves_it_forward(ap
     done = threading.Event()
     wrong: list[tuple[int, int]] = []
     ends: list[int] = []
-    told = [-1]
+    reported = [-1]
 
     def read() -> None:
         last = -1
         while True:
-            ending, least = done.is_set(), told[0]
+            ending, least = done.is_set(), reported[0]
             found = fetch(api, stream, "c")
             if found < max(last, least):
                 wrong.append((found, max(last, least)))
@@ -205,7 +205,7 @@ def test_readers_never_see_a_cursor_go_back_while_one_writer_moves_it_forward(ap
     try:
         for offset in range(300):
             put(api, stream, "c", offset)
-            told[0] = offset
+            reported[0] = offset
     finally:
         done.set()
         for reader in readers:

@@ -1,4 +1,4 @@
-"""Flight is no way around a policy: the same rights as Liftbridge's methods, on the same connections."""
+"""Flight does not bypass a policy: it needs the same rights as Liftbridge's methods, on the same connections."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ READS: dict[str, Callable[[Any, str], Any]] = {
 
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("method", READS)
-def test_what_is_told_of_a_stream_only_its_readers_are_told(mutual: Mutual, stream: str, method: str) -> None:
+def test_only_readers_of_a_stream_learn_about_it(mutual: Mutual, stream: str, method: str) -> None:
     mutual.allow(rule("writer", ["Publish", "FetchMetadata"], "*"), rule("reader", "Subscribe", stream))
     with flight(mutual, "writer") as client:
         text = f"not authorized to call Subscribe on resource {stream}"

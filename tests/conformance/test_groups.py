@@ -182,7 +182,7 @@ def test_a_silent_member_is_expelled_and_a_heartbeat_keeps_another(hasty: TestBr
         until(lambda: group_of(api, stream).error == 1)
 
 
-def test_the_last_member_that_is_expelled_does_not_go_on_reading(hasty: TestBroker, stream: str) -> None:
+def test_the_last_member_that_is_expelled_stops_reading(hasty: TestBroker, stream: str) -> None:
     with Api(hasty.address) as api:
         api.create(stream)
         epoch = join(api, stream, "silent", stream).epoch

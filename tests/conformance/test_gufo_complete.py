@@ -107,7 +107,7 @@ async def test_bulk_without_waiting_still_stores_everything(running: TestBroker,
     assert {(item.key, item.value) for item in found} == {*sent, (b"", b"last")}
 
 
-async def test_a_subscriber_goes_on_where_it_was_after_a_kill() -> None:
+async def test_a_subscriber_continues_where_it_was_after_a_kill() -> None:
     got: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
 
     async def listen(client: Any) -> None:

@@ -19,7 +19,7 @@ def keeping() -> Iterator[TestBroker]:
         yield started
 
 
-async def test_a_cursor_is_where_a_reader_goes_on(keeping: TestBroker, stream: str) -> None:
+async def test_a_cursor_is_where_a_reader_continues(keeping: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([keeping.address]) as client:
         await client.wait_for_cursors()
         await client.create_stream(stream, wait_for_stream=True)

@@ -252,11 +252,11 @@ def test_subscribers_keep_a_partition_awake_when_the_stream_says_so(api: Api, st
 
 
 AGAIN = "failed to resume stream: partition 0 is paused again and again"
-"""What a publish may be told that met three pauses; nothing is stored then."""
+"""Errors of a publish that met three pauses; it stores nothing."""
 
 
 class Publishing:
-    """Publishers that go on until `done`, and what was acked to them: offset and value."""
+    """Publishers that continue until `done`, and their acknowledged records: offset and value."""
 
     def __init__(self, api: Api, stream: str) -> None:
         self.api, self.stream = api, stream
@@ -286,7 +286,7 @@ class Publishing:
                 self.acked.append((answer.ack.offset, answer.ack.correlationId.encode()))
 
 
-def test_publishing_goes_on_beside_pauses_and_nothing_is_lost_doubled_or_moved(api: Api, stream: str) -> None:
+def test_publishing_continues_beside_pauses_and_nothing_is_lost_doubled_or_moved(api: Api, stream: str) -> None:
     api.create(stream)
     publishing = Publishing(api, stream)
     with ThreadPoolExecutor(3) as pool:

@@ -68,7 +68,7 @@ def test_unary_checks_have_their_codes_and_texts(api: Api, stream: str) -> None:
 
 
 @pytest.mark.parametrize("inbox", ["a b", "a.*", "a\r\nPUB b 1\r\nx", ".a", "a" * 2001])
-def test_an_ack_inbox_that_is_no_subject_is_refused(api: Api, stream: str, inbox: str) -> None:
+def test_an_ack_inbox_that_is_not_a_subject_is_refused(api: Api, stream: str, inbox: str) -> None:
     api.create(stream)
     calls: dict[str, dict[str, Any]] = {"Publish": {"stream": stream}, "PublishToSubject": {"subject": stream}}
     for method, fields in calls.items():

@@ -71,7 +71,7 @@ def test_a_stream_from_before_stays_and_the_start_warns_of_it(tmp_path: Path) ->
     assert [(line["level"], line["stream"]) for line in lines] == [("warning", "ns-b.orders")]
 
 
-def test_a_forged_event_hides_none_and_is_told(tmp_path: Path) -> None:
+def test_a_forged_event_hides_none_and_is_logged(tmp_path: Path) -> None:
     """One with the highest id there is, put where nobody could put it any more: into the stopped broker's files."""
     on = {"activity.enabled": True, "log.format": "json"}
     with broker(durability="disk", directory=tmp_path, settings=on) as running:
@@ -85,9 +85,9 @@ def test_a_forged_event_hides_none_and_is_told(tmp_path: Path) -> None:
             api.create("after")
             until(lambda: api.partition("__activity").newestOffset == 3)
             events = [message("ActivityStreamEvent").FromString(item.value) for item in api.read("__activity")]
-        told = [json.loads(line) for line in running.log.splitlines() if "are not the broker's" in line]
+        logged = [json.loads(line) for line in running.log.splitlines() if "are not the broker's" in line]
     assert [event.createStreamOp.stream for event in events] == ["__activity", "before", "forged", "after"]
-    assert [line["ids"] for line in told] == [[2**63 - 1]]
+    assert [line["ids"] for line in logged] == [[2**63 - 1]]
 
 
 def forge(data: Path) -> None:

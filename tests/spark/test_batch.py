@@ -182,7 +182,7 @@ def test_ranges_begin_and_end_where_asked(spark: Any, streams: Streams) -> None:
 def test_times_choose_ranges(spark: Any, streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
-    time.sleep(0.01)  # times are told in ms: the two records must not share one
+    time.sleep(0.01)  # times are in ms: the two records must not share one
     middle = time.time_ns() // 1_000_000 + 1
     time.sleep(0.01)
     streams.put("s", [b"b"])

@@ -48,7 +48,7 @@ def test_records_of_every_door_are_rows(spark: Any) -> None:
         assert reader.option("subject", "events.b.>").load().count() == 1
 
 
-def test_a_query_goes_on_after_the_broker_was_killed(spark: Any, tmp_path: Path) -> None:
+def test_a_query_continues_after_the_broker_was_killed(spark: Any, tmp_path: Path) -> None:
     with bascule.testing.broker(durability="disk") as broker:
         with broker.connect() as client:
             client.create_stream("s", "s")

@@ -81,7 +81,7 @@ def daemon(tmp_path: Path, module: str, prepare: str) -> Generator[str]:
 
 
 def said(tmp_path: Path, module: str, prepare: str) -> str:
-    """What is said on standard error when a worker has had two tasks and is then let go."""
+    """Standard error of a worker that ran two tasks and is then released."""
     with daemon(tmp_path, module, prepare) as path:
         with socket.socket(socket.AF_UNIX) as channel, channel.makefile("rb") as answers:
             channel.connect(path)
@@ -136,10 +136,10 @@ def test_other_failures_are_still_printed(tmp_path: Path, module: str, prepare: 
 
 
 @pytest.mark.parametrize(("module", "prepare"), LEAVING)
-def test_an_idle_worker_that_is_let_go_leaves_without_a_word(tmp_path: Path, module: str, prepare: str) -> None:
+def test_an_idle_worker_that_is_released_ends_silently(tmp_path: Path, module: str, prepare: str) -> None:
     assert said(tmp_path, module, prepare) == ""
 
 
 def test_without_this_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
-    """When PySpark has mended that, `bascule.spark.idle` can go."""
+    """When PySpark has fixed that, `bascule.spark.idle` can be removed."""
     assert "BrokenPipeError" in said(tmp_path, PYSPARKS, "pass")

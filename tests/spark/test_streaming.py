@@ -99,7 +99,7 @@ def query_epochs(query: Query) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else []
 
 
-def test_runs_go_on_where_the_last_one_ended(spark: Any, streams: Streams, tmp_path: Path) -> None:
+def test_runs_continue_where_the_last_one_ended(spark: Any, streams: Streams, tmp_path: Path) -> None:
     streams.create("s")
     query = Query(spark, streams, tmp_path)
     streams.put("s", [b"a", b"b"])

@@ -28,14 +28,14 @@ def test_an_absent_broker_fails_at_once_with_all_addresses(port: int) -> None:
     assert f"127.0.0.1:{port}: " in end.err
     assert f"localhost:{port}: " in end.err
     assert "check the address, and that a broker runs there (unavailable)" in end.err
-    assert len(end.err.splitlines()) == 1, "nor is it waited for, which would be told"
+    assert len(end.err.splitlines()) == 1, "nor does it wait, which would print a notice"
 
 
 def test_a_timeout_waits_for_the_broker_and_writes_a_notice(port: int) -> None:
     end = run("stream", "list", "--timeout", "2", url=f"liftbridge://127.0.0.1:{port}")
-    told, failed = end.err.splitlines()
+    notice, failed = end.err.splitlines()
     assert end.code == 5
-    assert told == f"bascule: no answer from 127.0.0.1:{port} yet; waiting for at most another 1 s"
+    assert notice == f"bascule: no answer from 127.0.0.1:{port} yet; waiting for at most another 1 s"
     assert f"127.0.0.1:{port}" in failed
 
 
@@ -51,9 +51,9 @@ def test_a_silent_broker_causes_a_notice(command: list[str], left: str) -> None:
             end = run(*command, url=started.url)
         finally:
             os.kill(started.pid, signal.SIGCONT)
-    told, failed = end.err.splitlines()
+    notice, failed = end.err.splitlines()
     assert end.code == 5
-    assert told == f"bascule: no answer from {started.address} yet; waiting for at most another {left}"
+    assert notice == f"bascule: no answer from {started.address} yet; waiting for at most another {left}"
     assert failed.startswith("bascule: ")
 
 

@@ -1,4 +1,4 @@
-"""Damage in the journal of a broker that lost its power: `bascule log verify` finds it, and the broker tells it."""
+"""Damage in the journal of a broker that lost its power: `bascule log verify` finds it, and the broker reports it."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def fill(running: TestBroker, data: Path) -> tuple[int, Path]:
 
 @contextmanager
 def killed(data: Path) -> Generator[tuple[TestBroker, int, Path]]:
-    """A broker that was killed when it had published into the journal; with what `fill` tells."""
+    """A broker that was killed when it had published into the journal; with the output of `fill`."""
     with broker(durability="disk", directory=data.parent, settings=SETTINGS) as running:
         before, copy = fill(running, data)
         running.kill()
@@ -127,7 +127,7 @@ def overwrite(path: Path, position: int) -> None:
 
 
 def served(client: bascule.Client) -> tuple[list[int], list[tuple[int, int]]]:
-    """The offsets that a reader gets that goes on behind damage, and the ranges that it is refused."""
+    """The offsets of a reader that continues after damage, and the ranges that are refused."""
     offsets: list[int] = []
     refused: list[tuple[int, int]] = []
     while True:

@@ -39,7 +39,7 @@ def _length(length: int) -> bytes:
 
 
 class Http2:
-    """A connection that has greeted, unless told not to."""
+    """A connection after its handshake, or before it."""
 
     def __init__(self, address: str, *, greet: bool = True) -> None:
         host, _, port = address.rpartition(":")
@@ -123,7 +123,7 @@ class Http2:
 def _grpc_status(block: bytes) -> int:
     """The status in a header block: the digits behind the name, which our server sends as literals or Huffman-coded.
 
-    Numbers are told apart only as "ok" and "not ok": 0 and 2 (unknown).
+    Numbers are distinguished only as "ok" and "not ok": 0 and 2 (unknown).
     """
     for name in (b"grpc-status", bytes.fromhex("9acac8b21234da8f")):
         found = block.find(name)

@@ -69,7 +69,7 @@ def test_who_does_not_finish_greeting_is_closed_in_time(broker: testing.TestBrok
         PREFACE + b"\x00" * 9,
     ],
 )
-def test_what_is_no_greeting_is_closed_at_once(broker: testing.TestBroker, said: bytes) -> None:
+def test_bytes_that_are_not_a_preface_close_the_connection_at_once(broker: testing.TestBroker, said: bytes) -> None:
     with connect(broker) as connection:
         connection.sendall(said)
         began = time.monotonic()
@@ -96,7 +96,7 @@ def test_those_who_say_nothing_do_not_keep_out_those_who_do(broker: testing.Test
             raw.publish(STREAM, b"x")
 
 
-def test_a_connection_too_many_is_told_which_bound(broker: testing.TestBroker) -> None:
+def test_a_connection_too_many_gets_the_name_of_the_limit(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones:
         said = b""
         for _ in range(30):  # those of the tests before may be on their way out
@@ -151,7 +151,7 @@ def _serves(raw: Raw) -> bool:
     return True
 
 
-def test_without_descriptors_connections_wait_and_the_log_goes_on() -> None:
+def test_without_descriptors_connections_wait_and_the_log_continues() -> None:
     with testing.broker() as broker:
         with Raw(broker.address) as raw:
             raw.create_stream(STREAM)

@@ -141,10 +141,10 @@ def test_watches_of_health_are_bounded_and_leave_checks_alone(broker: testing.Te
             watch.cancel()
 
 
-def test_a_path_that_is_no_method_is_refused_at_once(broker: testing.TestBroker) -> None:
+def test_a_path_without_a_method_is_refused_at_once(broker: testing.TestBroker) -> None:
     with Http2(broker.address) as connection:
         assert connection.call("/" + "p" * 10_000, b"") == 2
-        assert connection.call(PUBLISH, b"\x00\x00\x00\x00\x00") == 2, "and the connection goes on"
+        assert connection.call(PUBLISH, b"\x00\x00\x00\x00\x00") == 2, "and the connection stays open"
 
 
 def small_machine() -> dict[str, Any]:

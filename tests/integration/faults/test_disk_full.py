@@ -1,4 +1,4 @@
-"""No space left: publishes are refused with an error worth retrying, reads go on, and it recovers by itself."""
+"""No space left: publishes are refused with an error worth retrying, reads continue, and it recovers by itself."""
 
 import contextlib
 import time
@@ -92,7 +92,7 @@ def full(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Full]:
 
 
 @pytest.mark.parametrize("full", ["disk", "memory"], indirect=True)
-def test_publishes_are_refused_and_reads_go_on(full: Full) -> None:
+def test_publishes_are_refused_and_reads_continue(full: Full) -> None:
     with Raw(full.broker.address) as raw:
         pid = full.broker.pid
         code, sentence = full.fill(raw)
@@ -124,7 +124,7 @@ def test_publishes_are_refused_and_reads_go_on(full: Full) -> None:
         assert full.broker.pid == pid
         assert "panicked" not in full.broker.log
         assert "Traceback" not in full.broker.log
-        assert "no space" in full.broker.log, "the operator is not told"
+        assert "no space" in full.broker.log, "the operator is not notified"
 
 
 @pytest.mark.parametrize("full", ["disk"], indirect=True)
@@ -159,7 +159,7 @@ def test_administration_without_space_is_refused_and_recovers(full: Full) -> Non
         with full.broker.connect(timeout=1) as client, pytest.raises(BrokerError) as refused:
             client.publish("small-19", b"x")
         assert refused.value.retry == "backoff"
-        assert "disk_full" in full.broker.log, "the operator is not told why"
+        assert "disk_full" in full.broker.log, "the log has no reason"
         full.check(raw)
         full.free()
         full.publish_until_accepted(raw)

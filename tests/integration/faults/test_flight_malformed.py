@@ -96,7 +96,7 @@ def check(ends: list[tuple[grpc.StatusCode | None, str]]) -> None:
         if code is not None:
             assert sentence, code
             assert "panicked" not in sentence
-            # a message that is no protobuf at all is refused by the transport
+            # a message that is not protobuf at all is refused by the transport
             is_transport = code is grpc.StatusCode.INTERNAL and "failed to decode Protobuf" in sentence
             assert code in REFUSED or is_transport, (code, sentence)
 

@@ -1,4 +1,4 @@
-"""What is no gRPC on the gRPC port: the broker closes it or waits, and serves everybody else meanwhile."""
+"""Other bytes than gRPC on the gRPC port: the broker closes it or waits, and serves everybody else meanwhile."""
 
 import contextlib
 import random

@@ -114,7 +114,7 @@ def test_a_damaged_request_is_refused_or_meant(raw: Raw, stream: str, method: st
 
 
 def is_cheap(method: str, body: bytes) -> bool:
-    """Leaves out damage that is a valid wish for something big: hundreds of partitions."""
+    """Leaves out damage that is a valid request for something big: hundreds of partitions."""
     if method != "CreateStream":
         return True
     try:
@@ -224,7 +224,7 @@ async def test_every_damaged_envelope_is_stored_as_something(broker: testing.Tes
     assert [record.offset for record in records] == list(range(len(bodies)))
     assert records[0].value == b"enveloped"
     for body, record in zip(bodies, records, strict=True):
-        # whatever is no valid envelope is the value of a plain message, whole; whatever is one has its header taken off
+        # an invalid envelope is the whole value of a plain message; a valid one loses its header
         assert record.value == body or (body.startswith(MAGIC) and len(record.value) < len(body)), body.hex()
     whole = sum(record.value == body for body, record in zip(bodies, records, strict=True))
     assert len(bodies) // 3 < whole < len(bodies)

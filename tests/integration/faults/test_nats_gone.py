@@ -83,14 +83,14 @@ def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
                     asyncio.run(publish_some(port, expected, 100))
                     expected += 100
                     wait_for(lambda count=expected: len(raw.read(STREAM)) == count, 10, "stored")
-                wait_for(lambda: last_word(served.log) == "disconnected", 10, "told that NATS has gone")
+                wait_for(lambda: last_word(served.log) == "disconnected", 10, "reported that NATS is gone")
                 assert raw.publish(STREAM, b"direct") == expected
                 expected += 1
         assert served.end() == 0
         assert "Traceback" not in served.log
         assert "panicked" not in served.log
         assert served.log.count("connected to NATS again after") == 1, "the gap between the two servers is counted"
-        # told once in a while, not at every attempt
+        # reported once in a while, not at every attempt
         assert served.log.count("bascule.nats") < 200
 
 
@@ -115,7 +115,7 @@ def test_a_password_that_is_wrong_is_said_and_not_shown(tmp_path: Path) -> None:
         arguments = ("--port", "0", "--data-dir", tmp_path / "data", "--config", tmp_path / "b.yaml")
         with serving(tmp_path / "run", *arguments, "--nats", f"nats://127.0.0.1:{port}") as served:
             served.wait_ready()
-            wait_for(lambda: "uthoriz" in served.log, 10, "told that the password is wrong")
+            wait_for(lambda: "uthoriz" in served.log, 10, "reported that the password is wrong")
             assert served.end() == 0
             assert "geheim-wrong" not in served.log
     finally:

@@ -113,7 +113,7 @@ def fill(raw: Raw, stream: str) -> None:
 
 
 @pytest.mark.parametrize("by_command", [False, True])
-def test_a_purge_on_a_full_disk_frees_it_at_once_and_writes_go_on(small: testing.TestBroker, by_command: bool) -> None:
+def test_a_purge_on_a_full_disk_frees_it_at_once_and_writes_resume(small: testing.TestBroker, by_command: bool) -> None:
     with Raw(small.address) as raw:
         raw.create_stream("s")
         raw.create_stream("kept")

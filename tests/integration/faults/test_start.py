@@ -15,7 +15,7 @@ SERVE = ("serve", "--standalone", "--port", "0", "--data-dir")
 
 
 def refused(directory: Path | str, *more: str | Path) -> "subprocess.CompletedProcess[str]":
-    """A `bascule serve` that ends by itself, with one line that is no log record at its end."""
+    """A `bascule serve` that ends by itself, whose last line is not a log record."""
     end = run(*SERVE, directory, *more)
     assert end.stderr.strip().splitlines()[-1].startswith("bascule: ")
     return end
@@ -66,7 +66,7 @@ def test_a_directory_that_is_not_ours(
     check_refusal(refused(tmp_path / "data"), exit_code, *words)
 
 
-def test_a_directory_that_lost_its_identity_is_not_begun_anew(tmp_path: Path) -> None:
+def test_a_directory_that_lost_its_identity_is_not_initialized_again(tmp_path: Path) -> None:
     with serving(tmp_path / "first", "--standalone", "--port", "0", "--data-dir", tmp_path / "data") as first:
         first.wait_ready()
         assert first.end() == 0

@@ -14,7 +14,7 @@ from bascule.testing import TestBroker, broker
 
 PATIENCE = 120.0
 SLOW_MS = 10_000
-"""How long the broker of the slow consumer waits for a sign of life; the others wait for the usual 15 s."""
+"""How long the broker of the slow consumer waits for a heartbeat; the others wait for the usual 15 s."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_after_a_purge_the_group_reads_all_new_records(grouped: TestBroker, stre
         try:
             batch = consumer.next_batch(0.05)
         except StateError as failure:
-            assert failure.code == "stream_not_found"  # noqa: PT017 (told at least once, while it lasts)
+            assert failure.code == "stream_not_found"  # noqa: PT017 (reported at least once, while it lasts)
         else:
             into.extend(value or b"" for value in (batch.values if batch is not None else []))
 
@@ -145,10 +145,10 @@ def test_members_read_a_stream_that_was_deleted_and_is_created_again_later(group
 
 
 def test_two_members_share_and_the_remaining_one_takes_over(grouped: TestBroker, stream: str) -> None:
-    told: list[tuple[str, tuple[Assignment, ...]]] = []
+    calls: list[tuple[str, tuple[Assignment, ...]]] = []
 
     def tell(kind: str) -> Callable[[Sequence[Assignment]], None]:
-        return lambda partitions: told.append((kind, tuple(partitions)))
+        return lambda partitions: calls.append((kind, tuple(partitions)))
 
     with grouped.connect() as client, grouped.connect() as other:
         client.create_stream(stream, options=StreamOptions(partitions=4))
@@ -168,8 +168,8 @@ def test_two_members_share_and_the_remaining_one_takes_over(grouped: TestBroker,
             there = fill(client, stream, 50, 4)
             until(lambda: (read(a, seen), set(seen) == there)[1])
             assert a.assignment == everything
-        assert "a lost" not in [kind for kind, _ in told]
-        assert [kind for kind, _ in told[:2]] in (["a gave", "b got"], ["b got", "a gave"])
+        assert "a lost" not in [kind for kind, _ in calls]
+        assert [kind for kind, _ in calls[:2]] in (["a gave", "b got"], ["b got", "a gave"])
     taken_over = {count for (_, offset), count in seen.items() if offset >= 50}
     assert taken_over == {1}, "who leaves stores what it has read, and nothing of it comes again"
     assert set(seen.values()) <= {1, 2}, "at least once, where the new one was quicker than the store of the old one"
@@ -202,7 +202,7 @@ def test_a_slow_consumer_keeps_its_membership(stream: str) -> None:
         with client.consumer(stream, stream, batch_records=100, on_lost=lost.extend) as consumer:
             until(lambda: read(consumer, seen))
             epoch = client.get_group(stream).epoch
-            time.sleep(1.2 * SLOW_MS / 1000)  # processing takes longer than the broker waits for a sign of life
+            time.sleep(1.2 * SLOW_MS / 1000)  # processing takes longer than the broker waits for a heartbeat
             until(lambda: (read(consumer, seen), set(seen) == there)[1])
             assert client.get_group(stream).epoch == epoch
     assert lost == []

@@ -59,12 +59,12 @@ class Load:
 
 
 class Member:
-    """A consumer on a thread of its own, which notes what it was given and when it was told of what."""
+    """A consumer on a thread of its own, which records its batches, and its callbacks with their times."""
 
     def __init__(self, grouped: TestBroker, stream: str, name: str, *, is_async: bool, slow_s: float = 0.0) -> None:
         self.name = name
         self.seen = Counter[tuple[int, int]]()
-        self.told: list[tuple[str, float, tuple[Assignment, ...]]] = []
+        self.callbacks: list[tuple[str, float, tuple[Assignment, ...]]] = []
         self.assignment = frozenset[Assignment]()
         self._grouped, self._stream, self._slow_s = grouped, stream, slow_s
         self._stop = threading.Event()
@@ -96,7 +96,7 @@ class Member:
         }
 
     def _tell(self, kind: str, partitions: Sequence[Assignment]) -> None:
-        self.told.append((kind, time.monotonic(), tuple(partitions)))
+        self.callbacks.append((kind, time.monotonic(), tuple(partitions)))
 
     def _note(self, batch: Any) -> None:
         if batch is not None:
@@ -148,19 +148,19 @@ def test_no_record_is_read_twice_when_members_come_and_leave(grouped: TestBroker
     assert not doubled, f"{len(doubled)} of {len(sent)} records were read twice"
     assert set(read) == sent
     for member in members:
-        assert "lost" not in [kind for kind, _, _ in member.told]
+        assert "lost" not in [kind for kind, _, _ in member.callbacks]
     check_order(members)
     for left_at, b in leaves:
-        revoked_at = next(at for kind, at, _ in b.told if kind == "revoked" and at >= left_at)
-        assigned_at = next(at for kind, at, _ in a.told if kind == "assigned" and at >= left_at)
+        revoked_at = next(at for kind, at, _ in b.callbacks if kind == "revoked" and at >= left_at)
+        assigned_at = next(at for kind, at, _ in a.callbacks if kind == "assigned" and at >= left_at)
         assert assigned_at - revoked_at <= 1, "a leave hands over within a second"
 
 
 def check_order(members: list[Member]) -> None:
-    """Of each partition: nobody is told that it is theirs before who had it has been told that it goes."""
-    told = sorted((at, kind, member.name, places) for member in members for kind, at, places in member.told)
+    """For each partition: no member gets `assigned` before its former reader got `revoked`."""
+    callbacks = sorted((at, kind, member.name, places) for member in members for kind, at, places in member.callbacks)
     owners = dict[Assignment, str]()
-    for _, kind, name, places in told:
+    for _, kind, name, places in callbacks:
         for place in places:
             if kind == "assigned":
                 assert place not in owners, f"{place} was given to {name} while {owners[place]} had it"
@@ -191,7 +191,7 @@ def test_closing_is_not_delayed_by_a_waiting_heartbeat(grouped: TestBroker, stre
         consumer = client.consumer(stream, stream)
         consumer.open()
         until(lambda: (consumer.next_batch(0.05), consumer.assignment)[1])
-        time.sleep(0.3)  # the next sign of life waits at the broker by now
+        time.sleep(0.3)  # the next heartbeat waits at the broker by now
         began = time.monotonic()
         consumer.close()
         assert time.monotonic() - began < 1.5

@@ -30,7 +30,7 @@ class Publishing(threading.Thread):
             while not self._stop_asked.is_set():
                 self._publish([b"%d" % number for number in range(self.sent, self.sent + self._at_once)])
                 self.sent += self._at_once
-        except BaseException as failure:  # noqa: BLE001 (told to the test)
+        except BaseException as failure:  # noqa: BLE001 (raised in the test)
             self.failure = failure
 
     def wait_for_more(self) -> None:
@@ -90,14 +90,14 @@ def test_a_producer_stores_everything_once_and_in_order(tmp_path: Path) -> None:
         running.connect(timeout=PATIENCE) as client,
     ):
         client.create_stream("s")
-        told: list[int] = []
+        acknowledged: list[int] = []
         with client.producer(
-            "s", on_ack=lambda receipts: told.extend(receipt.offset for receipt in receipts)
+            "s", on_ack=lambda receipts: acknowledged.extend(receipt.offset for receipt in receipts)
         ) as producer:
             publishing = Publishing(lambda values: [producer.send(value) for value in values], 1000)
             kill_while(publishing, running)
         assert producer.published == publishing.sent
-        assert told == list(range(publishing.sent))
+        assert acknowledged == list(range(publishing.sent))
         assert stored(client) == list(range(publishing.sent))
 
 

@@ -25,7 +25,7 @@ def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) ->
         running.kill()
         restart = threading.Timer(0.5, running.start)
         restart.start()
-        # 3. both go on where they were
+        # 3. both continue where they were
         receipt = client.publish("s", b"after")
         restart.join()
         assert running.address == address

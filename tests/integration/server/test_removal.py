@@ -97,10 +97,10 @@ def test_a_purge_restarts_at_offset_0_and_removes_everything(tmp_path: Path) -> 
         assert run("stream", "purge", "s", url=started.url).code == 2
         assert run("stream", "purge", "s", "--yes", url=started.url).code == 0
         with started.connect() as client:
-            assert client.publish("s", b"anew").offset == 0
-            assert everything(client) == [(0, None, b"anew")]
+            assert client.publish("s", b"again").offset == 0
+            assert everything(client) == [(0, None, b"again")]
             with pytest.raises(StateError):
                 client.purge_stream("absent")
         started.restart()
         with started.connect() as client:
-            assert everything(client) == [(0, None, b"anew")]
+            assert everything(client) == [(0, None, b"again")]
