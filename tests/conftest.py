@@ -18,6 +18,8 @@ named in the summary. A test that judges what was stored (simulator, torture, ch
 AT_MOST: Final = 2
 """Tests in one run, inclusive, that may need their second try; each is a defect to be fixed."""
 
+SPARK_TIMEOUT_S: Final = 900
+"""Only a hang takes so long: a timeout within a call to the JVM breaks the session for all tests behind it."""
 FIRST: Final = ("spark", "simulator", "chaos", "torture")
 """Folders with the longest tests: they start first, so that no worker is left alone with one at the end."""
 
@@ -40,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _is_rig(item):
             # Speed, processor time, how many rounds share a sync: each depends on what runs beside it.
             item.add_marker(pytest.mark.alone)
+        if folder == "spark" or item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
         item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=lambda item: FIRST.index(_folder(item)) if _folder(item) in FIRST else len(FIRST))
 

@@ -31,7 +31,7 @@ def run(name: str, *arguments: str, cwd: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=150,
+        timeout=600,
     )
     assert ended.returncode == 0, f"{name}\n{ended.stdout}\n{ended.stderr}"
     return ended.stdout.splitlines()

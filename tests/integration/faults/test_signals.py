@@ -16,7 +16,7 @@ from .raw import Raw, publish_request
 
 MOMENTS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
 """Seconds after the process began; a broker is ready after about half a second, the interpreter's start included."""
-BEFORE_US: Final = ("<frozen site>", "in _get_module_details")
+BEFORE_US: Final = ("<frozen site>", "in _get_module_details", "Could not import runpy module")
 """In what the interpreter prints about an interrupt while it sets itself up or looks for the program to run."""
 
 
