@@ -8,6 +8,39 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "python/bascule/_error_codes.py"
 RUST = ROOT / "crates/wire/src/error_code.rs"
 WIDTH = 120
+WHERE = """
+## Where a client reads the code
+
+Clients decide by the code; texts are for people and may change.
+
+| Call | Place |
+|---|---|
+| Liftbridge and administration (gRPC) | the trailer `bascule-error-bin`, beside `grpc-status` and `grpc-message`, which are those of Liftbridge |
+| `PublishAsync`, one record | field 100 of `PublishAsyncError`, `error` |
+| Arrow Flight | `grpc-status-details-bin` ([values by code](../../specs/formats/flight.md#failures)) |
+
+Each holds the same: a JSON object, in UTF-8, of `code` and the values that the message names. Other clients ignore it. Servers of
+Liftbridge do not send it; the SDK decides by status and text there.
+
+| Value | With the codes | Meaning |
+|---|---|---|
+| `reason` | any | the case, where a code has several; see below |
+| `message_bytes`, `limit` | `too_large` | bytes of the request message, and what `limits.message_bytes` allows |
+| `in_sync`, `min_isr` | `not_enough_replicas` | replicas in sync, and the number required |
+| `start`, `end` | `damaged`, `encryption_key_missing` | offsets that cannot be read, end exclusive |
+| `fault` | `damaged` | kind of the damage |
+
+| `reason` | Meaning |
+|---|---|
+| `deleted` | the records that the reader or the cursor refers to are gone: the stream was deleted or purged |
+| `paused` | the partition is paused, and the call did not ask to resume it |
+| `empty_range` | nothing can be between the start and the stop of a subscription |
+| `not_assigned` | the partition is assigned to another member of the group |
+| `batch_rejected` | another record of the same producer batch was rejected |
+| `invalid_subject` | the subject of a new stream is not valid |
+| `group_not_found`, `not_a_member`, `already_member`, `not_coordinator`, `stale_coordinator`, `stale_epoch`, `no_coordinator` | the state of a consumer group forbids the call |
+| the others | the rule that a request for a stream breaks, by its name |
+"""
 PAGE = ROOT / "docs/reference/errors.md"
 
 
@@ -105,7 +138,7 @@ def _page(table: dict[str, dict[str, object]]) -> str:
     for code, row in table.items():
         cells = (row[key] for key in ("text", "class", "retry", "fixer", "grpc", "http", "exit"))
         lines.append(f"| `{code}` | " + " | ".join(map(str, cells)) + " |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""]) + WHERE
 
 
 def main() -> int:

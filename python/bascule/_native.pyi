@@ -33,6 +33,11 @@ Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 | log | 10 debug, 20 info, 30 warning, 40 error | target, e.g. `log.recovery` | JSON fields | message | 0 |
 """
 
+Reply: TypeAlias = tuple[int, bytes] | tuple[int, int, str, str | None, bytes]
+"""(request id, response message), or of a request that failed (request id, gRPC status code, status message, code of
+specs/errors.toml or None for the usual one of the status, JSON object of the values in the message).
+"""
+
 @final
 class Engine:
     """The data plane of one broker: one per process and data directory."""
@@ -160,10 +165,8 @@ class Engine:
     def poll(self, max_events: int) -> list[Event]:
         """Take up to `max_events` waiting events without blocking, and clear the eventfd."""
 
-    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
-        """Answer requests: (request id, gRPC status code, status message, response message bytes). Unknown ids (the caller
-        went away) are ignored.
-        """
+    def respond(self, replies: Sequence[Reply]) -> None:
+        """Answer requests. Unknown ids (the caller went away) are ignored."""
 
     # -- the metadata log -------------------------------------------------------------------------------------------
     def metadata_open(self) -> tuple[int, bytes, int]:

@@ -30,6 +30,7 @@ from bascule._native import (
     name_flaw,
 )
 from bascule._native import Engine as _NativeEngine
+from bascule._seam import Answer, Reply
 from bascule.errors import from_native
 
 __all__ = [
@@ -229,9 +230,14 @@ class Engine:
         """Take up to `max_events` waiting events; never blocks."""
         return self._native.poll(max_events)
 
-    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
-        """Answer requests: (request id, gRPC status code, status message, response bytes)."""
-        self._native.respond(replies)
+    def respond(self, replies: Sequence[Reply]) -> None:
+        """Answer requests."""
+        self._native.respond(
+            [
+                reply if isinstance(reply, Answer) else (*reply[:4], json.dumps(reply.details).encode())
+                for reply in replies
+            ]
+        )
 
     # -- the metadata log
 

@@ -56,6 +56,11 @@ class BrokerError(Exception):
         return CODES[self.code].retry
 
     @property
+    def reason(self) -> str | None:
+        """The case, of a code that has several; `None` = the code says all."""
+        return self.details.get("reason")
+
+    @property
     def exit_code(self) -> int:
         """What a command ends with."""
         return CODES[self.code].exit

@@ -1,8 +1,9 @@
 """The Liftbridge API by its messages, without a client library: every call, with codes and texts as they come."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import grpc
@@ -23,6 +24,8 @@ class Failed(Exception):  # noqa: N818 - a status, not an error of ours
 
     code: grpc.StatusCode
     text: str
+    error: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The code and the values of the trailer `bascule-error-bin`."""
 
     def __str__(self) -> str:
         return f"{self.code.name} {self.text}"
@@ -178,4 +181,5 @@ def _bytes(request: Any) -> bytes:
 
 
 def _failed(failure: Any) -> Failed:
-    return Failed(failure.code(), failure.details())
+    trailers = dict(failure.trailing_metadata() or ())
+    return Failed(failure.code(), failure.details(), json.loads(trailers.get("bascule-error-bin", b"{}")))

@@ -3,14 +3,18 @@
 //! The eventfd is written once when the queue stops being empty and read when it is empty again. What the metadata log
 //! says is never dropped (proposals are bounded where they enter); requests beyond the capacity are refused, other events
 //! dropped and counted. An eighth of the capacity is kept from requests, so that a flood of them hides no event.
+use crate::grpc_status::{Coded, usual_code};
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
+use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tonic::{Code, Status};
 
 /// How long a request without a deadline waits for the control plane.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
@@ -20,9 +24,6 @@ const REQUESTS: usize = 1024;
 const REQUEST_BYTES: usize = 64 << 20;
 /// Answers to the proposer: losing one would leave it waiting.
 const NEVER_DROPPED: [&str; 3] = ["committed", "failed", "barrier"];
-const RESOURCE_EXHAUSTED: i32 = 8;
-const UNAVAILABLE: i32 = 14;
-const DEADLINE_EXCEEDED: i32 = 4;
 
 /// One event, as `_native.pyi` describes it.
 #[derive(Clone, Debug)]
@@ -41,16 +42,38 @@ pub struct Event {
     pub number: i64,
 }
 
-/// A failed admin request: gRPC status code and message.
+/// A failed admin request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// gRPC status code.
-    pub code: i32,
+    pub status: i32,
     /// Status message.
     pub message: String,
+    /// Code of the error; `None` = the usual one of the status.
+    pub code: Option<ErrorCode>,
+    /// Values of the message by name: an object.
+    pub details: Value,
 }
 
-type Reply = oneshot::Sender<Result<Bytes, Refusal>>;
+impl Rejection {
+    fn new(status: Code, code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            status: status as i32,
+            message: message.into(),
+            code: Some(code),
+            details: json!({}),
+        }
+    }
+
+    /// As the call ends.
+    pub(crate) fn into_status(self) -> Status {
+        let status = Code::from(self.status);
+        let code = self.code.unwrap_or_else(|| usual_code(status));
+        Status::new(status, self.message).detailed(code, self.details)
+    }
+}
+
+type Reply = oneshot::Sender<Result<Bytes, Rejection>>;
 
 /// The queue and the requests that wait for an answer.
 #[derive(Debug)]
@@ -210,7 +233,7 @@ impl Events {
         body: Bytes,
         peer: &str,
         timeout: Option<Duration>,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Bytes, Rejection> {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         if !self.register(id, reply) {
@@ -232,9 +255,10 @@ impl Events {
         }
         match tokio::time::timeout(timeout.unwrap_or(REQUEST_TIMEOUT), answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(refusal(UNAVAILABLE, "the broker is stopping")),
-            Err(_) => Err(refusal(
-                DEADLINE_EXCEEDED,
+            Ok(Err(_)) => Err(stopping()),
+            Err(_) => Err(Rejection::new(
+                Code::DeadlineExceeded,
+                ErrorCode::DeadlineExceeded,
                 "the control plane did not answer in time",
             )),
         }
@@ -250,20 +274,20 @@ impl Events {
         fits
     }
 
-    fn full(&self) -> Refusal {
+    fn full(&self) -> Rejection {
         if self.queue.lock().closed {
-            return refusal(UNAVAILABLE, "the broker is stopping");
+            return stopping();
         }
         self.refused.fetch_add(1, Ordering::Relaxed);
         let text = format!(
             "limits.admin_requests ({}) or limits.admin_request_bytes ({}) of admin requests wait: try again later",
             self.most_requests, self.most_request_bytes
         );
-        refusal(RESOURCE_EXHAUSTED, &text)
+        Rejection::new(Code::ResourceExhausted, ErrorCode::Busy, text)
     }
 
     /// Answers a request; unknown ids are ignored.
-    pub fn respond(&self, id: u64, outcome: Result<Bytes, Refusal>) {
+    pub fn respond(&self, id: u64, outcome: Result<Bytes, Rejection>) {
         if let Some(reply) = self.requests.lock().remove(&id) {
             let _ = reply.send(outcome);
         }
@@ -276,11 +300,12 @@ impl Events {
     }
 }
 
-fn refusal(code: i32, message: &str) -> Refusal {
-    Refusal {
-        code,
-        message: message.into(),
-    }
+fn stopping() -> Rejection {
+    Rejection::new(
+        Code::Unavailable,
+        ErrorCode::Unavailable,
+        "the broker is stopping",
+    )
 }
 
 #[cfg(test)]
@@ -390,9 +415,9 @@ mod tests {
         let short = Some(Duration::from_millis(50));
         let ask = || events.request("x/Y", Bytes::new(), "peer", short);
         let (first, second) = tokio::join!(ask(), ask());
-        assert_eq!(first.unwrap_err().code, DEADLINE_EXCEEDED);
+        assert_eq!(first.unwrap_err().status, Code::DeadlineExceeded as i32);
         let refused = second.unwrap_err();
-        assert_eq!(refused.code, RESOURCE_EXHAUSTED);
+        assert_eq!(refused.code, Some(ErrorCode::Busy));
         assert!(refused.message.contains("limits.admin_requests (1)"));
         assert_eq!((events.requests_open(), events.requests_refused()), (0, 1));
     }
@@ -403,7 +428,7 @@ mod tests {
         let outcome = events
             .request("x/Y", Bytes::new(), "peer", Some(Duration::from_millis(10)))
             .await;
-        assert_eq!(outcome.unwrap_err().code, DEADLINE_EXCEEDED);
+        assert_eq!(outcome.unwrap_err().status, Code::DeadlineExceeded as i32);
         assert!(events.requests.lock().is_empty());
     }
 }

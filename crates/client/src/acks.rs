@@ -1,6 +1,5 @@
 //! The outcome of each record of a batch, over all attempts to send it.
 use crate::Error;
-use crate::error::async_code;
 use crate::publish_batch::Chunk;
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::acks::{AckView, ResponseView};
@@ -114,11 +113,7 @@ impl Acks {
             .and_then(|text| text.parse::<usize>().ok());
         let Some(index) = index else { return Ok(()) };
         if let Some(failure) = &response.async_error {
-            let text = String::from_utf8_lossy(&failure.message);
-            self.refuse(
-                index,
-                Error::new(async_code(failure.code, &text), text.clone()),
-            );
+            self.refuse(index, Error::from_async(failure));
         } else if let Some(ack) = &response.ack {
             self.take_ack(index, ack);
         }
@@ -138,7 +133,7 @@ impl Acks {
             return;
         }
         self.refused += 1;
-        let follows = error.code == ErrorCode::SequenceGap || error.message == FOLLOWS;
+        let follows = error.code == ErrorCode::SequenceGap || error.reason() == Some(FOLLOWS);
         let comes_first = self
             .failure
             .as_ref()
@@ -184,5 +179,5 @@ impl Acks {
     }
 }
 
-/// How a broker refuses a record because of another one of its batch.
-const FOLLOWS: &str = "another record of its batch was refused";
+/// Reason: another record of its batch was rejected.
+const FOLLOWS: &str = "batch_rejected";

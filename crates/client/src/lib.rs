@@ -13,6 +13,7 @@ mod acks;
 mod client;
 mod columns;
 mod error;
+mod foreign;
 mod frames;
 #[doc(hidden)]
 pub mod fuzz;

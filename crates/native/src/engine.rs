@@ -3,7 +3,7 @@ use crate::failure::native_error;
 use bascule_broker::engine::{
     Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
 };
-use bascule_broker::events::{Event, Refusal};
+use bascule_broker::events::{Event, Rejection};
 use bascule_broker::http::HttpSettings;
 use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
@@ -65,6 +65,35 @@ fn document<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> PyResult<T> {
             &format!("{what}: {error}"),
             "{}",
         )
+    })
+}
+
+/// How the control plane answers a request.
+#[derive(FromPyObject)]
+enum Reply {
+    /// (request id, status code, status message, error code, JSON details)
+    Rejection(u64, i32, String, Option<String>, Vec<u8>),
+    /// (request id, message)
+    Answer(u64, Vec<u8>),
+}
+
+fn rejection(
+    status: i32,
+    message: String,
+    code: Option<&str>,
+    details: &[u8],
+) -> PyResult<Rejection> {
+    let parse = |name| {
+        ErrorCode::parse(name).ok_or_else(|| {
+            let text = format!("{name:?} is not an error code");
+            native_error(ErrorCode::InvalidArgument, &text, "{}")
+        })
+    };
+    Ok(Rejection {
+        status,
+        message,
+        code: code.map(parse).transpose()?,
+        details: document("details of an error", details)?,
     })
 }
 
@@ -212,16 +241,16 @@ impl Engine {
             .collect())
     }
 
-    #[allow(clippy::needless_pass_by_value)] // extracted from Python by value
-    fn respond(&self, replies: Vec<(u64, i32, String, Vec<u8>)>) -> PyResult<()> {
+    fn respond(&self, replies: Vec<Reply>) -> PyResult<()> {
         let events = &self.broker()?.shared().events;
-        for (id, code, message, body) in replies {
-            let outcome = if code == 0 {
-                Ok(Bytes::from(body))
-            } else {
-                Err(Refusal { code, message })
-            };
-            events.respond(id, outcome);
+        for reply in replies {
+            match reply {
+                Reply::Answer(id, body) => events.respond(id, Ok(Bytes::from(body))),
+                Reply::Rejection(id, status, message, code, details) => {
+                    let rejection = rejection(status, message, code.as_deref(), &details)?;
+                    events.respond(id, Err(rejection));
+                }
+            }
         }
         Ok(())
     }

@@ -263,6 +263,7 @@ fn response_of(view: &ResponseView) -> PublishResponse {
     let error = |view: &bascule_wire::liftbridge::acks::AsyncErrorView| PublishAsyncError {
         code: view.code,
         message: text(&view.message),
+        error: text(&view.error),
     };
     PublishResponse {
         ack: view.ack.as_ref().map(ack_of),
@@ -365,6 +366,7 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
             let async_error = Some(PublishAsyncError {
                 code: 3,
                 message: "no".into(),
+                error: "{}".into(),
             });
             PublishResponse {
                 ack: Some(ack),
@@ -472,14 +474,15 @@ proptest! {
     }
 
     #[test]
-    fn async_errors_have_an_empty_ack(correlation_id in ".{0,40}", code in 0i32..8, message in ".{0,200}") {
+    fn async_errors_have_an_empty_ack(correlation_id in ".{0,40}", code in 0i32..8, message in ".{0,200}", error in ".{0,200}") {
         let mut out = Vec::new();
-        put_async_error_frame(&mut out, correlation_id.as_bytes(), code, &message);
-        let async_error = Some(PublishAsyncError { code, message });
+        put_async_error_frame(&mut out, correlation_id.as_bytes(), code, &message, &error);
+        let async_error = Some(PublishAsyncError { code, message, error: error.clone() });
         let expected = PublishResponse { ack: Some(Ack::default()), async_error, correlation_id: correlation_id.clone() };
         prop_assert_eq!(unframed(&out), &expected.encode_to_vec());
         let view = ResponseView::read(Bytes::copy_from_slice(unframed(&out))).unwrap_or_default();
         prop_assert_eq!(text(view.answered()), correlation_id);
+        prop_assert_eq!(view.async_error.map(|view| text(&view.error)), Some(error));
     }
 }
 

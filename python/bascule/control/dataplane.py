@@ -6,6 +6,8 @@ Tests put a plane of their own in its place. What each method promises is writte
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
+from bascule._seam import Reply
+
 Event: TypeAlias = tuple[str, int, str, bytes, str, int]
 """(kind, id, name, body, text, number)."""
 
@@ -26,8 +28,8 @@ class DataPlane(Protocol):
         """Take up to `max_events` waiting events; never blocks."""
         ...
 
-    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
-        """Answer requests: (request id, status code, status message, response)."""
+    def respond(self, replies: Sequence[Reply]) -> None:
+        """Answer requests."""
         ...
 
     def metadata_open(self) -> tuple[int, bytes, int]:

@@ -48,6 +48,8 @@ class RefusalCode(StrEnum):
     GROUP_NOT_FOUND = "group_not_found"
     ALREADY_MEMBER = "already_member"
     NOT_A_MEMBER = "not_a_member"
+    NOT_COORDINATOR = "not_coordinator"
+    STALE_EPOCH = "stale_epoch"
     STALE_COORDINATOR = "stale_coordinator"
     NO_COORDINATOR = "no_coordinator"
     PAUSED = "paused"

@@ -51,7 +51,11 @@ class Reads(NamedTuple):
 
 
 class NotServedError(Exception):
-    """A fetch of assignments that this broker, or this state, does not allow."""
+    """A fetch of assignments that this broker, or this state, does not allow; `reason` names the case."""
+
+    def __init__(self, reason: RefusalCode, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class NotWatchedError(Exception):
@@ -161,12 +165,13 @@ class Groups:
         if found is None:
             raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
         if found.coordinator != self._controller.broker_id:
-            raise NotServedError("broker is not the consumer group coordinator")
+            raise NotServedError(RefusalCode.NOT_COORDINATOR, "broker is not the consumer group coordinator")
         if found.epoch != epoch:
-            raise NotServedError("client-provided group epoch differs from broker group epoch")
+            text = "client-provided group epoch differs from broker group epoch"
+            raise NotServedError(RefusalCode.STALE_EPOCH, text)
         member = found.member(consumer)
         if member is None:
-            raise NotServedError("consumer is not a member of the consumer group")
+            raise NotServedError(RefusalCode.NOT_A_MEMBER, "consumer is not a member of the consumer group")
         membership = Membership(group, consumer, member.joined)
         if membership not in self._timers:
             raise NotWatchedError

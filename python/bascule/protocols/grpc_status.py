@@ -1,6 +1,7 @@
 """gRPC status codes, and the status of an error of ours."""
 
 from enum import IntEnum
+from typing import Any
 
 from bascule._error_codes import CODES
 from bascule.errors import BrokerError
@@ -29,12 +30,21 @@ class Status(IntEnum):
 
 
 class StatusError(Exception):
-    """How a request ends that cannot be granted: a code and the exact status message."""
+    """How a request ends that is rejected.
 
-    def __init__(self, code: Status, message: str) -> None:
+    Attributes:
+        status: gRPC status code.
+        message: the exact status message.
+        code: code of specs/errors.toml; `None` = the usual one of the status.
+        details: values that callers decide by, by name.
+    """
+
+    def __init__(self, status: Status, message: str, code: str | None = None, **details: Any) -> None:
         super().__init__(message)
-        self.code = code
+        self.status = status
         self.message = message
+        self.code = code
+        self.details = details
 
 
 def status_of(failure: BrokerError) -> Status:

@@ -8,7 +8,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from bascule._seam import Answer, Rejected, Reply
 from bascule.control.dataplane import DataPlane, Event
 from bascule.errors import BrokerError
 from bascule.protocols.grpc_status import Status, StatusError, status_of
@@ -51,7 +53,7 @@ class Router:
         self._plane = plane
         self._handlers = dict(handlers)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._replies: list[tuple[int, int, str, bytes]] = []
+        self._replies: list[Reply] = []
 
     def on_request(self, event: Event) -> None:
         """Start handling one request; its answer is sent by itself."""
@@ -60,9 +62,10 @@ class Router:
         handler = self._handlers.get(method)
         if handler is None:
             name = method.rpartition("/")[2]
-            self._reply(request_id, Status.UNIMPLEMENTED, f"method {name} is not known to this broker", b"")
+            self._reply(_rejected(request_id, Status.UNIMPLEMENTED, f"method {name} is not known to this broker"))
         elif len(self._tasks) >= MAX_IN_FLIGHT:
-            self._reply(request_id, Status.UNAVAILABLE, f"{MAX_IN_FLIGHT} admin requests wait already", b"")
+            text = f"{MAX_IN_FLIGHT} admin requests wait already"
+            self._reply(_rejected(request_id, Status.UNAVAILABLE, text, "busy"))
         else:
             timeout_s = DEFAULT_TIMEOUT_S if left_ms < 0 else left_ms / 1000
             request = AdminRequest(method, body, peer, timeout_s, client if named else None)
@@ -79,30 +82,36 @@ class Router:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _handle(self, handler: Handler, request: AdminRequest, request_id: int) -> None:
-        code, text, body = Status.INTERNAL, "", b""
+        reply: Reply = _stopping(request_id)
         try:
-            body = await handler(request)
-            code = Status.OK
+            reply = Answer(request_id, await handler(request))
         except StatusError as failure:
-            code, text = failure.code, failure.message
+            reply = _rejected(request_id, failure.status, failure.message, failure.code, failure.details)
         except BrokerError as failure:
-            code, text = status_of(failure), str(failure)
-        except asyncio.CancelledError:
-            code, text = Status.UNAVAILABLE, "the broker is stopping"
-            raise
+            reply = _rejected(request_id, status_of(failure), str(failure), failure.code, failure.details)
         except Exception as bug:  # noqa: BLE001 - one request must not end the broker
             _log.exception("%s failed: %r", request.method, bug, extra={"fields": {"peer": request.peer}})
-            text = "internal error; the broker's log says more"
+            reply = _rejected(request_id, Status.INTERNAL, "internal error; the broker's log says more")
         finally:
-            self._reply(request_id, code, text, body)
+            self._reply(reply)
 
-    def _reply(self, request_id: int, code: Status, text: str, body: bytes) -> None:
+    def _reply(self, reply: Reply) -> None:
         if not self._replies:
             asyncio.get_running_loop().call_soon(self._flush)
-        # Texts may show what was asked; what cannot be encoded would hold up the answers of all.
-        shown = text.encode(errors="backslashreplace").decode()
-        self._replies.append((request_id, int(code), shown, body))
+        self._replies.append(reply)
 
     def _flush(self) -> None:
         replies, self._replies = self._replies, []
         self._plane.respond(replies)
+
+
+def _rejected(
+    request_id: int, status: Status, text: str, code: str | None = None, details: Mapping[str, Any] | None = None
+) -> Rejected:
+    # Texts may show what was asked; what cannot be encoded would hold up the answers of all.
+    shown = text.encode(errors="backslashreplace").decode()
+    return Rejected(request_id, int(status), shown, code, details or {})
+
+
+def _stopping(request_id: int) -> Rejected:
+    return _rejected(request_id, Status.UNAVAILABLE, "the broker is stopping")

@@ -53,7 +53,9 @@ class Security:
                 load()
             except BrokerError as failure:
                 fine = False
-                emit(40, "server", f"SIGHUP: the {name} could not be used, the previous version stays in use: {failure}")
+                emit(
+                    40, "server", f"SIGHUP: the {name} could not be used, the previous version stays in use: {failure}"
+                )
         return fine
 
     def _load_tls(self) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bascule._seam import Answer, Rejected, Reply
 from bascule.control.dataplane import Event, Position
 from bascule.errors import error
 
@@ -34,6 +35,7 @@ class FakePlane:
         self.events: list[Event] = []
         self.calls: list[tuple[str, Any]] = []
         self.replies: dict[int, tuple[int, str, bytes]] = {}
+        self.errors: dict[int, tuple[str | None, dict[str, Any]]] = {}
         self.opened: dict[int, dict[str, Any]] = {}
         self.led: dict[int, int] = {}
         self.view: dict[tuple[str, str], dict[str, Any]] = {}
@@ -78,11 +80,16 @@ class FakePlane:
             taken, self.events = self.events[:max_events], self.events[max_events:]
             return taken
 
-    def respond(self, replies: Sequence[tuple[int, int, str, bytes]]) -> None:
-        for _, _, text, _ in replies:
-            text.encode()  # as the native side does, for all before any
-        for request_id, code, text, body in replies:
-            self.replies[request_id] = (code, text, body)
+    def respond(self, replies: Sequence[Reply]) -> None:
+        for reply in replies:
+            if isinstance(reply, Rejected):
+                reply.message.encode()  # as the native side does, for all before any
+        for reply in replies:
+            if isinstance(reply, Answer):
+                self.replies[reply.request_id] = (0, "", reply.body)
+            else:
+                self.replies[reply.request_id] = (reply.status, reply.message, b"")
+                self.errors[reply.request_id] = (reply.code, dict(reply.details))
 
     def metadata_open(self) -> tuple[int, bytes, int]:
         index, snapshot = self.disk.snapshot

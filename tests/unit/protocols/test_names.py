@@ -115,7 +115,7 @@ async def test_lengths_are_checked_before_anything_reads_the_name(
     body = message("CreateStreamRequest")(**fields).SerializeToString()
     with pytest.raises(StatusError) as refused:
         await rig.admin[f"liftbridge/{method}"](AdminRequest(f"liftbridge/{method}", body, "127.0.0.1:1", 5.0))
-    assert refused.value.code is Status.INVALID_ARGUMENT
+    assert refused.value.status is Status.INVALID_ARGUMENT
     text = f"{what} {MARKS[:80]!r}… is 1048576 bytes long, more than {most}: give a shorter one"
     assert refused.value.message == text
 

@@ -8,6 +8,7 @@ use super::heads::slim;
 use super::places::{Place, Places};
 use super::request::Request;
 use crate::context::SharedRef;
+use crate::grpc_status::bounded;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::future::Future;
@@ -84,7 +85,7 @@ where
             Ok(admitted) => admitted,
             Err(refused) => {
                 ending.end(refused.code());
-                return Box::pin(async move { Ok(refused.into_http()) });
+                return Box::pin(async move { Ok(bounded(refused).into_http()) });
             }
         };
         let answer = self.inner.call(request);

@@ -21,9 +21,10 @@ impl Group {
             Err(error) => {
                 let number = self.destination.partition.identity().number as i32;
                 let refusal = Refusal::of(error.clone(), number);
-                let text = refusal.to_string();
+                let (text, error) = (refusal.to_string(), refusal.document());
                 for ack in &self.acks {
-                    put_async_error_frame(out, &ack.correlation_id, refusal.async_code(), &text);
+                    let id = &ack.correlation_id;
+                    put_async_error_frame(out, id, refusal.async_code(), &text, &error);
                 }
             }
         }
@@ -77,5 +78,6 @@ pub(super) fn put_refusal(out: &mut Vec<u8>, correlation_id: &[u8], refusal: &Re
         correlation_id,
         refusal.async_code(),
         &refusal.to_string(),
+        &refusal.document(),
     );
 }

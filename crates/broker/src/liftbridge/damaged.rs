@@ -1,7 +1,10 @@
 //! The status of a read that meets damage: `DATA_LOSS`, a sentence with offsets, file and remedy, and the range in trailers
 //! of its own, which other clients pass over. Not in `grpc-status-details-bin`: Go clients refuse what is not theirs there.
+use crate::grpc_status::Coded;
 use crate::partition::{PartitionIdentity, damage_sentence};
 use bascule_log::integrity::Damage;
+use bascule_wire::ErrorCode;
+use serde_json::json;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
@@ -19,5 +22,8 @@ pub(super) fn damaged(identity: &PartitionIdentity, damage: &Damage) -> Status {
     let mut trailers = MetadataMap::new();
     trailers.insert(START, MetadataValue::from(damage.start));
     trailers.insert(END, MetadataValue::from(damage.end));
-    Status::with_metadata(Code::DataLoss, damage_sentence(&what, damage), trailers)
+    Status::with_metadata(Code::DataLoss, damage_sentence(&what, damage), trailers).detailed(
+        ErrorCode::Damaged,
+        json!({"start": damage.start, "end": damage.end, "fault": damage.fault.name()}),
+    )
 }

@@ -66,10 +66,10 @@ pub(super) async fn forward(
     answer
         .map(|message| reply::message(&message))
         .map_err(|refusal| {
-            let code = Code::from(refusal.code);
+            let code = Code::from(refusal.status);
             if matches!(code, Code::PermissionDenied | Code::Unauthenticated) {
                 shared.access.count_denied();
             }
-            Status::new(code, refusal.message)
+            refusal.into_status()
         })
 }

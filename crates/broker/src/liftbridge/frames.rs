@@ -1,7 +1,10 @@
 //! gRPC frames out of the chunks of an HTTP/2 body: 1 byte compressed flag, 4 bytes length (big-endian), message.
 //!
 //! Messages that lie whole in a chunk are slices of it; only those that straddle chunks are copied, once.
+use crate::grpc_status::Coded;
+use bascule_wire::ErrorCode;
 use bytes::{Buf, Bytes, BytesMut};
+use serde_json::json;
 use tonic::Status;
 
 /// Bytes before each message.
@@ -33,7 +36,11 @@ pub(super) enum FrameError {
 impl From<FrameError> for Status {
     fn from(error: FrameError) -> Self {
         match error {
-            FrameError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
+            FrameError::TooLarge { size, max } => Self::resource_exhausted(error.to_string())
+                .detailed(
+                    ErrorCode::TooLarge,
+                    json!({"message_bytes": size, "limit": max}),
+                ),
             FrameError::Compressed => Self::unimplemented(error.to_string()),
             FrameError::BadFlag(_) | FrameError::Truncated => Self::internal(error.to_string()),
         }

@@ -1,7 +1,12 @@
 //! Where a subscription starts and stops (liftbridge §3.5).
+use crate::grpc_status::Coded;
 use bascule_log::{LogReader, ReadError};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::{StartPosition, StopPosition, SubscribeRequest};
 use tonic::Status;
+
+/// Reason: nothing can be between start and stop.
+const EMPTY_RANGE: &str = "empty_range";
 
 /// The offsets of a log at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +68,8 @@ pub(super) async fn resolve(
     if let Some(stop) = stop.filter(|stop| *stop < start) {
         return Err(Status::invalid_argument(format!(
             "Stop offset is before start offset: {stop} < {start}"
-        )));
+        ))
+        .because(ErrorCode::InvalidArgument, EMPTY_RANGE));
     }
     Ok(Range {
         start: begin(start as u64, bounds),
@@ -85,13 +91,17 @@ pub(super) async fn resolve_reverse(
     if let Some(stop) = stop.filter(|stop| *stop > start) {
         return Err(Status::invalid_argument(format!(
             "Stop offset is after start offset: {stop} > {start}"
-        )));
+        ))
+        .because(ErrorCode::InvalidArgument, EMPTY_RANGE));
     }
     let newest = bounds
         .high_watermark
         .checked_sub(1)
         .filter(|newest| *newest >= bounds.log_start)
-        .ok_or_else(|| Status::internal("Failed to create stream reader: segment not found"))?;
+        .ok_or_else(|| {
+            Status::internal("Failed to create stream reader: segment not found")
+                .because(ErrorCode::EndOfStream, EMPTY_RANGE)
+        })?;
     Ok(Range {
         start: (start as u64).clamp(bounds.log_start, newest),
         stop: stop.map(|stop| stop.max(0) as u64),
@@ -143,18 +153,18 @@ async fn wanted_stop(
         Ok(StopPosition::StopOnCancel) => Ok(None),
         Ok(StopPosition::StopOffset) => Ok(none_below_zero(request.stop_offset)),
         Ok(StopPosition::StopLatest) if bounds.is_empty() => {
-            Err(Status::resource_exhausted("Stream is empty"))
+            Err(Status::resource_exhausted("Stream is empty").coded(ErrorCode::EndOfStream))
         }
         Ok(StopPosition::StopLatest) => Ok(Some(bounds.newest())),
         Ok(StopPosition::StopTimestamp) => {
             if bounds.is_empty() {
-                return Err(lookup_failed("the log is empty"));
+                return Err(nothing_before("the log is empty"));
             }
             let timestamp = request.stop_timestamp;
             let found =
                 look_up(reader, move |reader| reader.offset_at_or_before(timestamp)).await?;
             let found = found
-                .ok_or_else(|| lookup_failed("timestamp is before the beginning of the log"))?;
+                .ok_or_else(|| nothing_before("timestamp is before the beginning of the log"))?;
             Ok(Some(found as i64))
         }
         Err(_) => Err(Status::invalid_argument(format!(
@@ -179,8 +189,13 @@ where
         })
 }
 
+/// The range ends before the first record.
+fn nothing_before(reason: &str) -> Status {
+    Status::internal(lookup_text(reason)).because(ErrorCode::EndOfStream, EMPTY_RANGE)
+}
+
 fn lookup_failed(reason: &str) -> Status {
-    Status::internal(lookup_text(reason))
+    Status::internal(lookup_text(reason)).coded(ErrorCode::StorageFailed)
 }
 
 fn lookup_text(reason: &str) -> String {

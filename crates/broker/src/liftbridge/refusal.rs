@@ -1,10 +1,12 @@
 //! Why a publish was not stored, as unary calls and as asynchronous errors say it.
 use crate::access::Denied;
+use crate::grpc_status::{Coded, document};
 use crate::partition::{AppendError, RejectReason};
 use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::PublishAsyncErrorCode as AsyncCode;
 use bascule_wire::liftbridge::publish::MAX_HEADERS;
 use bascule_wire::subject::MAX_SUBJECT_BYTES;
+use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 /// A failed check or append of one publish. The text is the same in both forms.
@@ -105,7 +107,29 @@ impl Refusal {
         if let Self::Denied(denied) = self {
             return denied.status();
         }
-        Status::new(self.code(), self.to_string())
+        Status::new(self.code(), self.to_string()).detailed(self.error_code(), self.details())
+    }
+
+    /// As clients of ours read it, from the trailer or from an asynchronous error.
+    pub(super) fn document(&self) -> String {
+        document(self.error_code(), self.details())
+    }
+
+    pub(super) fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Append(AppendError::Storage(_)) => ErrorCode::StorageFailed,
+            refusal => refusal.metric(),
+        }
+    }
+
+    pub(super) fn details(&self) -> Value {
+        match self {
+            Self::Rejected(RejectReason::Batch) => json!({"reason": "batch_rejected"}),
+            Self::Append(AppendError::TooFewReplicas { in_sync, required }) => {
+                json!({"in_sync": in_sync, "min_isr": required})
+            }
+            _ => json!({}),
+        }
     }
 
     fn code(&self) -> Code {

@@ -2,9 +2,11 @@
 //! and answers when the partition is open again.
 use super::refusal::Refusal;
 use crate::context::Shared;
+use crate::grpc_status::Coded;
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use std::time::Duration;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// How long a resume may take when the caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,10 +37,7 @@ pub(super) async fn resume(
             .request("liftbridge/ResumePartition", Bytes::from(request), "", left);
     match answer.await {
         Ok(_) => Ok(()),
-        Err(refused) => Err(NotResumed(Status::new(
-            Code::from(refused.code),
-            refused.message,
-        ))),
+        Err(refused) => Err(NotResumed(refused.into_status())),
     }
 }
 
@@ -50,7 +49,7 @@ impl NotResumed {
 
     /// As a subscription ends.
     pub(super) fn subscription(&self) -> Status {
-        Status::internal(format!("{PREFIX}{}", self.reason()))
+        Status::internal(format!("{PREFIX}{}", self.reason())).coded(ErrorCode::Unavailable)
     }
 
     /// As a message of PublishAsync is answered.

@@ -10,11 +10,14 @@ use super::subscribe::Slot;
 use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::context::SharedRef;
+use crate::grpc_status::Coded;
 use crate::partition::{Partition, decode_batch};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
+use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use tonic::Status;
@@ -100,7 +103,7 @@ impl ReverseSubscription {
             } else {
                 "EOF"
             };
-            return Err(Status::resource_exhausted(text));
+            return Err(Status::resource_exhausted(text).coded(ErrorCode::EndOfStream));
         }
         Ok(out.into())
     }
@@ -168,8 +171,13 @@ impl ReverseSubscription {
         match error {
             ReadError::Closed => super::subscription::ended(&self.shared, &self.partition),
             ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
-            ReadError::Locked { .. } => Status::failed_precondition(error.to_string()),
-            _ => Status::internal(format!("reading the log failed: {error}")),
+            ReadError::Locked { start, end, .. } => Status::failed_precondition(error.to_string())
+                .detailed(
+                    ErrorCode::EncryptionKeyMissing,
+                    json!({"start": start, "end": end}),
+                ),
+            _ => Status::internal(format!("reading the log failed: {error}"))
+                .coded(ErrorCode::StorageFailed),
         }
     }
 }

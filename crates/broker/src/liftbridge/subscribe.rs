@@ -7,13 +7,16 @@ use super::reply::{self, Reply};
 use super::resume::resume;
 use super::reverse::ReverseSubscription;
 use super::subscription::Subscription;
+use super::subscription::{deleted, paused};
 use super::wanted::Wanted;
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
+use crate::grpc_status::Coded;
 use crate::grpc_status::trailers;
 use crate::names;
 use crate::partition::Partition;
 use crate::view::{DEFAULT_NAMESPACE, PartitionView, StreamView};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::messages::{Consumer, SubscribeRequest};
 use bytes::Bytes;
 use futures_util::stream;
@@ -57,7 +60,7 @@ pub(super) async fn subscribe(
     let partition = open_partition(shared, call, &request).await?;
     let incarnation = partition.identity().incarnation;
     if request.incarnation != 0 && request.incarnation != incarnation {
-        return Err(Status::not_found("commit log was deleted"));
+        return Err(deleted());
     }
     let group = group(&request).map(|member| {
         let epoch = shared
@@ -127,6 +130,7 @@ fn join(
 
 pub(super) fn not_assigned() -> Status {
     Status::failed_precondition("Consumer is not currently assigned this partition")
+        .because(ErrorCode::FailedPrecondition, "not_assigned")
 }
 
 /// As the calls about groups check them.
@@ -142,7 +146,7 @@ fn check_id(name: &str, id: &str) -> Result<(), Status> {
 }
 
 fn no_such_partition() -> Status {
-    Status::not_found("No such partition")
+    Status::not_found("No such partition").coded(ErrorCode::PartitionNotFound)
 }
 
 /// Steps 1 to 3: the request is sound, the partition exists, this broker leads it.
@@ -175,7 +179,8 @@ fn find(shared: &Shared, request: &SubscribeRequest) -> Result<(Arc<StreamView>,
             ));
         }
         if !request.read_isr_replica || !partition.isr.contains(&shared.broker_id) {
-            return Err(Status::failed_precondition("Server not partition leader"));
+            return Err(Status::failed_precondition("Server not partition leader")
+                .coded(ErrorCode::NotLeader));
         }
     }
     Ok((stream.clone(), request.partition))
@@ -193,7 +198,7 @@ async fn open_partition(
         return Ok(handle);
     }
     if !request.resume {
-        return Err(Status::failed_precondition("commit log was closed"));
+        return Err(paused());
     }
     resume(shared, request.stream.as_bytes(), number, call.remaining())
         .await
@@ -204,6 +209,7 @@ async fn open_partition(
         Status::internal(format!(
             "Failed to resume stream: partition {number} is not open on this broker"
         ))
+        .coded(ErrorCode::Unavailable)
     })
 }
 

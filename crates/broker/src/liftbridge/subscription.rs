@@ -11,11 +11,14 @@ use super::subscribe::Slot;
 use super::wanted::Wanted;
 use crate::access::Permit;
 use crate::context::{Shared, SharedRef};
+use crate::grpc_status::Coded;
 use crate::partition::{EndReason, Partition, Subscriber};
 use bascule_log::{Cursor, LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches, DamageError, Header};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::delivery::DeliveryEncoder;
 use bytes::Bytes;
+use serde_json::json;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -245,7 +248,11 @@ impl Subscription {
             return Status::failed_precondition(format!(
                 "batch at or after offset {} cannot be decrypted: {error}",
                 self.position
-            ));
+            ))
+            .detailed(
+                ErrorCode::EncryptionKeyMissing,
+                json!({"start": self.position}),
+            );
         }
         match Header::read(bytes) {
             Ok(header) => self.read_failed(&self.reader.damaged(&header)),
@@ -298,7 +305,8 @@ impl Subscription {
         match error {
             ReadError::Closed => ended(&self.shared, &self.partition),
             ReadError::Damaged(damage) => damaged(self.partition.identity(), damage),
-            _ => Status::internal(format!("reading the log failed: {error}")),
+            _ => Status::internal(format!("reading the log failed: {error}"))
+                .coded(ErrorCode::StorageFailed),
         }
     }
 
@@ -308,7 +316,9 @@ impl Subscription {
             && (self.position > stop || self.committed > stop)
         {
             // Also when compaction or retention removed the last of the range.
-            return Err(Status::resource_exhausted("Stop offset reached"));
+            return Err(
+                Status::resource_exhausted("Stop offset reached").coded(ErrorCode::EndOfStream)
+            );
         }
         if self.high_watermark.has_changed().is_err() {
             return Err(ended(&self.shared, &self.partition));
@@ -318,7 +328,8 @@ impl Subscription {
         }
         // The flag first: whoever sees it sees all that was taken before.
         if self.partition.is_readonly() && self.position >= self.partition.reader().log_end() {
-            return Err(Status::resource_exhausted("End of readonly partition"));
+            return Err(Status::resource_exhausted("End of readonly partition")
+                .coded(ErrorCode::EndOfStream));
         }
         self.idle().await
     }
@@ -380,11 +391,24 @@ fn put_wanted(
 /// The status of a subscription to a partition that is no longer served.
 pub(super) fn ended(shared: &Shared, partition: &Partition) -> Status {
     match partition.end() {
-        EndReason::Deleted => Status::not_found("commit log was deleted"),
-        EndReason::Paused => Status::failed_precondition("commit log was closed"),
+        EndReason::Deleted => deleted(),
+        EndReason::Paused => paused(),
         EndReason::Open | EndReason::Closed if !shared.serving.load(Ordering::Relaxed) => {
             shutting_down()
         }
-        EndReason::Open | EndReason::Closed => Status::internal("commit log was closed"),
+        EndReason::Open | EndReason::Closed => {
+            Status::internal("commit log was closed").coded(ErrorCode::Unavailable)
+        }
     }
+}
+
+/// The partition was deleted, or purged: its records are gone.
+pub(super) fn deleted() -> Status {
+    Status::not_found("commit log was deleted").because(ErrorCode::StreamNotFound, "deleted")
+}
+
+/// The partition is paused, and the caller did not ask to resume it.
+pub(super) fn paused() -> Status {
+    Status::failed_precondition("commit log was closed")
+        .because(ErrorCode::FailedPrecondition, "paused")
 }

@@ -4,6 +4,8 @@ use super::refusal::Refusal;
 use super::reply::{self, Reply};
 use crate::access::Action;
 use crate::context::SharedRef;
+use crate::grpc_status::Coded;
+use bascule_wire::ErrorCode;
 use bascule_wire::envelope::{self, MessageType};
 use bascule_wire::liftbridge::messages::{
     Ack, AckPolicy, Message, PublishToSubjectRequest, PublishToSubjectResponse,
@@ -83,6 +85,7 @@ pub(super) fn check_subject(field: &str, subject: &str) -> Result<(), Status> {
 
 fn not_sent(reason: &str) -> Status {
     Status::unknown(format!("failed to publish to NATS: {reason}"))
+        .coded(ErrorCode::NatsUnavailable)
 }
 
 /// The Publish envelope of a request. Its expected offset is 0.

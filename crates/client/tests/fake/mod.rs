@@ -151,6 +151,7 @@ async fn publish(body: Body, frames: &Frames, pipelined: bool) -> Status {
                     &request.correlation_id,
                     2,
                     "no such stream: missing",
+                    "",
                 );
             }
             "missing" => return Status::not_found("no such stream: missing"),
@@ -160,6 +161,7 @@ async fn publish(body: Body, frames: &Frames, pipelined: bool) -> Status {
                     &request.correlation_id,
                     1,
                     "message exceeds max replication size",
+                    "",
                 );
             }
             _ if request.ack_policy == 2 => {}

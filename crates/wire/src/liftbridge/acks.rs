@@ -100,21 +100,43 @@ impl AckTemplate {
 }
 
 /// Appends one gRPC frame with an asynchronous error: `correlationId`, `asyncError`, and a non-null empty `ack`
-/// (liftbridge §3.8). `code` is a `PublishAsyncError.Code`.
-pub fn put_async_error_frame(out: &mut Vec<u8>, correlation_id: &[u8], code: i32, message: &str) {
+/// (liftbridge §3.8). `code` is a `PublishAsyncError.Code`, `error` the document of [`ERROR_TRAILER`](super::ERROR_TRAILER).
+pub fn put_async_error_frame(
+    out: &mut Vec<u8>,
+    correlation_id: &[u8],
+    code: i32,
+    message: &str,
+    error: &str,
+) {
     let code = i64::from(code) as u64;
-    let error =
-        protobuf::varint_field_bytes(code) + protobuf::bytes_field_bytes(message.as_bytes());
+    let length = protobuf::varint_field_bytes(code)
+        + protobuf::bytes_field_bytes(message.as_bytes())
+        + error_field_bytes(error);
     let body = protobuf::length_field_bytes(0)
-        + protobuf::length_field_bytes(error)
+        + protobuf::length_field_bytes(length)
         + protobuf::bytes_field_bytes(correlation_id);
     out.reserve(5 + body);
     protobuf::put_frame_prefix(out, body);
     protobuf::put_length(out, 1, 0);
-    protobuf::put_length(out, 2, error);
+    protobuf::put_length(out, 2, length);
     protobuf::put_varint_field(out, 1, code);
     protobuf::put_bytes_field(out, 2, message.as_bytes());
+    if !error.is_empty() {
+        out.extend_from_slice(&ERROR_KEY);
+        protobuf::put_varint(out, error.len() as u64);
+        out.extend_from_slice(error.as_bytes());
+    }
     protobuf::put_bytes_field(out, 3, correlation_id);
+}
+
+/// Of field 100, whose bytes have a length.
+const ERROR_KEY: [u8; 2] = protobuf::wide_key(100, 2);
+
+fn error_field_bytes(error: &str) -> usize {
+    if error.is_empty() {
+        return 0;
+    }
+    ERROR_KEY.len() + protobuf::varint_bytes(error.len() as u64) + error.len()
 }
 
 /// An `Ack` as slices of the received bytes.
@@ -182,6 +204,8 @@ pub struct AsyncErrorView {
     pub code: i32,
     /// Text, UTF-8.
     pub message: Bytes,
+    /// Ours: the document of [`ERROR_TRAILER`](super::ERROR_TRAILER); empty from other servers.
+    pub error: Bytes,
 }
 
 /// A `PublishResponse` as slices of the received bytes; also reads a `PublishToSubjectResponse`, which has `ack` only.
@@ -244,6 +268,7 @@ impl AsyncErrorView {
             match number {
                 1 => self.code = value.int32()?,
                 2 => self.message = protobuf::slice(message, value.text(message)?),
+                100 => self.error = protobuf::slice(message, value.text(message)?),
                 _ => {}
             }
         }

@@ -11,3 +11,7 @@ pub mod headers;
 pub mod messages;
 pub mod methods;
 pub mod publish;
+
+/// Trailer of a failed call, and field 100 of `PublishAsyncError`: a JSON object of `code`, a name of
+/// [`ErrorCode`](crate::ErrorCode), and values of the sentence. Ours; other clients ignore it.
+pub const ERROR_TRAILER: &str = "bascule-error-bin";

@@ -38,7 +38,6 @@ GroupStart: TypeAlias = Literal["earliest", "latest", "new", "error"]
 """Where a group begins in a partition without a stored position; "error" = raise an error instead."""
 
 _STARTS: Final = ("earliest", "latest", "new", "error")
-_FENCED: Final = "Consumer is not currently assigned this partition"
 _GONE: Final = frozenset({"stream_not_found", "partition_not_found"})
 """Error codes that mean that the incarnation that was read has ended."""
 _RETRY_SECONDS: Final = 1.0
@@ -456,7 +455,7 @@ class ConsumerCore:
 
 def _is_fenced(failure: BrokerError) -> bool:
     """Whether another member has taken over the partition."""
-    return str(failure).startswith(_FENCED)
+    return failure.reason == "not_assigned"
 
 
 def _attempt(failures: list[BrokerError], action: Callable[[], object]) -> None:

@@ -16,9 +16,6 @@ __all__ = ["error_context"]
 
 LOOK_SECONDS: Final = 2.0
 """Longest time spent on asking the broker for details of an error, in seconds."""
-ANOTHER_HISTORY: Final = "commit log was deleted"
-"""The broker's text for a position in records that a purge or a deletion removed."""
-_BAD_SUBJECT: Final = "Subject is invalid"
 _MISSING: Final = frozenset({"stream_not_found", "partition_not_found"})
 _OFFSET: Final = "incorrect_offset"
 
@@ -58,7 +55,7 @@ def _better(
     pool: ConnectionPool, failure: BrokerError, stream: str, partition: int | None, subject: str | None
 ) -> BrokerError | None:
     """The error with a better message; `None` to keep the broker's own."""
-    if str(failure) == ANOTHER_HISTORY:
+    if failure.reason == "deleted":
         text = f'the records of stream "{stream}" no longer exist: it was deleted or purged; read it from its beginning'
         return error(failure.code, text, {**failure.details, "stream": stream})
     if failure.code == "readonly":
@@ -72,7 +69,7 @@ def _better(
     if failure.code == "stream_exists":
         text = f'stream "{stream}" already exists: delete it first or take another name'
         return error(failure.code, text, {**failure.details, "stream": stream})
-    if failure.code == "invalid_argument" and str(failure) == _BAD_SUBJECT and subject is not None:
+    if failure.reason == "invalid_subject" and subject is not None:
         which = f"subject {subject[:200]!r}"
         if subject == stream:
             which = f"stream name {stream[:200]!r}, which is also the subject when none is given,"

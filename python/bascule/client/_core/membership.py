@@ -42,9 +42,7 @@ MOST_WAIT_SECONDS: Final = 3.0
 """Longest time that a heartbeat waits at the broker for a change, in seconds."""
 _JOIN_PAUSE: Final = 0.25
 _FIRST_PAUSE: Final = 0.02
-_NO_MEMBER: Final = ("consumer is not a member", "consumer group does not exist")
-_NOT_COORDINATOR: Final = "broker is not the consumer group coordinator"
-_MEMBER_ALREADY: Final = "consumer is already a member"
+_NO_MEMBER: Final = ("not_a_member", "group_not_found")
 
 
 class Assignment(NamedTuple):
@@ -170,7 +168,7 @@ class Membership:
             )
         except StateError as failure:
             # the member was expelled meanwhile, or an earlier request was executed
-            if failure.code != "not_found" and not str(failure).startswith(_NO_MEMBER):
+            if failure.code != "not_found" and failure.reason not in _NO_MEMBER:
                 raise
 
     # -- joining ----------------------------------------------------------------------------------------------------
@@ -192,15 +190,14 @@ class Membership:
 
     def _after_refusal(self, failure: BrokerError, deadline: Deadline, *, replace: bool) -> bool:
         """Prepare another attempt, or raise. Returns whether a member with this id must be this consumer."""
-        text = str(failure)
         if failure.code == "outcome_unknown" and deadline.left > _JOIN_PAUSE:
             self._stop.wait(_FIRST_PAUSE)
             return True
-        if text.startswith("stream does not exist"):
+        if failure.code == "stream_not_found":
             names = ", ".join(f'"{stream}"' for stream in self._streams)
             sentence = f"not all of the streams {names} exist: create them, or see bascule stream list"
             raise error("stream_not_found", sentence, failure.details) from failure
-        if not text.startswith(_MEMBER_ALREADY):
+        if failure.reason != "already_member":
             raise failure
         if replace:
             self._joined = requests.Joined("", 0, 0, 0)
@@ -305,11 +302,10 @@ class Membership:
     def _recover(self, joined: requests.Joined, failure: BrokerError, silent: float) -> float:
         """Find out why a heartbeat failed; returns the seconds until the next one."""
         retry = min(RETRY_SECONDS, joined.consumer_timeout * PART_OF_TIMEOUT)
-        text = str(failure)
-        if text.startswith(_NO_MEMBER):
+        if failure.reason in _NO_MEMBER:
             self._was_expelled(joined)
             return 0.0
-        if text.startswith(_NOT_COORDINATOR):
+        if failure.reason == "not_coordinator":
             self._pool.refresh_routes(self._deadline(joined))
         try:
             found = requests.read_group(self._run("FetchMetadata", requests.group_metadata(self._group), joined))

@@ -1,17 +1,8 @@
 """Errors shared by the client and the command line: one sentence with the value, the bound and the remedy. No I/O."""
 
-import re
-from typing import Final
-
 from bascule.errors import BrokerError, StateError, error
 
 __all__ = ["beyond_end", "incorrect_offset", "no_partition", "no_stream", "of_record", "of_size"]
-
-_LARGER: Final = re.compile(r"received message larger than max \((\d+) vs\. (\d+)\)")
-"""The broker's error for a message above its size limit."""
-_APPEND: Final = "failed to append: "
-_DECRYPTED: Final = "cannot be decrypted"
-"""Part of the error of a reader, which needs no addition."""
 
 
 def no_stream(name: str) -> StateError:
@@ -47,10 +38,9 @@ def beyond_end(who: str, stream: str, partition: int, position: int, end: int) -
 
 def of_size(failure: BrokerError) -> BrokerError | None:
     """The error for a message above the broker's size limit; `None` = `failure` is another error."""
-    found = _LARGER.search(str(failure))
-    if found is None:
+    size, most = failure.details.get("message_bytes"), failure.details.get("limit")
+    if size is None or most is None:
         return None
-    size, most = map(int, found.groups())
     text = f"a message of {size} bytes is too large: the broker accepts {most} (its setting limits.message_bytes)"
     return error("too_large", text, {**failure.details, "bytes": size, "limit": most})
 
@@ -73,9 +63,11 @@ def of_record(failure: BrokerError, stream: str, most: int | None) -> BrokerErro
             text = f'{which} is too large for stream "{stream}"{bound}: bascule stream edit {stream} '
             return error(failure.code, f"{text}--max-record-bytes raises the limit", details)
         case "not_enough_replicas":
-            text = f'stream "{stream}" accepts no records, {str(failure).removeprefix(_APPEND)}: '
+            in_sync, least = details.get("in_sync"), details.get("min_isr")
+            known = "" if in_sync is None else f": there are {in_sync}, min ISR is {least}"
+            text = f'stream "{stream}" accepts no records, not enough in-sync replicas{known}: '
             return error(failure.code, f"{text}bascule stream edit {stream} --min-isr requires fewer", details)
-        case "encryption_key_missing" if _DECRYPTED not in str(failure):
+        case "encryption_key_missing" if "start" not in details:  # for reads the broker names the offset
             text = f'stream "{stream}" accepts no records, because the broker lacks the key to encrypt them: '
             return error(failure.code, f"{text}configure its master key in encryption.keys", details)
         case _:

@@ -25,14 +25,6 @@ __all__ = ["Subscription"]
 
 WAIT_MS: Final = 500
 """Longest single wait in the native core, in milliseconds."""
-_EMPTY: Final = (
-    "Stop offset is before start offset",
-    "Stop offset is after start offset",
-    "Failed to lookup offset for timestamp",
-    "Failed to create stream reader: segment not found",
-)
-"""Texts of the broker for a range without records."""
-_PAUSED: Final = "commit log was closed"
 
 
 class Subscription:
@@ -269,9 +261,9 @@ class Subscription:
         try:
             return self._pool.run(deadline, lambda native, _left: native.subscribe(wanted, self.bell), place)
         except BrokerError as failure:
-            if failure.code == "end_of_stream" or str(failure).startswith(_EMPTY):
+            if failure.code == "end_of_stream" or failure.reason == "empty_range":
                 return None
-            is_paused = failure.code == "failed_precondition" and str(failure) == _PAUSED and not reading.resume
+            is_paused = failure.reason == "paused" and not reading.resume
             raise (self._paused() if is_paused else failure) from failure.__cause__
 
     def _begin(self, native: engine.Subscription) -> None:

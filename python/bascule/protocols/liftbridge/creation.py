@@ -31,7 +31,7 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
     _check_length("Subject", asked.subject, MAX_SUBJECT_BYTES)
     _check_length("Queue group", asked.group, MAX_NAME_BYTES)
     if not is_subject(asked.subject):
-        raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid")
+        raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid", reason="invalid_subject")
     if asked.name in OWN_STREAMS:
         raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
     _check_name(asked.name)

@@ -54,7 +54,7 @@ class DetailMethods:
         name: str = read_object(request.body, {"name": str})["name"]
         stream = self._controller.state.stream(DEFAULT_NAMESPACE, name)
         if stream is None:
-            raise StatusError(Status.NOT_FOUND, "stream does not exist")
+            raise StatusError(Status.NOT_FOUND, "stream does not exist", "stream_not_found")
         document = {
             "name": stream.name,
             "subject": stream.subject,

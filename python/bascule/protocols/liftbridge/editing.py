@@ -81,7 +81,7 @@ class EditingMethods:
         except BrokerError as failure:
             if failure.code == "encryption_unavailable":
                 text = f"Failed on preconditions for stream's encryption handler: {failure}"
-                raise StatusError(Status.FAILED_PRECONDITION, text) from failure
+                raise StatusError(Status.FAILED_PRECONDITION, text, failure.code) from failure
             raise
         return serialize(_CreateStreamResponse())
 

@@ -63,7 +63,7 @@ class GroupMethods:
         except RefusedError as refusal:
             status = refused(refusal)
             if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
-                status = StatusError(Status.FAILED_PRECONDITION, status.message)
+                status = StatusError(Status.FAILED_PRECONDITION, status.message, "stream_not_found")
             raise status from refusal
         except BrokerError as failure:
             raise not_applied("Failed to join consumer group", failure) from failure
@@ -106,7 +106,7 @@ class GroupMethods:
         except RefusedError as refusal:
             raise refused(refusal) from refusal
         except NotServedError as reason:
-            raise StatusError(Status.FAILED_PRECONDITION, str(reason)) from reason
+            raise StatusError(Status.FAILED_PRECONDITION, str(reason), reason=reason.reason) from reason
         except NotWatchedError as reason:
             raise StatusError(Status.UNKNOWN, "consumer not active for server (no timer)") from reason
         response = _FetchResponse(epoch=asked.epoch, version=found.version, streams=found.streams)

@@ -76,11 +76,12 @@ class MetadataMethods:
         stream = self._controller.state.stream(DEFAULT_NAMESPACE, asked.stream)
         number: int = asked.partition
         if stream is None or not 0 <= number < len(stream.partitions):
-            raise StatusError(Status.NOT_FOUND, "partition not found")
+            raise StatusError(Status.NOT_FOUND, "partition not found", "partition_not_found")
         partition = stream.partitions[number]
         status = self._controller.status([partition.incarnation]).get(partition.incarnation)
         if partition.leader != self._controller.broker_id or partition.paused or status is None:
-            raise StatusError(Status.FAILED_PRECONDITION, "The request should be sent to partition leader")
+            text = "The request should be sent to partition leader"
+            raise StatusError(Status.FAILED_PRECONDITION, text, "not_leader")
         response = _FetchPartitionMetadataResponse()
         _show_partition(response.metadata, partition, status)
         return serialize(response)

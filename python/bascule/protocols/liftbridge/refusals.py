@@ -17,6 +17,8 @@ _REFUSED = {
     RefusalCode.GROUP_NOT_FOUND: Status.NOT_FOUND,
     RefusalCode.ALREADY_MEMBER: Status.FAILED_PRECONDITION,
     RefusalCode.NOT_A_MEMBER: Status.FAILED_PRECONDITION,
+    RefusalCode.NOT_COORDINATOR: Status.FAILED_PRECONDITION,
+    RefusalCode.STALE_EPOCH: Status.FAILED_PRECONDITION,
     RefusalCode.STALE_COORDINATOR: Status.FAILED_PRECONDITION,
     RefusalCode.NO_COORDINATOR: Status.FAILED_PRECONDITION,
     RefusalCode.PAUSED: Status.FAILED_PRECONDITION,
@@ -24,6 +26,12 @@ _REFUSED = {
     RefusalCode.INVALID: Status.INVALID_ARGUMENT,
     RefusalCode.NO_ROOM: Status.RESOURCE_EXHAUSTED,
 }
+_CODES = {
+    RefusalCode.STREAM_EXISTS: "stream_exists",
+    RefusalCode.STREAM_NOT_FOUND: "stream_not_found",
+    RefusalCode.PARTITION_NOT_FOUND: "partition_not_found",
+}
+"""Where the status says less; the other refusals have the usual code of their status."""
 _TEXT = {
     RefusalCode.STREAM_EXISTS: "stream already exists",
     RefusalCode.STREAM_NOT_FOUND: "stream does not exist",
@@ -37,11 +45,12 @@ _TEXT = {
 def refused(refusal: RefusedError) -> StatusError:
     """The status of a wish that was not granted."""
     code = refusal.refusal.code
-    return StatusError(_REFUSED[code], _TEXT.get(code, refusal.refusal.message))
+    text = _TEXT.get(code, refusal.refusal.message)
+    return StatusError(_REFUSED[code], text, _CODES.get(code), reason=code.value)
 
 
 def not_applied(prefix: str, failure: BrokerError) -> StatusError:
     """The status of a wish whose entry did not get through the metadata log, or could not be carried out."""
     reason = "raft operation timed out" if isinstance(failure, OutcomeUnknownError) else str(failure)
     status = Status.RESOURCE_EXHAUSTED if isinstance(failure, CapacityError) else Status.INTERNAL
-    return StatusError(status, f"{prefix}: {reason}")
+    return StatusError(status, f"{prefix}: {reason}", failure.code, **failure.details)

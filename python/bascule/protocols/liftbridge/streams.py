@@ -57,7 +57,7 @@ class StreamMethods:
         except BrokerError as failure:
             if failure.code == "encryption_unavailable":
                 text = f"Failed on preconditions for stream's encryption handler: {failure}"
-                raise StatusError(Status.FAILED_PRECONDITION, text) from failure
+                raise StatusError(Status.FAILED_PRECONDITION, text, failure.code) from failure
             # The text of the original, but not for a full disk, which it does not report.
             is_full = isinstance(failure, CapacityError)
             text = "Failed to create the stream" if is_full else "Failed to replicate partition"
@@ -111,9 +111,10 @@ class StreamMethods:
             await self._controller.resume_partition(DEFAULT_NAMESPACE, name, partition, request.timeout_s)
         except RefusedError as refusal:
             if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
-                raise StatusError(Status.NOT_FOUND, f"No such stream: {name}") from refusal
+                raise StatusError(Status.NOT_FOUND, f"No such stream: {name}", "stream_not_found") from refusal
             if refusal.refusal.code is RefusalCode.PARTITION_NOT_FOUND:
-                raise StatusError(Status.NOT_FOUND, f"No such partition: {partition}") from refusal
+                text = f"No such partition: {partition}"
+                raise StatusError(Status.NOT_FOUND, text, "partition_not_found") from refusal
             raise refused(refusal) from refusal
         except BrokerError as failure:
             raise not_applied("Failed to resume stream", failure) from failure
@@ -126,5 +127,5 @@ class StreamMethods:
             StatusError: NOT_FOUND: all partitions of a stream that does not exist.
         """
         if not asked.partitions and self._controller.state.stream(DEFAULT_NAMESPACE, asked.name) is None:
-            raise StatusError(Status.NOT_FOUND, "stream not found")
+            raise StatusError(Status.NOT_FOUND, "stream not found", "stream_not_found")
         return Target(DEFAULT_NAMESPACE, asked.name, tuple(asked.partitions))

@@ -2,14 +2,17 @@
 use super::index::Position;
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
+use crate::grpc_status::Coded;
 use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
 use crate::liftbridge::reply::{self, Reply};
 use crate::liftbridge::resume::resume;
 use crate::liftbridge::subscribe::not_assigned;
+use crate::liftbridge::subscription::deleted;
 use crate::names;
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
 use crate::view::{CURSORS as STREAM, DEFAULT_NAMESPACE};
+use bascule_wire::ErrorCode;
 use bascule_wire::liftbridge::cursors::{Cursor, key, partition_of, raw_key};
 use bascule_wire::liftbridge::messages::{
     FetchCursorRequest, FetchCursorResponse, SetCursorRequest, SetCursorResponse,
@@ -25,8 +28,6 @@ use tonic::body::Body;
 pub(super) const GROUP: &str = "__group:";
 /// How long a call may take whose caller set no deadline.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The position belongs to records that a purge, or the end of the stream, took away.
-const ANOTHER_HISTORY: &str = "commit log was deleted";
 /// Names are part of keys, which are kept for ever.
 const MAX_NAME_BYTES: usize = 1024;
 
@@ -60,7 +61,7 @@ pub(in crate::liftbridge) async fn set_cursor(
     }
     let present = incarnation(shared, &request.stream, request.partition);
     if request.incarnation != 0 && request.incarnation != present {
-        return Err(Status::not_found(ANOTHER_HISTORY));
+        return Err(deleted());
     }
     let stored = found
         .filter(|position| position.incarnation == present)
@@ -246,12 +247,13 @@ async fn led(shared: &SharedRef, call: &Call, place: &Place) -> Result<Partition
             if partition.leader != shared.broker_id {
                 return Err(Status::failed_precondition(format!(
                     "Server not leader for cursors partition {number}"
-                )));
+                ))
+                .coded(ErrorCode::NotLeader));
             }
             match &partition.handle {
                 Some(handle) if !partition.paused => return Ok(handle.clone()),
                 _ if !partition.paused || resumed => {
-                    return Err(Status::internal(Refusal::NotOpen(number).to_string()));
+                    return Err(internal(&Refusal::NotOpen(number)));
                 }
                 _ => number,
             }
@@ -269,6 +271,11 @@ fn incarnation(shared: &Shared, stream: &str, number: i32) -> u64 {
     view.stream(DEFAULT_NAMESPACE, stream)
         .and_then(|stream| stream.partition(number))
         .map_or(0, |partition| partition.incarnation)
+}
+
+/// Methods about positions answer every refused append with INTERNAL; the code says more.
+fn internal(refusal: &Refusal) -> Status {
+    Status::internal(refusal.to_string()).detailed(refusal.error_code(), refusal.details())
 }
 
 /// Stores a position. `lock` is held until it is stored, also when the call gives up.
@@ -302,10 +309,9 @@ async fn append(
     let outcome = outcome
         .await
         .map_err(|_| Status::internal("the append was dropped, its outcome is unknown"))?;
-    let internal = |refusal: Refusal| Status::internal(refusal.to_string());
-    let committed = outcome.map_err(|error| internal(Refusal::of(error, number)))?;
+    let committed = outcome.map_err(|error| internal(&Refusal::of(error, number)))?;
     match committed.rejected.first() {
-        Some(rejected) => Err(internal(Refusal::Rejected(rejected.reason.clone()))),
+        Some(rejected) => Err(internal(&Refusal::Rejected(rejected.reason.clone()))),
         None => Ok(()),
     }
 }

@@ -122,9 +122,11 @@ impl Harness {
                 );
                 Ok(bytes::Bytes::new())
             }
-            Some((code, message)) => Err(crate::events::Refusal {
-                code,
+            Some((code, message)) => Err(crate::events::Rejection {
+                status: code,
                 message: message.into(),
+                code: None,
+                details: json!({}),
             }),
         };
         events.respond(asked.id, outcome);

@@ -81,6 +81,9 @@ pub struct PublishAsyncError {
     /// Text for a person.
     #[prost(string, tag = "2")]
     pub message: String,
+    /// Ours: the document of [`ERROR_TRAILER`](crate::liftbridge::ERROR_TRAILER).
+    #[prost(string, tag = "100")]
+    pub error: String,
 }
 
 /// `PublishAsyncError.Code`.
