@@ -7,7 +7,7 @@ Documents are UTF-8 JSON in bytes; their shapes are written in `specs/formats/se
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
@@ -19,18 +19,26 @@ Content: TypeAlias = bytes | bytearray | str
 Headers: TypeAlias = Mapping[str, Content] | Sequence[tuple[str, Content]]
 """Names and values in order; of pairs names may repeat, and have bytes that are not UTF-8 as lone surrogates."""
 
-Event: TypeAlias = tuple[str, int, str, bytes, str, int]
-"""(kind, id, name, body, text, number); which field means what depends on the kind:
+Event: TypeAlias = (
+    tuple[Literal["request"], tuple[int, str, bytes, str, str | None, int | None]]
+    | tuple[Literal["committed"], tuple[int, bytes, int | None]]
+    | tuple[Literal["failed"], tuple[int, str, str]]
+    | tuple[Literal["barrier"], tuple[int, int]]
+    | tuple[Literal["partition"], tuple[int, int, str, str, bytes]]
+    | tuple[Literal["nats"], tuple[str, str, bytes, int]]
+    | tuple[Literal["log"], tuple[int, str, str, bytes]]
+)
+"""The kind and its fields in order, by the types of `bascule._seam`:
 
-| kind | id | name | body | text | number |
-|---|---|---|---|---|---|
-| request | request id | protocol/Method, e.g. `liftbridge/CreateStream` | raw message bytes | peer `host:port` | ms until the caller's deadline, −1 = none |
-| committed | log index, from 1 | | entry bytes | | proposal id, 0 = of an earlier life |
-| failed | proposal id | error code (specs/errors.toml) | | one sentence | 0 |
-| barrier | barrier id | | | | last committed index at the time |
-| partition | incarnation | `failed`, `damaged`, `recovered`, `full` or `writable` | JSON detail | one sentence | partition number |
-| nats | 0 | `connected`, `disconnected`, `slow_consumer` or `error` | JSON detail | one sentence | running count |
-| log | 10 debug, 20 info, 30 warning, 40 error | target, e.g. `log.recovery` | JSON fields | message | 0 |
+| kind | fields |
+|---|---|
+| request | request id, protocol/Method, message, peer `host:port`, name in its certificate or None, ms until the caller's deadline or None |
+| committed | log index from 1, entry, proposal id or None for an entry of an earlier run |
+| failed | proposal id, error code (specs/errors.toml), one sentence |
+| barrier | barrier id, last committed index at the time |
+| partition | incarnation, number, change (`failed`, `damaged`, `recovered`, `full`, `writable`, …), one sentence, JSON object |
+| nats | change (`connected`, `disconnected`, `slow_consumer`, `error`), one sentence, JSON object, running count |
+| log | level (20 info, 30 warning, 40 error), target such as `log.recovery`, message, JSON object |
 """
 
 Reply: TypeAlias = tuple[int, bytes] | tuple[int, int, str, str | None, bytes]
@@ -172,7 +180,7 @@ class Engine:
     def metadata_open(self) -> tuple[int, bytes, int]:
         """Open the log: index and bytes of the newest snapshot (0 and b"" when there is none), and the index of the last
         entry. Entries after the snapshot follow as `committed` events, in order of index without gaps, replayed ones
-        first (proposal id 0).
+        first (without a proposal id).
 
         Raises:
             NativeError: `metadata_damaged`.

@@ -30,7 +30,7 @@ from bascule._native import (
     name_flaw,
 )
 from bascule._native import Engine as _NativeEngine
-from bascule._seam import Answer, Reply
+from bascule._seam import EVENTS, Answer, Event, Reply
 from bascule.errors import from_native
 
 __all__ = [
@@ -53,9 +53,6 @@ __all__ = [
     "repair_log",
     "verify_log",
 ]
-
-Event = tuple[str, int, str, bytes, str, int]
-"""(kind, id, name, body, text, number)."""
 
 Position = tuple[int, int, int, int, int, int, int, int, int]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers)."""
@@ -228,7 +225,7 @@ class Engine:
 
     def poll(self, max_events: int) -> list[Event]:
         """Take up to `max_events` waiting events; never blocks."""
-        return self._native.poll(max_events)
+        return [EVENTS[kind]._make(fields) for kind, fields in self._native.poll(max_events)]
 
     def respond(self, replies: Sequence[Reply]) -> None:
         """Answer requests."""

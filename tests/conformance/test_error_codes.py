@@ -69,7 +69,7 @@ def test_methods_of_the_control_plane(api: Api, stream: str) -> None:
         "Subject is invalid",
         {"code": "invalid_argument", "reason": "invalid_subject"},
     )
-    member = {"groupId": stream, "consumerId": "c", "streams": [stream]}
+    member: dict[str, Any] = {"groupId": stream, "consumerId": "c", "streams": [stream]}
     api.call("JoinConsumerGroup", **member)
     code, _, error = failure(lambda: api.call("JoinConsumerGroup", **member))
     assert (code, error) == ("FAILED_PRECONDITION", {"code": "failed_precondition", "reason": "already_member"})

@@ -1,9 +1,9 @@
 //! `_native.Engine`: converts and forwards.
+use crate::events::{KindAndFields, Reply, rejection, to_python};
 use crate::failure::native_error;
 use bascule_broker::engine::{
     Engine as Broker, EngineError, EngineSettings, Question, ViewChanges, access_allows as decide,
 };
-use bascule_broker::events::{Event, Rejection};
 use bascule_broker::http::HttpSettings;
 use bascule_broker::metadata::Proposal;
 use bascule_broker::nats::NatsSettings;
@@ -20,8 +20,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// (kind, id, name, body, text, number)
-type EventTuple<'py> = (&'static str, u64, String, Bound<'py, PyBytes>, String, i64);
 /// (incarnation, log start, high watermark, log end, bytes, first received, last received, subscribers)
 type StatusTuple = (u64, u64, u64, u64, u64, i64, i64, u64, u64);
 
@@ -66,46 +64,6 @@ fn document<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> PyResult<T> {
             "{}",
         )
     })
-}
-
-/// How the control plane answers a request.
-#[derive(FromPyObject)]
-enum Reply {
-    /// (request id, status code, status message, error code, JSON details)
-    Rejection(u64, i32, String, Option<String>, Vec<u8>),
-    /// (request id, message)
-    Answer(u64, Vec<u8>),
-}
-
-fn rejection(
-    status: i32,
-    message: String,
-    code: Option<&str>,
-    details: &[u8],
-) -> PyResult<Rejection> {
-    let parse = |name| {
-        ErrorCode::parse(name).ok_or_else(|| {
-            let text = format!("{name:?} is not an error code");
-            native_error(ErrorCode::InvalidArgument, &text, "{}")
-        })
-    };
-    Ok(Rejection {
-        status,
-        message,
-        code: code.map(parse).transpose()?,
-        details: document("details of an error", details)?,
-    })
-}
-
-fn event_tuple(py: Python<'_>, event: Event) -> EventTuple<'_> {
-    (
-        event.kind,
-        event.id,
-        event.name,
-        PyBytes::new(py, &event.body),
-        event.text,
-        event.number,
-    )
 }
 
 #[pymethods]
@@ -233,12 +191,10 @@ impl Engine {
         Ok(self.broker()?.shared().events.descriptor())
     }
 
-    fn poll<'py>(&self, py: Python<'py>, max_events: usize) -> PyResult<Vec<EventTuple<'py>>> {
+    fn poll<'py>(&self, py: Python<'py>, max_events: usize) -> PyResult<Vec<KindAndFields<'py>>> {
         let events = self.broker()?.shared().events.poll(max_events);
-        Ok(events
-            .into_iter()
-            .map(|event| event_tuple(py, event))
-            .collect())
+        let convert = |event| to_python(py, event);
+        events.into_iter().map(convert).collect()
     }
 
     fn respond(&self, replies: Vec<Reply>) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! The Python module `bascule._native`.
 mod client;
 mod engine;
+mod events;
 mod failure;
 mod names;
 mod outgoing;

@@ -5,8 +5,9 @@
 * `Controller` is what protocol handlers call.
 """
 
+from bascule._seam import Event
 from bascule.control.controller import Controller, PartitionStatus
-from bascule.control.dataplane import DataPlane, Event
+from bascule.control.dataplane import DataPlane
 from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
 from bascule.control.groups import Groups, GroupTimeouts
 from bascule.control.metadata_log import MetadataLog

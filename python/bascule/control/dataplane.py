@@ -6,10 +6,7 @@ Tests put a plane of their own in its place. What each method promises is writte
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from bascule._seam import Reply
-
-Event: TypeAlias = tuple[str, int, str, bytes, str, int]
-"""(kind, id, name, body, text, number)."""
+from bascule._seam import Event, Reply
 
 Position: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """(incarnation, log start, high watermark, log end, bytes, first received ns, last received ns, subscribers); ends

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bascule.control.dataplane import DataPlane, Event
+from bascule._seam import Barrier, Committed, Failed
+from bascule.control.dataplane import DataPlane
 from bascule.errors import BrokerError, OutcomeUnknownError, error
 from bascule.logs import emit
 from bascule.metadata import (
@@ -90,7 +91,7 @@ class MetadataLog:
         self._waiting: dict[int, asyncio.Future[Result]] = {}
         self._barriers: dict[int, asyncio.Future[int]] = {}
         self._outbox: list[tuple[int, bytes, int]] = []
-        self._early: deque[Event] | None = deque()  # entries that came before the snapshot they follow
+        self._early: deque[Committed] | None = deque()  # entries that came before the snapshot they follow
         self._replay: _Replay | None = None
         self._saving = threading.Lock()
         self._closed = False
@@ -195,25 +196,24 @@ class MetadataLog:
         emit(20, "metadata.snapshot", "stored a snapshot of the metadata", index=state.index)
 
     # -- events of the data plane -----------------------------------------------------------------------------------
-    def on_committed(self, event: Event) -> None:
+    def on_committed(self, event: Committed) -> None:
         """Apply one entry."""
         if self._early is not None:
             self._early.append(event)
         else:
             self._apply(event)
 
-    def on_failed(self, event: Event) -> None:
-        """Tell the proposer that its entry failed."""
-        _, proposal_id, code, _, text, _ = event
-        future = self._waiting.get(proposal_id)
+    def on_failed(self, event: Failed) -> None:
+        """Report to the proposer that its entry failed."""
+        future = self._waiting.get(event.proposal_id)
         if future is not None and not future.done():
-            future.set_exception(error(code, text))
+            future.set_exception(error(event.code, event.message))
 
-    def on_barrier(self, event: Event) -> None:
-        """Tell the waiter that its barrier has been reached."""
-        future = self._barriers.get(event[1])
+    def on_barrier(self, event: Barrier) -> None:
+        """Report to the waiter that its barrier is reached."""
+        future = self._barriers.get(event.barrier_id)
         if future is not None and not future.done():
-            future.set_result(event[5])
+            future.set_result(event.log_index)
 
     # -- inside -----------------------------------------------------------------------------------------------------
     async def _replay_early(self) -> None:
@@ -232,10 +232,10 @@ class MetadataLog:
         with self._saving:
             self._plane.save_snapshot(state.index, encode_snapshot(state))
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self, event: Committed) -> None:
         if self._closed or self.failed.done():
             return
-        _, index, _, entry, _, proposal_id = event
+        index, entry, proposal_id = event
         before = self.state
         if index != before.index + 1:
             self._stop(index, CommandError(f"it follows entry {before.index}"))
@@ -252,7 +252,7 @@ class MetadataLog:
             listener(Change(command, before, after, result))
         self.applied += 1
         self.apply_ns += time.perf_counter_ns() - began_ns
-        future = self._waiting.get(proposal_id)
+        future = None if proposal_id is None else self._waiting.get(proposal_id)
         if future is not None and not future.done():
             future.set_result(result)
         if self._replay is not None:

@@ -8,21 +8,23 @@ goes to `on_error`.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from bascule.control.dataplane import DataPlane, Event
+from bascule._seam import Event
+from bascule.control.dataplane import DataPlane
 
 EVENTS_PER_TURN: Final = 256
 TURN_S: Final = 0.02
 
-Handler = Callable[[Event], None]
+Handler = Callable[[Any], None]
+"""Takes the events of one type."""
 
 
 class EventPump:
-    """Feeds handlers by kind of event. Not safe to use from other threads than the loop's."""
+    """Feeds handlers by type of event. Not safe to use from other threads than the loop's."""
 
     def __init__(
-        self, plane: DataPlane, handlers: Mapping[str, Handler], on_error: Callable[[Event, Exception], None]
+        self, plane: DataPlane, handlers: Mapping[type[Any], Handler], on_error: Callable[[Event, Exception], None]
     ) -> None:
         self._plane = plane
         self._handlers = dict(handlers)
@@ -63,6 +65,6 @@ class EventPump:
 
     def _handle(self, event: Event) -> None:
         try:
-            self._handlers[event[0]](event)
+            self._handlers[type(event)](event)
         except Exception as error:  # noqa: BLE001 - one event must not keep the others from being handled
             self._on_error(event, error)

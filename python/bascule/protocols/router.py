@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bascule._seam import Answer, Rejected, Reply
-from bascule.control.dataplane import DataPlane, Event
+from bascule._seam import Answer, Rejected, Reply, Request
+from bascule.control.dataplane import DataPlane
 from bascule.errors import BrokerError
 from bascule.protocols.grpc_status import Status, StatusError, status_of
 
@@ -55,21 +55,19 @@ class Router:
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: list[Reply] = []
 
-    def on_request(self, event: Event) -> None:
+    def on_request(self, asked: Request) -> None:
         """Start handling one request; its answer is sent by itself."""
-        _, request_id, method, body, caller, left_ms = event
-        peer, named, client = caller.partition("\n")
-        handler = self._handlers.get(method)
+        handler = self._handlers.get(asked.method)
         if handler is None:
-            name = method.rpartition("/")[2]
-            self._reply(_rejected(request_id, Status.UNIMPLEMENTED, f"method {name} is not known to this broker"))
+            name = asked.method.rpartition("/")[2]
+            self._reply(_rejected(asked.request_id, Status.UNIMPLEMENTED, f"method {name} is not known to this broker"))
         elif len(self._tasks) >= MAX_IN_FLIGHT:
             text = f"{MAX_IN_FLIGHT} admin requests wait already"
-            self._reply(_rejected(request_id, Status.UNAVAILABLE, text, "busy"))
+            self._reply(_rejected(asked.request_id, Status.UNAVAILABLE, text, "busy"))
         else:
-            timeout_s = DEFAULT_TIMEOUT_S if left_ms < 0 else left_ms / 1000
-            request = AdminRequest(method, body, peer, timeout_s, client if named else None)
-            task = asyncio.get_running_loop().create_task(self._handle(handler, request, request_id))
+            timeout_s = DEFAULT_TIMEOUT_S if asked.timeout_ms is None else asked.timeout_ms / 1000
+            request = AdminRequest(asked.method, asked.body, asked.peer, timeout_s, asked.client)
+            task = asyncio.get_running_loop().create_task(self._handle(handler, request, asked.request_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

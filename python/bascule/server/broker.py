@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from bascule._seam import Barrier, Committed, Failed, LogLine, NatsChange, PartitionChange, Request
 from bascule._text import without_credentials
 from bascule.config import Settings, contradictions
 from bascule.control import (
@@ -291,13 +292,13 @@ class Broker:
 
     def _start_pump(self, engine: Engine, log: MetadataLog, router: Router) -> None:
         handlers = {
-            "request": router.on_request,
-            "committed": log.on_committed,
-            "failed": log.on_failed,
-            "barrier": log.on_barrier,
-            "partition": reports.on_partition,
-            "nats": reports.on_nats,
-            "log": reports.on_log,
+            Request: router.on_request,
+            Committed: log.on_committed,
+            Failed: log.on_failed,
+            Barrier: log.on_barrier,
+            PartitionChange: reports.on_partition,
+            NatsChange: reports.on_nats,
+            LogLine: reports.on_log,
         }
         self._pump = EventPump(engine, handlers, reports.on_error)
         self._supervisor.start(EVENTS, self._pump.run)

@@ -3,7 +3,8 @@
 import json
 from typing import Any, cast
 
-from bascule.control import Event, MetadataLog
+from bascule._seam import Event, LogLine, NatsChange, PartitionChange
+from bascule.control import MetadataLog
 from bascule.logs import emit, written
 
 _PARTITION_LEVELS = {
@@ -31,28 +32,26 @@ def figures(log: MetadataLog | None, lag_s: float) -> dict[str, int]:
     }
 
 
-def on_log(event: Event) -> None:
+def on_log(line: LogLine) -> None:
     """Log a line of the data plane."""
-    _, level, target, body, text, _ = event
-    emit(level, target, text, **_fields(body))
+    emit(line.level, line.target, line.message, **_fields(line.fields))
 
 
-def on_partition(event: Event) -> None:
+def on_partition(event: PartitionChange) -> None:
     """Log a change of a partition's state."""
-    _, incarnation, name, body, text, number = event
-    fields = {"incarnation": incarnation, "partition": number, **_fields(body)}
-    emit(_PARTITION_LEVELS.get(name, 30), f"partition.{name}", text, **fields)
+    fields = {"incarnation": event.incarnation, "partition": event.number, **_fields(event.fields)}
+    emit(_PARTITION_LEVELS.get(event.change, 30), f"partition.{event.change}", event.message, **fields)
 
 
-def on_nats(event: Event) -> None:
+def on_nats(event: NatsChange) -> None:
     """Log a change of the connection to NATS."""
-    _, _, name, body, text, count = event
-    emit(_NATS_LEVELS.get(name, 30), f"nats.{name}", text, **{"count": count, **_fields(body)})
+    fields = {"count": event.total, **_fields(event.fields)}
+    emit(_NATS_LEVELS.get(event.change, 30), f"nats.{event.change}", event.message, **fields)
 
 
 def on_error(event: Event, failure: Exception) -> None:
     """Log that an event could not be handled, which is a bug."""
-    emit(40, "control.events", f"an event of the kind {event[0]} could not be handled: {failure!r}")
+    emit(40, "control.events", f"an event of the type {type(event).__name__} could not be handled: {failure!r}")
 
 
 def _fields(body: bytes) -> dict[str, Any]:

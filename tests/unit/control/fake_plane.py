@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bascule._seam import Answer, Rejected, Reply
-from bascule.control.dataplane import Event, Position
+from bascule._seam import Answer, Barrier, Committed, Event, Failed, Rejected, Reply, Request
+from bascule.control.dataplane import Position
 from bascule.errors import error
 
 
@@ -60,7 +60,7 @@ class FakePlane:
         os.eventfd_write(self.fd, 1)
 
     def request(self, request_id: int, method: str, body: bytes, timeout_ms: int = -1) -> None:
-        self.push(("request", request_id, method, body, "127.0.0.1:5", timeout_ms))
+        self.push(Request(request_id, method, body, "127.0.0.1:5", None, None if timeout_ms < 0 else timeout_ms))
 
     def _explode(self) -> None:
         if self.exploding is not None:
@@ -95,7 +95,7 @@ class FakePlane:
         index, snapshot = self.disk.snapshot
         for number in sorted(self.disk.entries):
             if number > index:
-                self.push(("committed", number, "", self.disk.entries[number], "", 0))
+                self.push(Committed(number, self.disk.entries[number], None))
         return index, snapshot, self.disk.last
 
     def propose(self, entries: Sequence[tuple[int, bytes]], timeout_ms: int) -> None:
@@ -104,17 +104,17 @@ class FakePlane:
             return
         for proposal_id, entry in entries:
             if self.refusing:
-                self.push(("failed", proposal_id, self.refusing, b"", "refused", 0))
+                self.push(Failed(proposal_id, self.refusing, "refused"))
                 continue
             with self.lock:
                 self.disk.last += 1
                 self.disk.entries[self.disk.last] = entry
-                self.push(("committed", self.disk.last, "", entry, "", proposal_id))
+                self.push(Committed(self.disk.last, entry, proposal_id))
 
     def read_barrier(self, barrier_id: int) -> None:
         self.calls.append(("barrier", barrier_id))
         if not self.silent:
-            self.push(("barrier", barrier_id, "", b"", "", self.disk.last))
+            self.push(Barrier(barrier_id, self.disk.last))
 
     def save_snapshot(self, index: int, snapshot: bytes) -> None:
         if self.full:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from bascule._seam import Barrier, Committed, Event, Failed, Request
 from bascule.control import (
     Controller,
     Defaults,
@@ -14,7 +15,6 @@ from bascule.control import (
     Reconciler,
     StreamRequest,
 )
-from bascule.control.dataplane import Event
 from bascule.control.supervisor import Supervisor
 from bascule.errors import BrokerError
 from bascule.metadata import State, StreamSettings
@@ -51,10 +51,10 @@ async def running(
     router = Router(plane, admin)
     errors: list[tuple[Event, Exception]] = []
     handlers = {
-        "committed": log.on_committed,
-        "failed": log.on_failed,
-        "barrier": log.on_barrier,
-        "request": router.on_request,
+        Committed: log.on_committed,
+        Failed: log.on_failed,
+        Barrier: log.on_barrier,
+        Request: router.on_request,
     }
     pump = EventPump(plane, handlers, lambda event, error: errors.append((event, error)))
     failures: list[BrokerError] = []

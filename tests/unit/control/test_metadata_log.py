@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from bascule._seam import Committed, Failed, LogLine
 from bascule.control import MetadataLog, RefusalCode, reconcile, reconciler
 from bascule.control.controller import RefusedError
 from bascule.errors import (
@@ -216,6 +217,7 @@ async def test_a_replay_that_is_cancelled_ends_at_once(monkeypatch: pytest.Monke
     log = MetadataLog(plane)
     index, snapshot, last = plane.metadata_open()
     for event in plane.poll(1000):
+        assert isinstance(event, Committed)
         log.on_committed(event)
     monkeypatch.setattr(plane, "metadata_open", lambda: (index, snapshot, last))
     opening = asyncio.create_task(log.open(5.0))
@@ -276,7 +278,7 @@ async def test_a_proposal_that_the_log_refuses_fails_with_its_code(rig: Rig) -> 
     rig.plane.silent = True
     call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
     await until(lambda: len(rig.plane.named("propose")) == 2)
-    rig.plane.push(("failed", 3, "disk_full", b"", "no room for the entry", 0))
+    rig.plane.push(Failed(3, "disk_full", "no room for the entry"))
     with pytest.raises(BrokerError, match="no room for the entry") as caught:
         await call
     assert caught.value.code == "disk_full"
@@ -290,13 +292,13 @@ async def test_a_proposal_that_the_log_refuses_fails_with_its_code(rig: Rig) -> 
     ],
 )
 async def test_an_entry_that_cannot_be_read_stops_the_log_for_good(rig: Rig, entry: bytes, words: str) -> None:
-    rig.plane.push(("committed", 2, "", entry, "", 0))
+    rig.plane.push(Committed(2, entry, None))
     stopped = await asyncio.wait_for(asyncio.shield(rig.log.failed), 5.0)
     assert stopped.code == "metadata_stopped"
     assert words in str(stopped)
     with pytest.raises(UnavailableError):
         await rig.controller.create_stream(wish(), 5.0)
-    rig.plane.push(("committed", 2, "", encode_command(RegisterBroker("b", "h", 1, 1)), "", 0))
+    rig.plane.push(Committed(2, encode_command(RegisterBroker("b", "h", 1, 1)), None))
     await asyncio.sleep(0.02)  # long enough for an event that must change nothing
     assert rig.log.state.index == 1
 
@@ -305,7 +307,7 @@ async def test_a_gap_in_the_entries_stops_the_log_and_fails_who_waits(rig: Rig) 
     rig.plane.silent = True
     call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
     await until(lambda: len(rig.plane.named("propose")) == 2)
-    rig.plane.push(("committed", 4, "", encode_command(RegisterBroker("b", "h", 1, 1)), "", 0))
+    rig.plane.push(Committed(4, encode_command(RegisterBroker("b", "h", 1, 1)), None))
     with pytest.raises(UnavailableError, match="entry 4"):
         await call
 
@@ -358,10 +360,11 @@ async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(
     await asyncio.gather(keeper, return_exceptions=True)
 
 
-async def test_an_event_of_an_unknown_kind_does_not_stop_the_pump(rig: Rig) -> None:
-    rig.plane.push(("surprise", 0, "", b"", "", 0))
+async def test_an_event_without_a_handler_does_not_stop_the_pump(rig: Rig) -> None:
+    line = LogLine(20, "log", "nobody handles this here", b"{}")
+    rig.plane.push(line)
     await rig.controller.create_stream(wish(), 5.0)
-    assert [event[0] for event, _ in rig.errors] == ["surprise"]
+    assert [event for event, _ in rig.errors] == [line]
 
 
 async def test_more_events_than_one_turn_takes_are_all_handled(rig: Rig) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bascule import config
+from bascule._seam import LogLine, NatsChange, PartitionChange
 from bascule._text import without_credentials
 from bascule.errors import StateError, UsageError
 from bascule.server import Broker, documents, nats_access, reports
@@ -91,9 +92,9 @@ def test_a_secret_that_cannot_be_read_names_the_setting_and_the_file(tmp_path: P
 
 def test_reports_do_not_overwrite_fields_of_a_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(10, "bascule"):
-        reports.on_log(("log", 30, "log.recovery", b'{"message": "x", "stream": "s"}', "cut", 0))
-        reports.on_partition(("partition", 7, "failed", b"", "writes are refused", 2))
-        reports.on_nats(("nats", 0, "connected", b"not json", "connected", 1))
+        reports.on_log(LogLine(30, "log.recovery", "cut", b'{"message": "x", "stream": "s"}'))
+        reports.on_partition(PartitionChange(7, 2, "failed", "writes are refused", b""))
+        reports.on_nats(NatsChange("connected", "connected", b"not json", 1))
     fields = [getattr(record, "fields", {}) for record in caplog.records]
     assert fields == [
         {"message_": "x", "stream": "s"},

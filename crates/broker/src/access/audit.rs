@@ -4,6 +4,7 @@
 //! [`WINDOW`], and at most [`LINES`] of them. What was left out is counted, and said with the next line.
 use super::Action;
 use crate::events::Events;
+use crate::events::Level;
 use crate::tls::Peer;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_secs(10);
 const LINES: usize = 100;
-const WARNING: u64 = 30;
 
 /// See the module.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Audit {
             fields["left_out"] = left_out.into();
         }
         let text = format!("denied: {} on {resource:?}", action.name());
-        self.events.log(WARNING, "access", text, fields);
+        self.events.log(Level::Warning, "access", text, fields);
     }
 }
 
@@ -105,7 +105,10 @@ mod tests {
         let lines: Vec<serde_json::Value> = events
             .poll(10)
             .iter()
-            .map(|event| serde_json::from_slice(&event.body).unwrap())
+            .map(|event| match event {
+                crate::events::Event::Log { fields, .. } => fields.clone(),
+                other => panic!("{other:?}"),
+            })
             .collect();
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["action"], "Publish");

@@ -11,6 +11,7 @@ use super::caller::{Caller, Identity};
 use super::connection::{Connection, Stream};
 use super::shares::Piece;
 use crate::context::SharedRef;
+use crate::events::Level;
 use crate::tls::{Peer, shake};
 use std::collections::VecDeque;
 use std::io;
@@ -121,7 +122,7 @@ impl Acceptor {
             let text = format!("connections cannot be accepted, and wait: {error}");
             self.shared
                 .events
-                .log(40, "grpc", text, serde_json::json!({}));
+                .log(Level::Error, "grpc", text, serde_json::json!({}));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -6,6 +6,7 @@ use crate::admission::for_segments;
 use crate::condition::Source;
 use crate::context::{Shared, SharedRef};
 use crate::encryption::Masters;
+use crate::events::Level;
 use crate::http::Listening;
 use crate::limits::Limits;
 use crate::metadata::{MetadataLog, Proposal};
@@ -98,13 +99,13 @@ impl Engine {
         let shared = Arc::new(shared.map_err(internal)?.with_masters(masters));
         for text in directory.restrict() {
             let fields = serde_json::json!({"path": directory.path()});
-            shared.events.log(30, "storage", text, fields);
+            shared.events.log(Level::Warning, "storage", text, fields);
         }
         if let Err(error) = descriptors {
             let text = format!("the limit of open files could not be raised: {error}");
             shared
                 .events
-                .log(30, "storage", text, serde_json::json!({}));
+                .log(Level::Warning, "storage", text, serde_json::json!({}));
         }
         let committer = start_log(directory.path(), &shared.limits)?;
         report_wal_damage(&committer, &shared);
@@ -304,7 +305,7 @@ impl Engine {
             let text = error.to_string();
             self.shared
                 .events
-                .log(40, "metadata", text, serde_json::json!({}));
+                .log(Level::Error, "metadata", text, serde_json::json!({}));
         }
         self.committer.flush_wal();
         drop(http);
@@ -386,7 +387,11 @@ fn report_wal_damage(committer: &GroupCommitter, shared: &SharedRef) {
             "acknowledged": damage.was_acked,
         });
         let (level, text) = (
-            if damage.is_loss() { 40 } else { 30 },
+            if damage.is_loss() {
+                Level::Error
+            } else {
+                Level::Warning
+            },
             tools::journal_damage(&damage),
         );
         shared.events.log(level, "storage", text, fields);
@@ -440,7 +445,7 @@ async fn sweep(shared: SharedRef, partitions: PathBuf) {
             let text = format!("files of deleted partitions could not be removed: {error}");
             shared
                 .events
-                .log(30, "storage", text, serde_json::json!({}));
+                .log(Level::Warning, "storage", text, serde_json::json!({}));
         }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

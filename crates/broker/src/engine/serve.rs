@@ -2,6 +2,7 @@
 use super::EngineError;
 use crate::admission::{CallLayer, accept};
 use crate::context::SharedRef;
+use crate::events::Level;
 use crate::liftbridge::reflection;
 use crate::{flight, liftbridge};
 use bascule_wire::ErrorCode;
@@ -154,7 +155,7 @@ pub(super) fn serve(shared: &SharedRef, bound: BoundPort) -> Result<Serving, Eng
             .await
         {
             events.events.log(
-                40,
+                Level::Error,
                 "grpc",
                 format!("the server ended: {error}"),
                 serde_json::json!({}),

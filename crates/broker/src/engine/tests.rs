@@ -1,6 +1,6 @@
 //! The engine through its methods: one data directory from life to life.
 use super::*;
-use crate::events::Event;
+use crate::events::{Event, PartitionChange};
 use crate::partition::{Append, Committed, EndReason, IncomingRecord, Payload};
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -201,11 +201,13 @@ fn a_torn_tail_is_reported_and_what_was_acked_is_there() {
     let second = engine(copy.path());
     open(&second, 7);
     let recovered: Vec<Event> = second.shared().events.poll(99);
-    assert!(
-        recovered
-            .iter()
-            .any(|event| event.kind == "partition" && event.name == "recovered")
-    );
+    assert!(recovered.iter().any(|event| matches!(
+        event,
+        Event::Partition {
+            change: PartitionChange::Recovered,
+            ..
+        }
+    )));
     assert_eq!(second.status(&[7])[0].1.high_watermark, 1);
 }
 
@@ -287,7 +289,7 @@ fn the_metadata_log_needs_to_be_opened_once() {
             .events
             .poll(9)
             .iter()
-            .any(|event| event.kind == "barrier")
+            .any(|event| matches!(event, Event::Barrier { .. }))
     });
 }
 

@@ -58,10 +58,9 @@ pub(super) async fn forward(
         )));
     };
     let name = format!("liftbridge/{method}");
-    let peer = call.peer.to_text();
     let answer = shared
         .events
-        .request(&name, request, &peer, call.remaining());
+        .request(&name, request, call.peer.to_caller(), call.remaining());
     let answer = call.within(answer).await?;
     answer
         .map(|message| reply::message(&message))

@@ -2,6 +2,7 @@
 //! and answers when the partition is open again.
 use super::refusal::Refusal;
 use crate::context::Shared;
+use crate::events::Caller;
 use crate::grpc_status::Coded;
 use bascule_wire::ErrorCode;
 use bytes::Bytes;
@@ -31,10 +32,12 @@ pub(super) async fn resume(
     let stream = String::from_utf8_lossy(stream);
     let request = serde_json::json!({"stream": stream, "partition": number}).to_string();
     let left = Some(remaining.unwrap_or(TIMEOUT));
-    let answer =
-        shared
-            .events
-            .request("liftbridge/ResumePartition", Bytes::from(request), "", left);
+    let answer = shared.events.request(
+        "liftbridge/ResumePartition",
+        Bytes::from(request),
+        Caller::default(),
+        left,
+    );
     match answer.await {
         Ok(_) => Ok(()),
         Err(refused) => Err(NotResumed(refused.into_status())),

@@ -2,6 +2,7 @@
 use super::{behind_partitions, snapshot};
 use crate::context::SharedRef;
 use crate::events::Event;
+use crate::events::Level;
 use crate::partition::now_ns;
 use crate::private;
 use bascule_log::{GroupCommitter, Identity, Log, LogOptions, LogReader, ReadMode, Retention};
@@ -91,7 +92,7 @@ impl MetadataLog {
                 path.display()
             );
             let fields = serde_json::json!({"path": path, "used_index": index});
-            shared.events.log(40, "metadata", text, fields);
+            shared.events.log(Level::Error, "metadata", text, fields);
         }
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
@@ -141,11 +142,11 @@ impl MetadataLog {
                     .map_err(|error| damaged(error.to_string()))?;
                 for i in batch.seek(next)..batch.len() {
                     next = batch.offset(i) + 1;
-                    self.shared.events.push(committed(
-                        next,
-                        Bytes::copy_from_slice(batch.value(i).unwrap_or_default()),
-                        0,
-                    ));
+                    self.shared.events.push(Event::Committed {
+                        index: next,
+                        entry: Bytes::copy_from_slice(batch.value(i).unwrap_or_default()),
+                        proposal: None,
+                    });
                 }
             }
         }
@@ -228,9 +229,11 @@ impl MetadataLog {
                 mark.raise(end);
                 for (index, proposal) in (first_index..).zip(proposals) {
                     outstanding.remove(&proposal.id);
-                    shared
-                        .events
-                        .push(committed(index, proposal.bytes, proposal.id));
+                    shared.events.push(Event::Committed {
+                        index,
+                        entry: proposal.bytes,
+                        proposal: Some(proposal.id),
+                    });
                 }
             }
             Err(error) => {
@@ -277,15 +280,8 @@ impl MetadataLog {
     /// Queues a `barrier` event behind every entry that is committed now.
     pub fn read_barrier(&self, id: u64) {
         let _no_commit_halfway = self.outstanding.lock();
-        let number = self.reader.high_watermark() as i64;
-        self.shared.events.push(Event {
-            kind: "barrier",
-            id,
-            name: String::new(),
-            body: Bytes::new(),
-            text: String::new(),
-            number,
-        });
+        let index = self.reader.high_watermark();
+        self.shared.events.push(Event::Barrier { id, index });
     }
 
     /// Stores a snapshot that covers entries 1…`index` and removes what no kept snapshot needs. Blocks.
@@ -397,24 +393,10 @@ fn seal(log: &mut Log, builder: &mut BatchBuilder, now: i64) -> Result<(), bascu
     }
 }
 
-fn committed(index: u64, body: Bytes, proposal: u64) -> Event {
-    Event {
-        kind: "committed",
-        id: index,
-        name: String::new(),
-        body,
-        text: String::new(),
-        number: proposal as i64,
-    }
-}
-
-fn failed(proposal: u64, code: ErrorCode, text: String) -> Event {
-    Event {
-        kind: "failed",
-        id: proposal,
-        name: code.as_str().into(),
-        body: Bytes::new(),
-        text,
-        number: 0,
+fn failed(proposal: u64, code: ErrorCode, message: String) -> Event {
+    Event::Failed {
+        proposal,
+        code,
+        message,
     }
 }

@@ -1,9 +1,10 @@
 //! The log of one voter through its door: propose, events, snapshots, reopen.
 use super::{MetadataError, MetadataLog, Proposal};
 use crate::context::{Shared, SharedRef};
-use crate::events::Event;
+use crate::events::{Event, Level};
 use crate::limits::Limits;
 use bascule_log::GroupCommitter;
+use bascule_wire::ErrorCode;
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,15 +50,34 @@ impl Life {
     }
 }
 
-fn indexes(events: &[Event]) -> Vec<(u64, i64)> {
-    events
-        .iter()
-        .map(|event| (event.id, event.number))
+fn failed(event: &Event) -> (u64, ErrorCode) {
+    match event {
+        Event::Failed { proposal, code, .. } => (*proposal, *code),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Index, entry and proposal of committed entries.
+fn committed(event: &Event) -> (u64, &Bytes, Option<u64>) {
+    match event {
+        Event::Committed {
+            index,
+            entry,
+            proposal,
+        } => (*index, entry, *proposal),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn indexes(events: &[Event]) -> Vec<(u64, Option<u64>)> {
+    let pairs = events.iter().map(committed);
+    pairs
+        .map(|(index, _, proposal)| (index, proposal))
         .collect()
 }
 
 #[tokio::test]
-async fn entries_are_committed_in_order_and_replayed_with_proposal_0() {
+async fn entries_are_committed_in_order_and_replayed_without_a_proposal() {
     let data = tempfile::tempdir().unwrap();
     let life = open(data.path()).unwrap();
     let proposals = (1..=3).map(|id| Proposal {
@@ -67,17 +87,20 @@ async fn entries_are_committed_in_order_and_replayed_with_proposal_0() {
     life.log.propose(proposals.collect(), 60 * SECOND);
     life.propose(40, "last");
     let events = life.events(4);
-    assert!(events.iter().all(|event| event.kind == "committed"));
-    assert_eq!(indexes(&events), [(1, 10), (2, 20), (3, 30), (4, 40)]);
-    assert_eq!(events[1].body, [2, 2, 2][..]);
+    let expected = [(1, 10), (2, 20), (3, 30), (4, 40)];
+    assert_eq!(
+        indexes(&events),
+        expected.map(|(index, id)| (index, Some(id)))
+    );
+    assert_eq!(committed(&events[1]).1, &[2, 2, 2][..]);
     // No close: what a kill leaves behind.
     drop(life);
     let life = open(data.path()).unwrap();
     let events = life.events(4);
-    assert_eq!(indexes(&events), [(1, 0), (2, 0), (3, 0), (4, 0)]);
-    assert_eq!(events[3].body, "last");
+    assert_eq!(indexes(&events), [1, 2, 3, 4].map(|index| (index, None)));
+    assert_eq!(committed(&events[3]).1, "last");
     life.propose(1, "more");
-    assert_eq!(indexes(&life.events(1)), [(5, 1)]);
+    assert_eq!(indexes(&life.events(1)), [(5, Some(1))]);
 }
 
 #[tokio::test]
@@ -88,9 +111,9 @@ async fn a_barrier_comes_behind_what_was_committed() {
     life.events(1);
     life.log.read_barrier(77);
     let barrier = life.events(1).remove(0);
-    assert_eq!(
-        (barrier.kind, barrier.id, barrier.number),
-        ("barrier", 77, 1)
+    assert!(
+        matches!(barrier, Event::Barrier { id: 77, index: 1 }),
+        "{barrier:?}"
     );
 }
 
@@ -115,9 +138,10 @@ async fn a_barrier_never_overtakes_what_it_counts() {
             life.propose(id, "entry");
             while applied < id {
                 for event in life.shared.events.poll(1 << 20) {
-                    match event.kind {
-                        "committed" => applied = event.id,
-                        _ => overtaken += u64::from(event.number as u64 > applied),
+                    match event {
+                        Event::Committed { index, .. } => applied = index,
+                        Event::Barrier { index, .. } => overtaken += u64::from(index > applied),
+                        other => panic!("{other:?}"),
                     }
                 }
             }
@@ -134,9 +158,8 @@ async fn an_oversized_entry_fails_alone() {
     life.propose(1, vec![0; (1 << 20) + 1]);
     life.propose(2, vec![0; 1 << 20]);
     let events = life.events(2);
-    assert_eq!((events[0].kind, events[0].id), ("failed", 1));
-    assert_eq!(events[0].name, "invalid_argument");
-    assert_eq!((events[1].kind, events[1].id), ("committed", 1));
+    assert_eq!(failed(&events[0]), (1, ErrorCode::InvalidArgument));
+    assert_eq!(committed(&events[1]).0, 1);
 }
 
 #[tokio::test]
@@ -145,11 +168,7 @@ async fn proposals_after_close_fail() {
     let life = open(data.path()).unwrap();
     life.log.close().unwrap();
     life.propose(1, "late");
-    let failed = life.events(1).remove(0);
-    assert_eq!(
-        (failed.kind, failed.name.as_str()),
-        ("failed", "metadata_stopped")
-    );
+    assert_eq!(failed(&life.events(1)[0]), (1, ErrorCode::MetadataStopped));
 }
 
 #[tokio::test]
@@ -168,7 +187,7 @@ async fn a_snapshot_stands_for_the_entries_it_covers() {
     life.log.close().unwrap();
     let life = open(data.path()).unwrap();
     assert_eq!(life.snapshot, (3, b"state of three".to_vec()));
-    assert_eq!(indexes(&life.events(2)), [(4, 0), (5, 0)]);
+    assert_eq!(indexes(&life.events(2)), [(4, None), (5, None)]);
 }
 
 /// Segments of the metadata log hold 8 MiB: with entries of 1 MiB a snapshot lies in the middle of one.
@@ -202,12 +221,12 @@ async fn removal_keeps_every_entry_after_the_older_snapshot() {
     std::fs::write(newest, b"damaged").unwrap();
     let life = open(data.path()).unwrap();
     assert_eq!(life.snapshot.0, 20);
-    let told = life.events(1).remove(0);
-    assert_eq!(
-        (told.kind, told.id, told.name.as_str()),
-        ("log", 40, "metadata")
+    let reported = life.events(1).remove(0);
+    assert!(
+        matches!(&reported, Event::Log { level: Level::Error, target, .. } if target == "metadata"),
+        "{reported:?}"
     );
-    let expected: Vec<_> = (21..=30).map(|index| (index, 0)).collect();
+    let expected: Vec<_> = (21..=30).map(|index| (index, None)).collect();
     assert_eq!(indexes(&life.events(10)), expected);
 }
 
@@ -217,7 +236,7 @@ async fn a_directory_that_a_crash_left_empty_is_taken_over() {
     std::fs::create_dir_all(data.path().join("metadata/log")).unwrap();
     let life = open(data.path()).unwrap();
     life.propose(1, "first");
-    assert_eq!(indexes(&life.events(1)), [(1, 1)]);
+    assert_eq!(indexes(&life.events(1)), [(1, Some(1))]);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! A broker announces itself on `<namespace>.brokers` whenever it has connected, and once more when it hears of another one
 //! for the first time, so that both report it. Whoever may publish there may announce anything: what is no announcement is
 //! ignored, and only [`MOST_KNOWN`] brokers are reported.
+use crate::events::Level;
 use crate::nats::client::{Inbox, Message, Publish};
 use crate::nats::session::Session;
 use bytes::Bytes;
@@ -18,8 +19,6 @@ pub(crate) const QUEUE: usize = 16;
 const MOST_BYTES: usize = 1024;
 /// Brokers that are reported in one session.
 const MOST_KNOWN: usize = 64;
-/// Level of a warning.
-const WARNING: u64 = 30;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Announcement {
@@ -100,7 +99,7 @@ fn report(session: &Session, other: &str) {
     );
     let fields = json!({"broker": other, "namespace": namespace});
     let events = &session.shared.events;
-    events.log(WARNING, "nats.presence", text, fields);
+    events.log(Level::Warning, "nats.presence", text, fields);
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a partition says of damaged records: to the log of the broker once for each range, to callers every time.
 use super::Partition;
+use crate::events::PartitionChange;
 use bascule_log::integrity::{Damage, Fault};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Partition {
             }
         };
         let text = format!("{damage}; they are refused, all others are served. {remedy}");
-        self.report_with("damaged", &text, fields);
+        self.report_with(PartitionChange::Damaged, &text, fields);
     }
 }
 

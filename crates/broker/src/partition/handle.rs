@@ -6,6 +6,7 @@ use super::remember::read_ids;
 use super::task::{self, Message};
 use super::{Append, AppendError, Committed, PartitionSpec, Payload};
 use crate::context::SharedRef;
+use crate::events::{Event, PartitionChange};
 use crate::nats::NatsAcks;
 use bascule_log::{GroupCommitter, HighWatermark, Log, LogReader, Recovery};
 use bascule_record::Producer;
@@ -401,37 +402,45 @@ impl Partition {
             "recovered: {} batches in {} bytes scanned, {} bytes of torn tail cut",
             recovery.batches, recovery.scanned_bytes, recovery.cut_bytes
         );
-        self.report("recovered", &text);
+        self.report(PartitionChange::Recovered, &text);
     }
 
     /// Writes are refused from now on; said once.
     pub(super) fn fail(&self, reason: &str) {
         if self.0.failure.set(reason.to_owned()).is_ok() {
-            self.report("failed", &format!("writes are refused: {reason}"));
+            self.report(
+                PartitionChange::Failed,
+                &format!("writes are refused: {reason}"),
+            );
         }
     }
 
-    pub(super) fn report(&self, what: &str, text: &str) {
-        self.report_with(what, text, serde_json::json!({}));
+    pub(super) fn report(&self, change: PartitionChange, text: &str) {
+        self.report_with(change, text, serde_json::json!({}));
     }
 
     /// The same with fields beside the stream's: an object.
-    pub(super) fn report_with(&self, what: &str, text: &str, mut fields: serde_json::Value) {
+    pub(super) fn report_with(
+        &self,
+        change: PartitionChange,
+        text: &str,
+        mut fields: serde_json::Value,
+    ) {
         let identity = &self.0.identity;
         if let Some(fields) = fields.as_object_mut() {
             fields.insert("namespace".into(), identity.namespace.clone().into());
             fields.insert("stream".into(), identity.stream.clone().into());
         }
-        self.0.shared.events.push(crate::events::Event {
-            kind: "partition",
-            id: identity.incarnation,
-            name: what.into(),
-            body: fields.to_string().into(),
-            text: format!(
-                "{}/{} of {}: {text}",
-                identity.stream, identity.number, identity.namespace
-            ),
-            number: i64::from(identity.number),
+        let message = format!(
+            "{}/{} of {}: {text}",
+            identity.stream, identity.number, identity.namespace
+        );
+        self.0.shared.events.push(Event::Partition {
+            incarnation: identity.incarnation,
+            number: identity.number,
+            change,
+            message,
+            fields,
         });
     }
 }

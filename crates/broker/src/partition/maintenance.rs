@@ -1,6 +1,7 @@
 //! What a partition's log needs from time to time: retention, compaction, a trim.
 use super::writer::Writer;
 use super::{Partition, commit::now_ns};
+use crate::events::PartitionChange;
 use bascule_log::{ClockGuard, CompactionReport, Error, Log};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
@@ -107,9 +108,12 @@ fn tell(partition: &Partition, outcome: &Result<CompactionReport, Error>) {
                 report.bytes_after,
                 report.skipped
             );
-            partition.report("compacted", &text);
+            partition.report(PartitionChange::Compacted, &text);
         }
         Ok(_) => {}
-        Err(error) => partition.report("compaction_failed", &format!("not compacted: {error}")),
+        Err(error) => partition.report(
+            PartitionChange::CompactionFailed,
+            &format!("not compacted: {error}"),
+        ),
     }
 }

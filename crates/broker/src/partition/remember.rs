@@ -3,6 +3,7 @@ use super::jetstream::Ids;
 use super::message_ids::{Snapshot, WINDOW_NS, link_before, recover};
 use super::task::Task;
 use super::{Partition, PartitionSpec, now_ns};
+use crate::events::PartitionChange;
 use crate::nats::NatsAcks;
 use bascule_log::LogReader;
 use std::io;
@@ -62,7 +63,7 @@ pub(super) fn read_ids(partition: &Partition, spec: &PartitionSpec, directory: &
         Err(error) => {
             let why = format!("the ids of earlier messages cannot be read: {error}");
             let text = format!("messages with Nats-Msg-Id are refused: {why}");
-            partition.report("message_ids_unknown", &text);
+            partition.report(PartitionChange::MessageIdsUnknown, &text);
             Ids::Unknown(why)
         }
     }
@@ -158,7 +159,8 @@ impl Task {
                     "message-ids was not written: {error}; the next start reads more of the log, and forgets the ids of \
                      records that were removed"
                 );
-                self.partition.report("message_ids_not_saved", &text);
+                self.partition
+                    .report(PartitionChange::MessageIdsNotSaved, &text);
             }
             Err(_) => {}
         }

@@ -7,6 +7,7 @@ use super::jetstream::Ids;
 use super::remember::IdFile;
 use super::writer::Writer;
 use super::{EndReason, Partition, PartitionSpec, Payload, maintenance};
+use crate::events::PartitionChange;
 use crate::nats::NatsAcks;
 use bascule_log::{Error, Log};
 use bascule_record::Producer;
@@ -307,8 +308,10 @@ impl Task {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        self.partition
-            .report("failed", &format!("it did not close cleanly: {failure}"));
+        self.partition.report(
+            PartitionChange::Failed,
+            &format!("it did not close cleanly: {failure}"),
+        );
     }
 
     /// Waits until every commit asked for was settled: callbacks of one log run in the order of their requests.

@@ -6,6 +6,7 @@ use super::{
     AppendError, IncomingRecord, Partition, PartitionSpec, Payload, RejectReason, Rejected,
     maintenance,
 };
+use crate::events::PartitionChange;
 use crate::nats::{NatsAcks, NatsCopy};
 use bascule_log::{Appended, Error, Log};
 use bascule_record::{BatchBuilder, BuildError, HeaderEntry, RecordRef, SealedBatch};
@@ -72,8 +73,10 @@ impl Writer {
             .err()
             .map(|error| error.to_string());
         if let Some(reason) = locked.as_ref().filter(|_| locked != self.locked) {
-            self.partition
-                .report("locked", &format!("appends are refused: {reason}"));
+            self.partition.report(
+                PartitionChange::Locked,
+                &format!("appends are refused: {reason}"),
+            );
         }
         self.locked = locked;
     }
@@ -300,7 +303,8 @@ impl Writer {
                 self.partition.0.shared.space.stored();
                 if self.full.is_some_and(|seen| seen.elapsed() >= FULL_PAUSE) {
                     self.full = None;
-                    self.partition.report("writable", "there is space again");
+                    self.partition
+                        .report(PartitionChange::Writable, "there is space again");
                 }
                 Ok(appended)
             }
@@ -318,7 +322,8 @@ impl Writer {
             Error::Full { .. } => {
                 self.partition.0.shared.space.refused();
                 if self.full.replace(Instant::now()).is_none() {
-                    self.partition.report("full", &error.to_string());
+                    self.partition
+                        .report(PartitionChange::Full, &error.to_string());
                 }
                 AppendError::Full
             }

@@ -2,6 +2,7 @@
 use super::certificate::Facts;
 use super::{Peer, Tls};
 use crate::events::Events;
+use crate::events::Level;
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +32,12 @@ impl Tls {
         };
         let address = peer.map_or_else(String::new, |peer| peer.to_string());
         let fields = serde_json::json!({"peer": address, "others": more});
-        events.log(30, "tls", format!("a TLS handshake failed: {why}"), fields);
+        events.log(
+            Level::Warning,
+            "tls",
+            format!("a TLS handshake failed: {why}"),
+            fields,
+        );
     }
 }
 

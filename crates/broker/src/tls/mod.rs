@@ -13,6 +13,7 @@ mod load;
 pub(crate) use handshake::shake;
 pub use load::{TlsError, TlsSettings};
 
+use crate::events::Caller;
 use arc_swap::ArcSwapOption;
 use handshake::Quiet;
 use std::net::SocketAddr;
@@ -61,15 +62,13 @@ impl Tls {
 }
 
 impl Peer {
-    /// As requests of the control plane carry it: `host:port`, and behind a line break the client's name when it has one.
-    pub(crate) fn to_text(&self) -> String {
+    /// As requests to the control plane carry it.
+    pub(crate) fn to_caller(&self) -> Caller {
         let address = self.address.map(|address| address.to_string());
-        let mut text = address.unwrap_or_default();
-        if let Some(name) = &self.identity {
-            text.push('\n');
-            text.push_str(name);
+        Caller {
+            address: address.unwrap_or_default(),
+            name: self.identity.as_ref().map(ToString::to_string),
         }
-        text
     }
 }
 

@@ -1,6 +1,7 @@
 //! The thread that looks at the event loop, and at the signals that the process gets.
 use super::{EventLoop, WatchSettings, line};
 use crate::context::SharedRef;
+use crate::events::Level;
 use rustix::process::{Signal, getpid, kill_process};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -154,7 +155,7 @@ impl<S: Stop> Watch<S> {
                 let text = "the event loop of the control plane runs again".to_owned();
                 self.shared
                     .events
-                    .log(30, "watchdog", text, serde_json::json!({}));
+                    .log(Level::Warning, "watchdog", text, serde_json::json!({}));
             }
             return;
         }
@@ -174,7 +175,10 @@ impl<S: Stop> Watch<S> {
         let fields = serde_json::json!({"silent_ms": self.silence().as_millis()});
         match self.settings.log {
             Some(style) => line::write(style, &text, &fields, stack),
-            None => self.shared.events.log(40, "watchdog", text, fields),
+            None => self
+                .shared
+                .events
+                .log(Level::Error, "watchdog", text, fields),
         }
     }
 

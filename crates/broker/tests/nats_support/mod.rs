@@ -12,6 +12,7 @@
 
 use async_nats::{Message, Subscriber};
 use bascule_broker::context::{Shared, SharedRef};
+use bascule_broker::events::Event;
 use bascule_broker::limits::Limits;
 use bascule_broker::nats::NatsSettings;
 use bascule_broker::partition::{Partition, PartitionSpec};
@@ -254,11 +255,12 @@ impl TestBroker {
     fn events(&self) -> Vec<(String, String)> {
         let mut seen = self.seen.lock().unwrap();
         let new = self.shared.events.poll(1000);
-        seen.extend(
-            new.into_iter()
-                .filter(|event| event.kind == "nats")
-                .map(|event| (event.name, event.text)),
-        );
+        seen.extend(new.into_iter().filter_map(|event| match event {
+            Event::Nats {
+                change, message, ..
+            } => Some((change.name().to_owned(), message)),
+            _ => None,
+        }));
         seen.clone()
     }
 

@@ -2,6 +2,7 @@
 use super::index::Position;
 use crate::access::Action;
 use crate::context::{Shared, SharedRef};
+use crate::events::Level;
 use crate::grpc_status::Coded;
 use crate::liftbridge::call::{Call, unary_message};
 use crate::liftbridge::refusal::Refusal;
@@ -224,7 +225,7 @@ async fn find(
             found.strange
         );
         let fields = serde_json::json!({"partition": partition.identity().number});
-        shared.events.log(30, "cursors", text, fields);
+        shared.events.log(Level::Warning, "cursors", text, fields);
     }
     Ok(found.position)
 }

@@ -1,5 +1,6 @@
 //! Stored positions: what lies on `__cursors` from before only the broker wrote there, and what fences members.
 use super::harness::{Harness, PATIENCE, Plain};
+use crate::events::Event;
 use crate::partition::{Append, IncomingRecord, Partition, Payload};
 use bascule_log::ReadMode;
 use bascule_record::Batches;
@@ -138,13 +139,14 @@ async fn junk_and_keys_of_before_hide_no_position_after_compaction() {
         -1,
         "not under its own key"
     );
-    let mut told = harness.engine.shared().events.poll(1000);
-    told.retain(|event| event.kind == "log" && event.name == "cursors");
-    assert!(
-        told.iter()
-            .any(|event| event.text.contains("are no positions of the broker's")),
-        "{told:?}"
-    );
+    let events = harness.engine.shared().events.poll(1000);
+    let ignored = |event: &Event| match event {
+        Event::Log {
+            target, message, ..
+        } => target == "cursors" && message.contains("are no positions of the broker's"),
+        _ => false,
+    };
+    assert!(events.iter().any(ignored), "{events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,10 +101,12 @@ impl Harness {
     pub async fn answer_resume(&self, refusal: Option<(i32, &str)>) {
         let events = &self.engine.shared().events;
         let asked = loop {
-            let waiting = events.poll(16);
-            if let Some(asked) = waiting
-                .into_iter()
-                .find(|event| event.name == "liftbridge/ResumePartition")
+            let mut requests = events.poll(16).into_iter().filter_map(|event| match event {
+                crate::events::Event::Request(request) => Some(request),
+                _ => None,
+            });
+            if let Some(asked) =
+                requests.find(|request| request.method == "liftbridge/ResumePartition")
             {
                 break asked;
             }

@@ -364,22 +364,25 @@ async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
     let asked = async {
         loop {
             let events = harness.engine.shared().events.poll(100);
-            if let Some(event) = events.into_iter().find(|event| event.kind == "request") {
-                return event;
+            for event in events {
+                if let crate::events::Event::Request(request) = event {
+                    return request;
+                }
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let event = tokio::select! {
+    let request = tokio::select! {
         _ = call => panic!("nobody answers here"),
-        event = asked => event,
+        request = asked => request,
     };
     assert_eq!(
-        (event.name.as_str(), &event.body[..]),
+        (request.method.as_str(), &request.body[..]),
         ("liftbridge/FetchMetadata", &b"\x0a\x01a"[..])
     );
-    assert!(event.text.starts_with("127.0.0.1:"), "{}", event.text);
-    assert!((1..=60_000).contains(&event.number), "{}", event.number);
+    let address = &request.caller.address;
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    assert!(request.timeout.unwrap() <= Duration::from_mins(1));
     let unknown = client.unary::<_, FetchMetadataResponse>(
         "proto.API/Nothing",
         FetchMetadataRequest::default(),

@@ -1,7 +1,8 @@
 //! One connection to NATS: a client on a thread of its own, watched and reported.
+use crate::events::NatsChange;
 use crate::nats::client::settings::NatsSettings;
 use crate::nats::client::{Buffers, Client, Failure, Observer, Options};
-use crate::nats::connections::report::{Kind, Reporter};
+use crate::nats::connections::report::Reporter;
 use crate::nats::connections::state::States;
 use crate::nats::connections::thread::NatsThread;
 use parking_lot::Mutex;
@@ -196,7 +197,7 @@ impl Watch {
             let state = self.states.summary();
             detail["reason"] = json!(state.reason);
             let text = format!("{}; trying again", state.text);
-            self.reporter.event(Kind::Disconnected, text, &detail);
+            self.reporter.event(NatsChange::Disconnected, text, detail);
         }
     }
 
@@ -215,6 +216,6 @@ impl Watch {
                 "connected to NATS again after {millis} ms; what was published meanwhile without an ack is not stored"
             );
         }
-        self.reporter.event(Kind::Connected, text, &detail);
+        self.reporter.event(NatsChange::Connected, text, detail);
     }
 }

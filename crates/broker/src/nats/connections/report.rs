@@ -1,6 +1,6 @@
 //! What the control plane hears of NATS: `nats` events, at most about one of a kind a second, and counters.
 use crate::context::SharedRef;
-use crate::events::Event;
+use crate::events::{Event, NatsChange};
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -14,26 +14,6 @@ use tokio::runtime::Handle;
 const NAMED: usize = 16;
 /// Texts of errors that are remembered so that they are not told again.
 const TOLD: usize = 64;
-
-/// What an event is about; its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Connected,
-    Disconnected,
-    SlowConsumer,
-    Error,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Connected => "connected",
-            Self::Disconnected => "disconnected",
-            Self::SlowConsumer => "slow_consumer",
-            Self::Error => "error",
-        }
-    }
-}
 
 /// Why messages that arrived are not stored, as far as events tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +37,10 @@ impl Unstored {
         }
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> NatsChange {
         match self {
-            Self::Overload => Kind::SlowConsumer,
-            Self::Partition | Self::Refused => Kind::Error,
+            Self::Overload => NatsChange::SlowConsumer,
+            Self::Partition | Self::Refused => NatsChange::Error,
         }
     }
 
@@ -111,18 +91,16 @@ impl Reporter {
     }
 
     /// Pushes an event. `detail` is a JSON object.
-    pub(crate) fn event(&self, kind: Kind, text: String, detail: &serde_json::Value) {
+    pub(crate) fn event(&self, kind: NatsChange, text: String, detail: serde_json::Value) {
         let count = self
             .counts
             .get(kind as usize)
             .map_or(0, |count| count.fetch_add(1, Ordering::Relaxed) + 1);
-        self.shared.events.push(Event {
-            kind: "nats",
-            id: 0,
-            name: kind.name().to_owned(),
-            body: detail.to_string().into(),
-            text,
-            number: i64::try_from(count).unwrap_or(i64::MAX),
+        self.shared.events.push(Event::Nats {
+            change: kind,
+            message: text,
+            fields: detail,
+            count,
         });
     }
 
@@ -134,7 +112,7 @@ impl Reporter {
         }
         if told.insert(text.clone()) {
             drop(told);
-            self.event(Kind::Error, text, &json!({ "connection": connection }));
+            self.event(NatsChange::Error, text, json!({ "connection": connection }));
         }
     }
 
@@ -189,6 +167,6 @@ impl Reporter {
             Unstored::Partition => json!({ "not_stored": messages, "partitions": names }),
             Unstored::Refused => json!({ "refused": messages, "messages": names }),
         };
-        self.event(why.kind(), text, &detail);
+        self.event(why.kind(), text, detail);
     }
 }

@@ -570,5 +570,5 @@ async fn a_file_that_cannot_be_read_makes_ids_unknown_and_not_new() {
         "{answer:?}"
     );
     assert_eq!(one(&partition, message("without", &[])).await, Ok(1));
-    assert_eq!(home.events("message_ids_unknown").len(), 1);
+    assert_eq!(home.changes(PartitionChange::MessageIdsUnknown), 1);
 }

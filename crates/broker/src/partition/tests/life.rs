@@ -131,7 +131,7 @@ async fn a_panic_ends_writing_but_not_reading_and_the_process_lives() {
         matches!(refused, Err(AppendError::Storage(_))),
         "{refused:?}"
     );
-    assert_eq!(home.events("failed").len(), 1);
+    assert_eq!(home.changes(PartitionChange::Failed), 1);
     assert_eq!(values(&partition)[0], "kept");
     assert_eq!(partition.end(), EndReason::Open);
     partition.close(EndReason::Closed).await;

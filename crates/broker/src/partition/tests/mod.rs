@@ -8,7 +8,7 @@ use super::commit::now_ns;
 use super::*;
 use crate::context::Shared;
 use crate::context::SharedRef;
-use crate::events::Event;
+use crate::events::{Event, PartitionChange};
 use crate::limits::Limits;
 use bascule_log::ReadMode;
 use bascule_log::{GroupCommitter, OsStorage, Recovery};
@@ -63,10 +63,14 @@ impl Home {
         partition
     }
 
-    fn events(&self, name: &str) -> Vec<Event> {
-        let mut events = self.shared.events.poll(usize::MAX);
-        events.retain(|event| event.kind == "partition" && event.name == name);
-        events
+    /// Changes of this kind since the last call.
+    fn changes(&self, wanted: PartitionChange) -> usize {
+        let is_wanted = |event: &Event| match event {
+            Event::Partition { change, .. } => *change == wanted,
+            _ => false,
+        };
+        let events = self.shared.events.poll(usize::MAX);
+        events.iter().filter(|event| is_wanted(event)).count()
     }
 }
 
