@@ -38,7 +38,7 @@ Liftbridge do not send it; the SDK decides by status and text there.
 | `not_assigned` | the partition is assigned to another member of the group |
 | `batch_rejected` | another record of the same producer batch was rejected |
 | `invalid_subject` | the subject of a new stream is not valid |
-| `group_not_found`, `not_a_member`, `already_member`, `not_coordinator`, `stale_coordinator`, `stale_epoch`, `no_coordinator` | the state of a consumer group forbids the call |
+| `group_not_found`, `not_a_member`, `already_member`, `not_coordinator`, `stale_coordinator`, `stale_epoch`, `no_coordinator`, `not_watched` | the state of a consumer group forbids the call |
 | the others | the rule that a request for a stream breaks, by its name |
 """
 PAGE = ROOT / "docs/reference/errors.md"

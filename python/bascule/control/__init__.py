@@ -8,7 +8,7 @@
 from bascule._seam import Event
 from bascule.control.controller import Controller, PartitionStatus
 from bascule.control.dataplane import DataPlane
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
+from bascule.control.decide import StreamRequest, Target, Trim
 from bascule.control.groups import Groups, GroupTimeouts
 from bascule.control.metadata_log import MetadataLog
 from bascule.control.pump import EventPump
@@ -28,8 +28,6 @@ __all__ = [
     "MetadataLog",
     "PartitionStatus",
     "Reconciler",
-    "Refusal",
-    "RefusalCode",
     "Scrubber",
     "StreamRequest",
     "Supervisor",

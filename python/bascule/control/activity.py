@@ -113,7 +113,7 @@ class ActivityWriter:
 
         Raises:
             LookupError: there is none.
-            BrokerError, RefusedError: it could not be resumed.
+            BrokerError, RejectedError: it could not be resumed.
         """
         await self._controller.resume_partition(DEFAULT_NAMESPACE, STREAM, 0, self._timeout_s)
         stream = self._controller.state.stream(DEFAULT_NAMESPACE, STREAM)

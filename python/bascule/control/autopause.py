@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from bascule.control.controller import Controller, PartitionStatus, RefusedError
+from bascule.control.controller import Controller, PartitionStatus
 from bascule.control.decide import Target
 from bascule.errors import BrokerError
 from bascule.logs import emit
 from bascule.metadata import Partition, State, Stream, StreamKey
+from bascule.metadata.rejection import RejectedError
 
 SHORTEST_S, LONGEST_S = 0.02, 60.0
 """Bounds of the time between two looks."""
@@ -123,7 +124,7 @@ class AutoPause:
         """Pause one partition. Resuming a single one later must not wake others, so resume-all is off."""
         try:
             await self._controller.pause_stream(target, resume_all=False, timeout_s=PAUSE_TIMEOUT_S)
-        except (BrokerError, RefusedError) as failure:
+        except (BrokerError, RejectedError) as failure:
             fields = {"namespace": target.namespace, "stream": target.name}
             emit(30, "control.autopause", f"an idle partition could not be paused: {failure}", **fields)
             await asyncio.sleep(1.0)

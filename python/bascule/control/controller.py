@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bascule.control import decide
 from bascule.control.dataplane import DataPlane
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest, Target, Trim
+from bascule.control.decide import StreamRequest, Target, Trim
 from bascule.control.metadata_log import SNAPSHOT_EVERY, Change, MetadataLog
 from bascule.control.reconciler import Reconciler
 from bascule.control.specs import partition_spec
@@ -27,8 +27,6 @@ from bascule.metadata import (
     EditStream,
     PauseStream,
     PurgeStream,
-    Refused,
-    RefusedCode,
     RegisterBroker,
     ResumeStream,
     SetStreamReadonly,
@@ -38,17 +36,10 @@ from bascule.metadata import (
     StreamSettings,
     TrimPartition,
 )
+from bascule.metadata.rejection import RejectedError, Rejection
 
 SNAPSHOT_RETRY_S = 30.0
 
-_REFUSED = {
-    RefusedCode.STREAM_EXISTS: RefusalCode.STREAM_EXISTS,
-    RefusedCode.STREAM_NOT_FOUND: RefusalCode.STREAM_NOT_FOUND,
-    RefusedCode.PARTITION_NOT_FOUND: RefusalCode.PARTITION_NOT_FOUND,
-    RefusedCode.GROUP_NOT_FOUND: RefusalCode.GROUP_NOT_FOUND,
-    RefusedCode.ALREADY_MEMBER: RefusalCode.ALREADY_MEMBER,
-    RefusedCode.NOT_A_MEMBER: RefusalCode.NOT_A_MEMBER,
-}
 _VERBS: dict[type[Command], str] = {
     CreateStream: "created",
     AddDataKey: "given a new data key",
@@ -60,14 +51,6 @@ _VERBS: dict[type[Command], str] = {
     TrimPartition: "trimmed",
     PurgeStream: "purged",
 }
-
-
-class RefusedError(Exception):
-    """A wish that was not granted; nothing changed."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
 
 
 class PartitionStatus(NamedTuple):
@@ -143,7 +126,7 @@ class Controller:
         """Make this broker known under its address; it gets a new boot epoch.
 
         Raises:
-            RefusedError: host or port is out of bounds.
+            RejectedError: host or port is out of bounds.
             BrokerError: as `MetadataLog.propose`.
         """
         await self.propose(RegisterBroker(self.broker_id, host, port, self._clock_ns()), timeout_s)
@@ -154,7 +137,7 @@ class Controller:
         but may not take records yet.
 
         Raises:
-            RefusedError: see `decide.create_stream`.
+            RejectedError: see `decide.create_stream`.
             StateError: `encryption_unavailable`: the stream is to be encrypted and there is no usable master key.
             BrokerError: as `MetadataLog.propose`; `disk_full`, `storage_failed` and others when a partition could not
                 be opened: the stream exists, and opening it is tried again.
@@ -190,7 +173,7 @@ class Controller:
         readers may still be ending.
 
         Raises:
-            RefusedError: it does not exist.
+            RejectedError: it does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         await self._decide(lambda _: decide.delete_stream(self.state, namespace, name), timeout_s)
@@ -199,7 +182,7 @@ class Controller:
         """Pause partitions. Returns when they are closed here, or when the time is over.
 
         Raises:
-            RefusedError: the stream or one of the partitions does not exist.
+            RejectedError: the stream or one of the partitions does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         await self._decide(
@@ -211,7 +194,7 @@ class Controller:
         when they are open here, or when the time is over; also when none was paused.
 
         Raises:
-            RefusedError: the stream or the partition does not exist.
+            RejectedError: the stream or the partition does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         await self._decide(
@@ -223,7 +206,7 @@ class Controller:
         with `dry_run` nothing changes.
 
         Raises:
-            RefusedError: the stream or one of the partitions does not exist.
+            RejectedError: the stream or one of the partitions does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         command = decide.resume_stream(self.state, target, self._clock_ns())
@@ -239,7 +222,7 @@ class Controller:
         here or the time is over; with `dry_run` nothing changes.
 
         Raises:
-            RefusedError: see `decide.edit_stream`.
+            RejectedError: see `decide.edit_stream`.
             BrokerError: as `MetadataLog.propose`.
         """
         stream = self.state.stream(namespace, name)
@@ -254,20 +237,20 @@ class Controller:
         """Refuse what `create_stream` would refuse; changes nothing.
 
         Raises:
-            RefusedError: see `decide.create_stream`.
+            RejectedError: see `decide.create_stream`.
             StateError: `encryption_unavailable`.
         """
         data_keys = (self._new_data_key(1),) if request.settings.encryption else ()
         command = decide.create_stream(self.state, request, self._clock_ns(), data_keys)
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
+        if isinstance(command, Rejection):
+            raise RejectedError(command)
 
     async def set_readonly(self, target: Target, *, readonly: bool, timeout_s: float) -> None:
         """Make partitions refuse publishes, or take them again. No publish that comes after the answer is taken
         against it.
 
         Raises:
-            RefusedError: the stream or one of the partitions does not exist.
+            RejectedError: the stream or one of the partitions does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         await self._decide(
@@ -279,7 +262,7 @@ class Controller:
         nothing changes.
 
         Raises:
-            RefusedError: see `decide.trim_partition`.
+            RejectedError: see `decide.trim_partition`.
             BrokerError: as `MetadataLog.propose`.
         """
         stream = self.state.stream(wish.namespace, wish.name)
@@ -310,7 +293,7 @@ class Controller:
             How many committed records its partitions here have had, and whether the grace period is forgone.
 
         Raises:
-            RefusedError: it does not exist.
+            RejectedError: it does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         stream = self.state.stream(namespace, name)
@@ -323,7 +306,7 @@ class Controller:
             await self._decide_or_show(
                 lambda _: decide.purge_stream(self.state, namespace, name), dry_run=dry_run, timeout_s=timeout_s
             )
-        except (RefusedError, BrokerError) as failure:
+        except (RejectedError, BrokerError) as failure:
             if not isinstance(failure, OutcomeUnknownError):
                 self._reconciler.keep_grace(incarnations)
             raise
@@ -397,20 +380,20 @@ class Controller:
             emit(30, "metadata.snapshot", f"no snapshot could be stored, the next start takes longer: {failure}")
 
     async def _decide_or_show(
-        self, decision: Callable[[int], Command | Refusal | None], *, dry_run: bool, timeout_s: float
+        self, decision: Callable[[int], Command | Rejection | None], *, dry_run: bool, timeout_s: float
     ) -> None:
         """As `_decide`; with `dry_run` only the decision is made, and refused as it would be."""
         if not dry_run:
             await self._decide(decision, timeout_s)
-        elif isinstance(refusal := decision(self._clock_ns()), Refusal):
-            raise RefusedError(refusal)
+        elif isinstance(refusal := decision(self._clock_ns()), Rejection):
+            raise RejectedError(refusal)
 
-    async def _decide(self, decision: Callable[[int], Command | Refusal | None], timeout_s: float) -> None:
+    async def _decide(self, decision: Callable[[int], Command | Rejection | None], timeout_s: float) -> None:
         """Have what `decision` says committed, applied and carried out; None = it is so already."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         command = decision(self._clock_ns())
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
+        if isinstance(command, Rejection):
+            raise RejectedError(command)
         index = self.state.index
         if command is not None:
             index = await self.propose(command, timeout_s)
@@ -428,12 +411,12 @@ class Controller:
         """Have `command` committed and applied; the index of its entry. It may not be carried out yet.
 
         Raises:
-            RefusedError: it could not be applied.
+            RejectedError: it could not be applied.
             BrokerError: as `MetadataLog.propose`.
         """
         result = await self._log.propose(command, timeout_s)
-        if isinstance(result, Refused):
-            raise RefusedError(_refusal(result))
+        if isinstance(result, Rejection):
+            raise RejectedError(result)
         return result.index
 
     def _on_change(self, change: Change) -> None:
@@ -442,7 +425,3 @@ class Controller:
         if verb is not None and isinstance(change.result, Applied):
             command: Any = change.command
             emit(20, "metadata", f"stream {verb}", namespace=command.namespace, stream=command.name)
-
-
-def _refusal(refused: Refused) -> Refusal:
-    return Refusal(_REFUSED.get(refused.code, RefusalCode.INVALID), refused.message)

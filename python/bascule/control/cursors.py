@@ -28,7 +28,7 @@ async def prepare(
 
     Raises:
         StateError: `encryption_unavailable`: it is to be encrypted and there is no usable master key.
-        RefusedError: more partitions than a stream may have.
+        RejectedError: more partitions than a stream may have.
         BrokerError: as `MetadataLog.propose`.
     """
     if partitions and controller.state.stream(*CURSORS) is None:

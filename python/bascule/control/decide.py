@@ -5,7 +5,6 @@ A decision is made against the state as it is now; when another command gets in 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import StrEnum
 
 from bascule.metadata import (
     FIXED_SETTINGS,
@@ -28,42 +27,10 @@ from bascule.metadata import (
 from bascule.metadata.model import SETTING_BOUNDS
 from bascule.metadata.nats_acks import acks_refusal
 from bascule.metadata.plain import PlainError, from_plain, to_plain
-from bascule.metadata.refusal import wrong_setting
+from bascule.metadata.rejection import Rejection, RejectionCode, wrong_setting
 
 ALL_BROKERS = -1
 """As a replication factor: as many replicas as there are brokers."""
-
-
-class RefusalCode(StrEnum):
-    """Why a wish cannot be granted."""
-
-    NO_PARTITIONS = "no_partitions"
-    TOO_MANY_PARTITIONS = "too_many_partitions"
-    SUBJECT_HAS_NO_ROOM = "subject_has_no_room"
-    INVALID_REPLICATION_FACTOR = "invalid_replication_factor"
-    NOT_ENOUGH_BROKERS = "not_enough_brokers"
-    STREAM_EXISTS = "stream_exists"
-    STREAM_NOT_FOUND = "stream_not_found"
-    PARTITION_NOT_FOUND = "partition_not_found"
-    GROUP_NOT_FOUND = "group_not_found"
-    ALREADY_MEMBER = "already_member"
-    NOT_A_MEMBER = "not_a_member"
-    NOT_COORDINATOR = "not_coordinator"
-    STALE_EPOCH = "stale_epoch"
-    STALE_COORDINATOR = "stale_coordinator"
-    NO_COORDINATOR = "no_coordinator"
-    PAUSED = "paused"
-    NOT_OPEN = "not_open"
-    INVALID = "invalid"
-    NO_ROOM = "no_room"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The answer to a wish that cannot be granted; `message` is one sentence with the values that matter."""
-
-    code: RefusalCode
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +85,7 @@ class Load:
 
 def create_stream(
     state: State, request: StreamRequest, now_ns: int, data_keys: tuple[DataKey, ...] = ()
-) -> CreateStream | Refusal:
+) -> CreateStream | Rejection:
     """The command that makes the stream, with its replicas placed; checks in the order of the codes.
 
     `data_keys`: one when the stream is encrypted.
@@ -129,10 +96,10 @@ def create_stream(
     if refusal is not None:
         return refusal
     if state.stream(request.namespace, request.name) is not None:
-        return Refusal(RefusalCode.STREAM_EXISTS, f"stream {request.namespace}/{request.name} exists")
+        return Rejection(RejectionCode.STREAM_EXISTS, f"stream {request.namespace}/{request.name} exists")
     key = StreamKey(request.namespace, request.name)
     if refused := acks_refusal(state, key, request.subject, request.partitions, request.settings):
-        return Refusal(RefusalCode.INVALID, "; ".join(refused))
+        return Rejection(RejectionCode.INVALID, "; ".join(refused))
     return CreateStream(
         namespace=request.namespace,
         name=request.name,
@@ -151,18 +118,18 @@ def due_for_data_key(state: State, master: str) -> list[Stream]:
     return [stream for stream in streams if stream.data_keys and stream.data_keys[-1].master != master]
 
 
-def delete_stream(state: State, namespace: str, name: str) -> DeleteStream | Refusal:
+def delete_stream(state: State, namespace: str, name: str) -> DeleteStream | Rejection:
     """The command that deletes the stream as it is now."""
     stream = state.stream(namespace, name)
     if stream is None:
-        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+        return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
     return DeleteStream(namespace, name, stream.incarnation)
 
 
-def pause_stream(state: State, target: Target, *, resume_all: bool, now_ns: int) -> PauseStream | Refusal:
+def pause_stream(state: State, target: Target, *, resume_all: bool, now_ns: int) -> PauseStream | Rejection:
     """The command that pauses the partitions."""
     found = _partitions(state, target)
-    if isinstance(found, Refusal):
+    if isinstance(found, Rejection):
         return found
     stream, numbers = found
     return PauseStream(stream.namespace, stream.name, stream.incarnation, numbers, resume_all, now_ns)
@@ -170,12 +137,12 @@ def pause_stream(state: State, target: Target, *, resume_all: bool, now_ns: int)
 
 def resume_partition(
     state: State, namespace: str, name: str, partition: int, now_ns: int
-) -> ResumeStream | Refusal | None:
+) -> ResumeStream | Rejection | None:
     """The command that resumes `partition`, or every paused partition of the stream when its last pause asked for that,
     also when `partition` itself is open; None when there is nothing to resume.
     """
     found = _partitions(state, Target(namespace, name, (partition,)))
-    if isinstance(found, Refusal):
+    if isinstance(found, Rejection):
         return found
     stream, numbers = found
     wanted = tuple(item.number for item in stream.partitions) if stream.resume_all else numbers
@@ -185,19 +152,19 @@ def resume_partition(
     return ResumeStream(namespace, name, stream.incarnation, numbers, stream.resume_all, now_ns)
 
 
-def set_readonly(state: State, target: Target, *, readonly: bool, now_ns: int) -> SetStreamReadonly | Refusal:
+def set_readonly(state: State, target: Target, *, readonly: bool, now_ns: int) -> SetStreamReadonly | Rejection:
     """The command that sets the flag of the partitions."""
     found = _partitions(state, target)
-    if isinstance(found, Refusal):
+    if isinstance(found, Rejection):
         return found
     stream, numbers = found
     return SetStreamReadonly(stream.namespace, stream.name, stream.incarnation, numbers, readonly, now_ns)
 
 
-def resume_stream(state: State, target: Target, now_ns: int) -> ResumeStream | Refusal | None:
+def resume_stream(state: State, target: Target, now_ns: int) -> ResumeStream | Rejection | None:
     """The command that resumes those of the partitions that are paused; None when none is."""
     found = _partitions(state, target)
-    if isinstance(found, Refusal):
+    if isinstance(found, Rejection):
         return found
     stream, numbers = found
     paused = tuple(number for number in numbers if stream.partitions[number].paused)
@@ -208,7 +175,9 @@ def resume_stream(state: State, target: Target, now_ns: int) -> ResumeStream | R
     return ResumeStream(stream.namespace, stream.name, stream.incarnation, paused, all_open, now_ns)
 
 
-def edit_stream(state: State, namespace: str, name: str, changes: Mapping[str, object]) -> EditStream | Refusal | None:
+def edit_stream(
+    state: State, namespace: str, name: str, changes: Mapping[str, object]
+) -> EditStream | Rejection | None:
     """The command that changes settings; None when they are so already.
 
     Args:
@@ -219,34 +188,34 @@ def edit_stream(state: State, namespace: str, name: str, changes: Mapping[str, o
     """
     stream = state.stream(namespace, name)
     if stream is None:
-        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+        return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
     settings = _edited(stream.settings, changes)
-    if isinstance(settings, Refusal):
+    if isinstance(settings, Rejection):
         return settings
     if refused := acks_refusal(state, stream.key, stream.subject, len(stream.partitions), settings):
-        return Refusal(RefusalCode.INVALID, "; ".join(refused))
+        return Rejection(RejectionCode.INVALID, "; ".join(refused))
     return None if settings == stream.settings else EditStream(namespace, name, stream.incarnation, settings)
 
 
-def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSettings | Refusal:
+def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSettings | Rejection:
     known = [item.name for item in fields(StreamSettings) if item.name not in FIXED_SETTINGS]
     for setting in sorted(changes):
         if setting in FIXED_SETTINGS:
             message = f"{setting} stays as the stream was created: create another one and copy the records"
-            return Refusal(RefusalCode.INVALID, message)
+            return Rejection(RejectionCode.INVALID, message)
         if setting not in known:
-            return Refusal(RefusalCode.INVALID, f"{setting} is no setting of a stream: one of {', '.join(known)}")
+            return Rejection(RejectionCode.INVALID, f"{setting} is no setting of a stream: one of {', '.join(known)}")
     for setting, value in changes.items():
         wrong = wrong_setting(setting, value) if setting in SETTING_BOUNDS and isinstance(value, int) else None
         if wrong:
-            return Refusal(RefusalCode.INVALID, wrong)
+            return Rejection(RejectionCode.INVALID, wrong)
     try:
         return from_plain(StreamSettings, {**to_plain(settings), **changes})
     except PlainError as wrong:
-        return Refusal(RefusalCode.INVALID, f"the settings are not valid: {wrong}")
+        return Rejection(RejectionCode.INVALID, f"the settings are not valid: {wrong}")
 
 
-def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> TrimPartition | Refusal | None:
+def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> TrimPartition | Rejection | None:
     """The command that removes the prefix; None when that was done already.
 
     Args:
@@ -255,29 +224,29 @@ def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> Trim
         high_watermark: end of what is committed in the partition; None = it is not open here.
     """
     found = _partitions(state, Target(wish.namespace, wish.name, (wish.partition,)))
-    if isinstance(found, Refusal):
+    if isinstance(found, Rejection):
         return found
     stream, _ = found
     if stream.partitions[wish.partition].paused:
         message = f"partition {wish.partition} of stream {wish.name} is paused: resume it first, bascule stream resume"
-        return Refusal(RefusalCode.PAUSED, message)
+        return Rejection(RejectionCode.PAUSED, message)
     if high_watermark is None:
         message = f"partition {wish.partition} of stream {wish.namespace}/{wish.name} is not open here"
-        return Refusal(RefusalCode.NOT_OPEN, message)
+        return Rejection(RejectionCode.NOT_OPEN, message)
     if not 0 <= wish.before <= high_watermark:
         message = f"offset {wish.before} is not between 0 and the high watermark {high_watermark}, which removes all"
-        return Refusal(RefusalCode.INVALID, message)
+        return Rejection(RejectionCode.INVALID, message)
     chosen = stream.partitions[wish.partition]
     if wish.before <= chosen.trimmed_to:
         return None
     return TrimPartition(wish.namespace, wish.name, stream.incarnation, wish.partition, chosen.incarnation, wish.before)
 
 
-def purge_stream(state: State, namespace: str, name: str) -> PurgeStream | Refusal:
+def purge_stream(state: State, namespace: str, name: str) -> PurgeStream | Rejection:
     """The command that removes all records of the stream as it is now."""
     stream = state.stream(namespace, name)
     if stream is None:
-        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
+        return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {namespace}/{name} does not exist")
     return PurgeStream(namespace, name, stream.incarnation)
 
 
@@ -319,34 +288,34 @@ def place(carried: Mapping[str, Load], partitions: int, factor: int) -> tuple[Pl
     return tuple(placements)
 
 
-def _partitions(state: State, target: Target) -> tuple[Stream, tuple[int, ...]] | Refusal:
+def _partitions(state: State, target: Target) -> tuple[Stream, tuple[int, ...]] | Rejection:
     """The stream and the numbers meant, ascending and distinct."""
     shown = f"{target.namespace}/{target.name}"
     stream = state.stream(target.namespace, target.name)
     if stream is None:
-        return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {shown} does not exist")
+        return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {shown} does not exist")
     for number in target.partitions:
         if not 0 <= number < len(stream.partitions):
-            return Refusal(RefusalCode.PARTITION_NOT_FOUND, f"partition {number} of stream {shown} does not exist")
+            return Rejection(RejectionCode.PARTITION_NOT_FOUND, f"partition {number} of stream {shown} does not exist")
     return stream, tuple(sorted(set(target.partitions))) or tuple(range(len(stream.partitions)))
 
 
-def _check_partitions(request: StreamRequest) -> Refusal | None:
+def _check_partitions(request: StreamRequest) -> Rejection | None:
     if request.partitions < 1:
-        return Refusal(RefusalCode.NO_PARTITIONS, "no partitions provided")
+        return Rejection(RejectionCode.NO_PARTITIONS, "no partitions provided")
     if request.partitions > MAX_PARTITIONS:
         message = f"{request.partitions} partitions are more than the {MAX_PARTITIONS} a stream may have"
-        return Refusal(RefusalCode.TOO_MANY_PARTITIONS, message)
+        return Rejection(RejectionCode.TOO_MANY_PARTITIONS, message)
     full = request.subject == ">" or request.subject.endswith(".>")
     if full and request.partitions > 1 and not request.settings.partition_by_subject:
         message = f"subject {request.subject} ends in >, so a partition above 0 would have no subject to listen on"
-        return Refusal(RefusalCode.SUBJECT_HAS_NO_ROOM, message)
+        return Rejection(RejectionCode.SUBJECT_HAS_NO_ROOM, message)
     return None
 
 
-def _check_replicas(factor: int, size: int) -> Refusal | None:
+def _check_replicas(factor: int, size: int) -> Rejection | None:
     if factor <= 0:
-        return Refusal(RefusalCode.INVALID_REPLICATION_FACTOR, f"Invalid replicationFactor {factor}")
+        return Rejection(RejectionCode.INVALID_REPLICATION_FACTOR, f"Invalid replicationFactor {factor}")
     if factor > size:
-        return Refusal(RefusalCode.NOT_ENOUGH_BROKERS, f"Invalid replicationFactor {factor}, cluster size {size}")
+        return Rejection(RejectionCode.NOT_ENOUGH_BROKERS, f"Invalid replicationFactor {factor}, cluster size {size}")
     return None

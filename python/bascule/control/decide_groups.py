@@ -1,56 +1,56 @@
 """Decisions about consumer groups: a state and a wish in, a command or a refusal out. Pure."""
 
-from bascule.control.decide import Refusal, RefusalCode
 from bascule.metadata import DEFAULT_NAMESPACE, Group, JoinGroup, LeaveGroup, SetGroupCoordinator, State
+from bascule.metadata.rejection import Rejection, RejectionCode
 
 
 def join_group(
     state: State, group: str, consumer: str, streams: tuple[str, ...], *, hands_over: bool
-) -> JoinGroup | Refusal:
+) -> JoinGroup | Rejection:
     """The command that makes `consumer` a member; a new group is coordinated by the least loaded broker."""
     wanted = tuple(sorted(set(streams)))
     known = state.groups.get(group)
     if known is not None and known.member(consumer) is not None:
-        return Refusal(RefusalCode.ALREADY_MEMBER, f"consumer {consumer} is a member of group {group}")
+        return Rejection(RejectionCode.ALREADY_MEMBER, f"consumer {consumer} is a member of group {group}")
     for name in wanted:
         if state.stream(DEFAULT_NAMESPACE, name) is None:
-            return Refusal(RefusalCode.STREAM_NOT_FOUND, f"stream {name} does not exist")
+            return Rejection(RejectionCode.STREAM_NOT_FOUND, f"stream {name} does not exist")
     return JoinGroup(group, consumer, wanted, known.coordinator if known else _idlest(state, ""), hands_over)
 
 
-def leave_group(state: State, group: str, consumer: str, *, expired: bool) -> LeaveGroup | Refusal:
+def leave_group(state: State, group: str, consumer: str, *, expired: bool) -> LeaveGroup | Rejection:
     """The command that ends the present membership of `consumer`."""
     known = state.groups.get(group)
     if known is None:
-        return Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist")
+        return Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist")
     member = known.member(consumer)
     if member is None:
-        return Refusal(RefusalCode.NOT_A_MEMBER, f"consumer {consumer} is not a member of group {group}")
+        return Rejection(RejectionCode.NOT_A_MEMBER, f"consumer {consumer} is not a member of group {group}")
     return LeaveGroup(group, consumer, member.joined, expired)
 
 
-def check_report(state: State, group: str, consumer: str, coordinator: str, epoch: int) -> Group | Refusal:
+def check_report(state: State, group: str, consumer: str, coordinator: str, epoch: int) -> Group | Rejection:
     """The group that a member complains of, when its complaint is about the present coordinator."""
     known = state.groups.get(group)
     if known is None:
-        return Refusal(RefusalCode.STALE_COORDINATOR, f"No such consumer group {group}")
+        return Rejection(RejectionCode.STALE_COORDINATOR, f"No such consumer group {group}")
     if (known.coordinator, known.epoch) != (coordinator, epoch):
         message = (
             f"Coordinator generation mismatch, current coordinator: {known.coordinator} epoch: {known.epoch}, "
             f"got coordinator: {coordinator} epoch: {epoch}"
         )
-        return Refusal(RefusalCode.STALE_COORDINATOR, message)
+        return Rejection(RejectionCode.STALE_COORDINATOR, message)
     if known.member(consumer) is None:
         message = f"Consumer {consumer} is not a member of consumer group {group}"
-        return Refusal(RefusalCode.STALE_COORDINATOR, message)
+        return Rejection(RejectionCode.STALE_COORDINATOR, message)
     return known
 
 
-def replace_coordinator(state: State, group: Group) -> SetGroupCoordinator | Refusal:
+def replace_coordinator(state: State, group: Group) -> SetGroupCoordinator | Rejection:
     """The command that gives the group another coordinator."""
     chosen = _idlest(state, group.coordinator)
     if not chosen:
-        return Refusal(RefusalCode.NO_COORDINATOR, "No group coordinator candidates")
+        return Rejection(RejectionCode.NO_COORDINATOR, "No group coordinator candidates")
     return SetGroupCoordinator(group.id, chosen, group.epoch)
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bascule.control import decide_groups
-from bascule.control.controller import Controller, RefusedError
-from bascule.control.decide import Refusal, RefusalCode
+from bascule.control.controller import Controller
 from bascule.control.handover import Handover, Membership, Sign
 from bascule.errors import BrokerError
 from bascule.logs import emit
 from bascule.metadata import Assignment, Group, LeaveGroup, Member, State
+from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode, rejected
 
 EXPIRY_TIMEOUT_S = 5.0
 """How long the entry that ends a membership may take; then the timer is started anew."""
@@ -48,18 +48,6 @@ class Reads(NamedTuple):
     """Of the answer; 0 = the member does not hand over."""
     streams: tuple[str, ...] = ()
     """Of its membership, without those that were deleted; empty when it does not hand over."""
-
-
-class NotServedError(Exception):
-    """A fetch of assignments that this broker, or this state, does not allow; `reason` names the case."""
-
-    def __init__(self, reason: RefusalCode, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class NotWatchedError(Exception):
-    """A sign of life that comes too late: the end of the membership is being committed."""
 
 
 @dataclass(slots=True)
@@ -125,17 +113,17 @@ class Groups:
         former group of this id are over, or when the time is.
 
         Raises:
-            RefusedError: it is a member already, or a stream does not exist.
+            RejectedError: it is a member already, or a stream does not exist.
             BrokerError: as `MetadataLog.propose`.
         """
         command = decide_groups.join_group(self._controller.state, group, consumer, streams, hands_over=hands_over)
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
+        if isinstance(command, Rejection):
+            raise RejectedError(command)
         deadline = asyncio.get_running_loop().time() + timeout_s
         index = await self._controller.propose(command, timeout_s)
         found = self._controller.state.groups.get(group)
         if found is None:
-            raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
+            raise RejectedError(Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
         await self._controller.carried_out(index, deadline)
         return Joined(found.coordinator, found.epoch)
 
@@ -144,12 +132,12 @@ class Groups:
         they have, or when the time is over.
 
         Raises:
-            RefusedError: there is no such group or no such member.
+            RejectedError: there is no such group or no such member.
             BrokerError: as `MetadataLog.propose`.
         """
         command = decide_groups.leave_group(self._controller.state, group, consumer, expired=False)
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
+        if isinstance(command, Rejection):
+            raise RejectedError(command)
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
@@ -157,24 +145,24 @@ class Groups:
         """What `consumer` may read; a sign of its life, with what it says of itself.
 
         Raises:
-            RefusedError: there is no such group.
-            NotServedError: another broker coordinates it, the epoch is not the present one, or `consumer` is no member.
-            NotWatchedError: its membership is about to end.
+            RejectedError: there is no such group.
+            RejectedError: another broker coordinates it, the epoch is not the present one, or `consumer` is no member.
+                or its membership is about to end.
         """
         found = self._controller.state.groups.get(group)
         if found is None:
-            raise RefusedError(Refusal(RefusalCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
+            raise RejectedError(Rejection(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group} does not exist"))
         if found.coordinator != self._controller.broker_id:
-            raise NotServedError(RefusalCode.NOT_COORDINATOR, "broker is not the consumer group coordinator")
+            raise rejected(RejectionCode.NOT_COORDINATOR, "broker is not the consumer group coordinator")
         if found.epoch != epoch:
             text = "client-provided group epoch differs from broker group epoch"
-            raise NotServedError(RefusalCode.STALE_EPOCH, text)
+            raise rejected(RejectionCode.STALE_EPOCH, text)
         member = found.member(consumer)
         if member is None:
-            raise NotServedError(RefusalCode.NOT_A_MEMBER, "consumer is not a member of the consumer group")
+            raise rejected(RejectionCode.NOT_A_MEMBER, "consumer is not a member of the consumer group")
         membership = Membership(group, consumer, member.joined)
         if membership not in self._timers:
-            raise NotWatchedError
+            raise rejected(RejectionCode.NOT_WATCHED, "consumer not active for server (no timer)")
         self._restart(membership)
         if not member.hands_over:
             return Reads(member.assignments, 0)
@@ -188,12 +176,12 @@ class Groups:
         """Note that a member cannot reach the coordinator; replace it when most members say so.
 
         Raises:
-            RefusedError: the complaint is not about the present coordinator, or there is no other one.
+            RejectedError: the complaint is not about the present coordinator, or there is no other one.
             BrokerError: as `MetadataLog.propose`.
         """
         found = decide_groups.check_report(self._controller.state, group, consumer, coordinator, epoch)
-        if isinstance(found, Refusal):
-            raise RefusedError(found)
+        if isinstance(found, Rejection):
+            raise RejectedError(found)
         reports = self._noted(found)
         reports.consumers.add(consumer)
         present = {member.id for member in found.members}
@@ -201,8 +189,8 @@ class Groups:
             return
         self._forget_reports(group)
         command = decide_groups.replace_coordinator(self._controller.state, found)
-        if isinstance(command, Refusal):
-            raise RefusedError(command)
+        if isinstance(command, Rejection):
+            raise RejectedError(command)
         await self._controller.propose(command, timeout_s)
 
     # -- inside -----------------------------------------------------------------------------------------------------
@@ -296,7 +284,7 @@ class Groups:
         command = LeaveGroup(*membership, expired=True)
         try:
             await self._controller.propose(command, EXPIRY_TIMEOUT_S)
-        except RefusedError:
+        except RejectedError:
             return  # it left by itself
         except Exception as failure:  # noqa: BLE001 - after any failure the timer must run again
             reason = str(failure) if isinstance(failure, BrokerError) else f"a defect: {failure!r}"

@@ -49,7 +49,8 @@ from bascule.metadata.model import (
     StreamSettings,
     initial_state,
 )
-from bascule.metadata.results import Applied, Refused, RefusedCode, Result
+from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
+from bascule.metadata.results import Applied, Result
 from bascule.metadata.snapshot import SnapshotError, decode_snapshot, digest, encode_snapshot
 
 __all__ = [
@@ -79,9 +80,10 @@ __all__ = [
     "PauseStream",
     "Placement",
     "PurgeStream",
-    "Refused",
-    "RefusedCode",
     "RegisterBroker",
+    "RejectedError",
+    "Rejection",
+    "RejectionCode",
     "Result",
     "ResumeStream",
     "SetActivity",

@@ -29,8 +29,8 @@ from bascule.metadata.commands import (
     TrimPartition,
 )
 from bascule.metadata.model import Broker, State
-from bascule.metadata.refusal import RefusalError, check_name, invalid
-from bascule.metadata.results import Applied, Refused, Result
+from bascule.metadata.rejection import RejectedError, check_name, invalid
+from bascule.metadata.results import Applied, Result
 
 MAX_PORT = 65535
 
@@ -45,8 +45,8 @@ def apply(state: State, index: int, command: Command) -> tuple[State, Result]:
     """
     try:
         changed = _CHANGES[type(command)](state, index, command)
-    except RefusalError as refusal:
-        return state.at(index), Refused(index, refusal.code, refusal.message)
+    except RejectedError as error:
+        return state.at(index), error.rejection
     return changed.at(index), Applied(index)
 
 

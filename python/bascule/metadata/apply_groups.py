@@ -14,8 +14,7 @@ from bascule.metadata.model import (
     Member,
     State,
 )
-from bascule.metadata.refusal import RefusalError, check_name, invalid
-from bascule.metadata.results import RefusedCode
+from bascule.metadata.rejection import RejectionCode, check_name, invalid, rejected
 
 
 def join(state: State, index: int, command: JoinGroup) -> State:
@@ -27,13 +26,13 @@ def join(state: State, index: int, command: JoinGroup) -> State:
         raise invalid(f"{len(command.streams)} streams are none, repeat, or are more than {MAX_MEMBER_STREAMS}")
     for name in streams:
         if state.stream(DEFAULT_NAMESPACE, name) is None:
-            raise RefusalError(RefusedCode.STREAM_NOT_FOUND, f"stream {DEFAULT_NAMESPACE}/{name} does not exist")
+            raise rejected(RejectionCode.STREAM_NOT_FOUND, f"stream {DEFAULT_NAMESPACE}/{name} does not exist")
     known = state.groups.get(command.group)
     if known is None and command.coordinator not in state.brokers:
-        raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
+        raise rejected(RejectionCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
     if known is not None and known.member(command.consumer) is not None:
         message = f"consumer {command.consumer} is a member of group {command.group}"
-        raise RefusalError(RefusedCode.ALREADY_MEMBER, message)
+        raise rejected(RejectionCode.ALREADY_MEMBER, message)
     group = known or Group(command.group, command.coordinator, 0, (), created=index)
     if len(group.members) >= MAX_MEMBERS:
         raise invalid(f"group {command.group} has {MAX_MEMBERS} members, the most it may have")
@@ -50,7 +49,7 @@ def leave(state: State, index: int, command: LeaveGroup) -> State:
     member = group.member(command.consumer)
     if member is None or member.joined != command.joined:
         message = f"consumer {command.consumer} is not a member of group {command.group}"
-        raise RefusalError(RefusedCode.NOT_A_MEMBER, message)
+        raise rejected(RejectionCode.NOT_A_MEMBER, message)
     members = remove_member(group.members, member, _count(state))
     changed = _put(state, replace(group, epoch=index, members=members))
     event = Activity(index, "leave_group", command.group, consumer=command.consumer, flag=command.expired)
@@ -61,7 +60,7 @@ def set_coordinator(state: State, index: int, command: SetGroupCoordinator) -> S
     """Another broker coordinates; members keep what they read."""
     group = _find(state, command.group)
     if command.coordinator not in state.brokers:
-        raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
+        raise rejected(RejectionCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
     if group.epoch != command.epoch:
         raise invalid(f"group {command.group} is of epoch {group.epoch}, not {command.epoch}")
     return _put(state, replace(group, coordinator=command.coordinator, epoch=index))
@@ -81,7 +80,7 @@ def without_stream(state: State, index: int, name: str) -> State:
 def _find(state: State, group_id: str) -> Group:
     group = state.groups.get(group_id)
     if group is None:
-        raise RefusalError(RefusedCode.GROUP_NOT_FOUND, f"consumer group {group_id} does not exist")
+        raise rejected(RejectionCode.GROUP_NOT_FOUND, f"consumer group {group_id} does not exist")
     return group
 
 

@@ -36,8 +36,7 @@ from bascule.metadata.model import (
     incarnation_of,
 )
 from bascule.metadata.nats_acks import acks_refusal
-from bascule.metadata.refusal import MAX_NAME_BYTES, RefusalError, check_name, invalid, wrong_setting
-from bascule.metadata.results import RefusedCode
+from bascule.metadata.rejection import MAX_NAME_BYTES, RejectionCode, check_name, invalid, rejected, wrong_setting
 
 
 def create(state: State, index: int, command: CreateStream) -> State:
@@ -190,7 +189,7 @@ def _find(state: State, command: _OfStream) -> Stream:
     key = StreamKey(command.namespace, command.name)
     stream = state.streams.get(key)
     if stream is None or stream.incarnation != command.incarnation:
-        raise RefusalError(RefusedCode.STREAM_NOT_FOUND, f"stream {_shown(key)} does not exist")
+        raise rejected(RejectionCode.STREAM_NOT_FOUND, f"stream {_shown(key)} does not exist")
     return stream
 
 
@@ -202,7 +201,7 @@ def _with(stream: Stream, numbers: tuple[int, ...], change: Callable[[Partition]
     for number in numbers:
         if not 0 <= number < len(partitions):
             message = f"partition {number} of stream {_shown(stream.key)} does not exist"
-            raise RefusalError(RefusedCode.PARTITION_NOT_FOUND, message)
+            raise rejected(RejectionCode.PARTITION_NOT_FOUND, message)
         partitions[number] = change(partitions[number])
     return replace(stream, partitions=tuple(partitions))
 
@@ -250,14 +249,14 @@ def _check_creation(state: State, command: CreateStream) -> None:
         _check_data_key(data_key)
     key = StreamKey(command.namespace, command.name)
     if key in state.streams:
-        raise RefusalError(RefusedCode.STREAM_EXISTS, f"stream {_shown(key)} exists")
+        raise rejected(RejectionCode.STREAM_EXISTS, f"stream {_shown(key)} exists")
     _check_acks(state, key, command.subject, len(command.placements), command.settings)
 
 
 def _check_placement(brokers: Mapping[str, Broker], number: int, placement: Placement) -> None:
     for broker_id in placement.replicas:
         if broker_id not in brokers:
-            raise RefusalError(RefusedCode.BROKER_UNKNOWN, f"broker {broker_id} of partition {number} is not known")
+            raise rejected(RejectionCode.BROKER_UNKNOWN, f"broker {broker_id} of partition {number} is not known")
     if len(set(placement.replicas)) != len(placement.replicas) or placement.leader not in placement.replicas:
         raise invalid(f"replicas of partition {number} repeat, or its leader is not one of them")
 

@@ -1,4 +1,4 @@
-"""Arrow Flight: tickets, descriptors and record batches damaged at every byte. Refused or taken, never a defect."""
+"""Arrow Flight: tickets, descriptors and record batches damaged at every byte. Rejection or taken, never a defect."""
 
 import json
 import random

@@ -1,6 +1,6 @@
 """Decisions as values: where replicas go, and what is refused."""
 
-from bascule.control.decide import Load, Refusal, RefusalCode, create_stream, delete_stream, loads, place
+from bascule.control.decide import Load, create_stream, delete_stream, loads, place
 from bascule.metadata import (
     MAX_PARTITIONS,
     CreateStream,
@@ -11,6 +11,7 @@ from bascule.metadata import (
     apply,
     initial_state,
 )
+from bascule.metadata.rejection import Rejection, RejectionCode
 
 from tests.unit.control.rig import wish
 
@@ -29,10 +30,10 @@ def created(state: State, *, partitions: int = 1, replication_factor: int = 1) -
     return apply(state, state.index + 1, command)[0]
 
 
-def refused(state: State, *, subject: str = "orders", partitions: int = 1, replication_factor: int = 1) -> Refusal:
+def refused(state: State, *, subject: str = "orders", partitions: int = 1, replication_factor: int = 1) -> Rejection:
     request = wish(subject=subject, partitions=partitions, replication_factor=replication_factor)
     refusal = create_stream(state, request, 1)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Rejection)
     return refusal
 
 
@@ -72,25 +73,28 @@ def test_replication_factors_out_of_range_are_refused_with_the_exact_texts() -> 
     state = cluster("a", "b")
     low = refused(state, replication_factor=-2)
     high = refused(state, replication_factor=3)
-    assert (low.code, low.message) == (RefusalCode.INVALID_REPLICATION_FACTOR, "Invalid replicationFactor -2")
-    assert (high.code, high.message) == (RefusalCode.NOT_ENOUGH_BROKERS, "Invalid replicationFactor 3, cluster size 2")
+    assert (low.code, low.message) == (RejectionCode.INVALID_REPLICATION_FACTOR, "Invalid replicationFactor -2")
+    assert (high.code, high.message) == (
+        RejectionCode.NOT_ENOUGH_BROKERS,
+        "Invalid replicationFactor 3, cluster size 2",
+    )
 
 
 def test_no_partitions_are_refused_before_the_replication_factor_is_looked_at() -> None:
     refusal = refused(cluster("a"), partitions=0, replication_factor=9)
-    assert (refusal.code, refusal.message) == (RefusalCode.NO_PARTITIONS, "no partitions provided")
+    assert (refusal.code, refusal.message) == (RejectionCode.NO_PARTITIONS, "no partitions provided")
 
 
 def test_the_number_of_partitions_is_bounded() -> None:
     state = cluster("a")
     created(state, partitions=MAX_PARTITIONS)
-    assert refused(state, partitions=MAX_PARTITIONS + 1).code is RefusalCode.TOO_MANY_PARTITIONS
+    assert refused(state, partitions=MAX_PARTITIONS + 1).code is RejectionCode.TOO_MANY_PARTITIONS
 
 
 def test_more_partitions_below_a_full_wildcard_need_partitioning_by_subject() -> None:
     state = cluster("a")
     for subject in (">", "a.>"):
-        assert refused(state, subject=subject, partitions=2).code is RefusalCode.SUBJECT_HAS_NO_ROOM
+        assert refused(state, subject=subject, partitions=2).code is RejectionCode.SUBJECT_HAS_NO_ROOM
         by_subject = StreamSettings(partition_by_subject=True)
         assert isinstance(
             create_stream(state, wish(subject=subject, partitions=2, settings=by_subject), 1), CreateStream
@@ -103,8 +107,8 @@ def test_an_existing_name_is_refused_and_deleting_names_its_incarnation() -> Non
     command = create_stream(cluster("a"), wish(), 1)
     assert isinstance(command, CreateStream)
     state, _ = apply(cluster("a"), 2, command)
-    assert refused(state).code is RefusalCode.STREAM_EXISTS
+    assert refused(state).code is RejectionCode.STREAM_EXISTS
     assert delete_stream(state, "default", "orders") == DeleteStream("default", "orders", 2)
     gone = delete_stream(state, "default", "others")
-    assert isinstance(gone, Refusal)
-    assert gone.code is RefusalCode.STREAM_NOT_FOUND
+    assert isinstance(gone, Rejection)
+    assert gone.code is RejectionCode.STREAM_NOT_FOUND

@@ -1,8 +1,7 @@
 """Decisions about consumer groups, and what is refused."""
 
 import pytest
-from bascule.control import RefusalCode, decide_groups
-from bascule.control.decide import Refusal
+from bascule.control import decide_groups
 from bascule.metadata import (
     Command,
     CreateStream,
@@ -17,6 +16,7 @@ from bascule.metadata import (
     apply,
     initial_state,
 )
+from bascule.metadata.rejection import Rejection, RejectionCode
 
 
 def after(start: State, *commands: Command) -> State:
@@ -43,8 +43,8 @@ def joined(state: State, *consumers: str) -> State:
     return state
 
 
-def refused(outcome: object, code: RefusalCode, *words: str) -> None:
-    assert isinstance(outcome, Refusal)
+def refused(outcome: object, code: RejectionCode, *words: str) -> None:
+    assert isinstance(outcome, Rejection)
     assert outcome.code is code
     for word in words:
         assert word in outcome.message
@@ -64,9 +64,9 @@ def test_a_join_names_each_stream_once_in_order_and_the_idlest_broker() -> None:
 def test_a_join_of_a_present_member_or_for_a_missing_stream_is_refused() -> None:
     state = joined(ALONE, "x")
     outcome = decide_groups.join_group(state, "g", "x", ("s",), hands_over=False)
-    refused(outcome, RefusalCode.ALREADY_MEMBER, "consumer x", "group g")
+    refused(outcome, RejectionCode.ALREADY_MEMBER, "consumer x", "group g")
     outcome = decide_groups.join_group(state, "g", "y", ("s", "nothing"), hands_over=False)
-    refused(outcome, RefusalCode.STREAM_NOT_FOUND, "nothing")
+    refused(outcome, RejectionCode.STREAM_NOT_FOUND, "nothing")
 
 
 @pytest.mark.parametrize("expired", [False, True])
@@ -78,8 +78,8 @@ def test_a_leave_names_the_present_membership(expired: bool) -> None:
 
 def test_a_leave_without_a_membership_is_refused() -> None:
     state = joined(ALONE, "x")
-    refused(decide_groups.leave_group(state, "h", "x", expired=False), RefusalCode.GROUP_NOT_FOUND, "h")
-    refused(decide_groups.leave_group(state, "g", "y", expired=False), RefusalCode.NOT_A_MEMBER, "y", "g")
+    refused(decide_groups.leave_group(state, "h", "x", expired=False), RejectionCode.GROUP_NOT_FOUND, "h")
+    refused(decide_groups.leave_group(state, "g", "y", expired=False), RejectionCode.NOT_A_MEMBER, "y", "g")
 
 
 def test_a_report_must_name_the_present_coordinator_and_come_from_a_member() -> None:
@@ -87,20 +87,20 @@ def test_a_report_must_name_the_present_coordinator_and_come_from_a_member() -> 
     epoch = state.index
     assert decide_groups.check_report(state, "g", "x", "a", epoch) is state.groups["g"]
     outcome = decide_groups.check_report(state, "h", "x", "a", epoch)
-    refused(outcome, RefusalCode.STALE_COORDINATOR, "No such consumer group h")
+    refused(outcome, RejectionCode.STALE_COORDINATOR, "No such consumer group h")
     for coordinator, wrong in (("b", epoch), ("a", epoch - 1)):
         outcome = decide_groups.check_report(state, "g", "x", coordinator, wrong)
-        refused(outcome, RefusalCode.STALE_COORDINATOR, f"got coordinator: {coordinator} epoch: {wrong}")
+        refused(outcome, RejectionCode.STALE_COORDINATOR, f"got coordinator: {coordinator} epoch: {wrong}")
     outcome = decide_groups.check_report(state, "g", "z", "a", epoch)
-    refused(outcome, RefusalCode.STALE_COORDINATOR, "Consumer z is not a member of consumer group g")
+    refused(outcome, RejectionCode.STALE_COORDINATOR, "Consumer z is not a member of consumer group g")
 
 
 def test_another_coordinator_is_the_idlest_of_the_other_brokers() -> None:
-    def replaced(state: State) -> SetGroupCoordinator | Refusal:
+    def replaced(state: State) -> SetGroupCoordinator | Rejection:
         group: Group = state.groups["g"]
         return decide_groups.replace_coordinator(state, group)
 
-    refused(replaced(joined(ALONE, "x")), RefusalCode.NO_COORDINATOR, "No group coordinator candidates")
+    refused(replaced(joined(ALONE, "x")), RejectionCode.NO_COORDINATOR, "No group coordinator candidates")
     state = joined(TWO, "x", "y")
     assert replaced(state) == SetGroupCoordinator("g", "b", state.groups["g"].epoch)
     third = after(state, RegisterBroker("c", "h", 1, 1), JoinGroup("h", "x", ("s",), "b"))

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from bascule.control import GroupTimeouts
-from bascule.control.controller import RefusedError
-from bascule.control.groups import NotServedError, NotWatchedError, Reads
+from bascule.control.groups import Reads
 from bascule.control.handover import Place, Sign
 from bascule.metadata import RegisterBroker
+from bascule.metadata.rejection import RejectedError
 
 from tests.unit.control.fake_plane import Disk, until
 from tests.unit.control.rig import Rig, running, wish
@@ -68,7 +68,7 @@ async def test_while_an_expiry_is_being_committed_the_member_is_not_active() -> 
         await joined(rig, "a")
         rig.plane.silent = True
         await asyncio.sleep(1.5)  # longer than its time
-        with pytest.raises(NotWatchedError):
+        with pytest.raises(RejectedError):
             rig.groups.assignments("g", "a", 0)
 
 
@@ -94,7 +94,7 @@ async def test_most_members_replace_a_coordinator_and_one_alone_does_not() -> No
         after = rig.controller.state.groups["g"]
         assert (after.coordinator, after.epoch) == ("b", rig.controller.state.index)
         assert [item.assignments for item in after.members] == [item.assignments for item in before.members]
-        with pytest.raises(NotServedError, match="broker is not the consumer group coordinator"):
+        with pytest.raises(RejectedError, match="broker is not the consumer group coordinator"):
             rig.groups.assignments("g", "x", after.epoch)
 
 
@@ -105,7 +105,7 @@ async def test_reports_are_forgotten_after_the_timeout() -> None:
         await rig.groups.report("g", "x", "a", epoch, 5.0)
         await asyncio.sleep(1.5)  # longer than reports count
         await rig.groups.report("g", "y", "a", epoch, 5.0)
-        with pytest.raises(RefusedError, match="No group coordinator candidates"):
+        with pytest.raises(RejectedError, match="No group coordinator candidates"):
             await rig.groups.report("g", "x", "a", epoch, 5.0)
 
 

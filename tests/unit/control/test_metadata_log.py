@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from bascule._seam import Committed, Failed, LogLine
-from bascule.control import MetadataLog, RefusalCode, reconcile, reconciler
-from bascule.control.controller import RefusedError
+from bascule.control import MetadataLog, reconcile, reconciler
 from bascule.errors import (
     BrokerError,
     CapacityError,
@@ -20,6 +19,7 @@ from bascule.errors import (
 )
 from bascule.metadata import RegisterBroker, digest, encode_command, encode_snapshot
 from bascule.metadata.model import incarnation_of
+from bascule.metadata.rejection import RejectedError, RejectionCode
 
 from tests.unit.control.fake_plane import Disk, FakePlane, until
 from tests.unit.control.rig import Rig, running, wish
@@ -34,9 +34,9 @@ async def test_a_created_stream_is_open_and_shown_when_the_call_returns(rig: Rig
 async def test_of_many_creations_of_one_name_exactly_one_succeeds(rig: Rig) -> None:
     calls = [rig.controller.create_stream(wish(), 5.0) for _ in range(20)]
     results = await asyncio.gather(*calls, return_exceptions=True)
-    refused = [item for item in results if isinstance(item, RefusedError)]
+    refused = [item for item in results if isinstance(item, RejectedError)]
     assert results.count(None) == 1
-    assert {item.refusal.code for item in refused} == {RefusalCode.STREAM_EXISTS}
+    assert {item.rejection.code for item in refused} == {RejectionCode.STREAM_EXISTS}
     assert len(refused) == 19
 
 
@@ -52,7 +52,7 @@ async def test_a_deleted_stream_is_gone_when_the_call_returns(rig: Rig) -> None:
     assert not rig.plane.opened
     assert not rig.plane.view
     assert not rig.plane.disk.files
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         await rig.controller.delete_stream("default", "orders", 5.0)
 
 

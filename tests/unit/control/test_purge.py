@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from bascule.control.controller import RefusedError
 from bascule.errors import UnavailableError, error
+from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import StatusError
 from bascule.protocols.router import AdminRequest
 
@@ -66,7 +66,7 @@ async def test_a_purge_that_failed_leaves_the_grace_of_a_later_deletion(
             await rig.controller.purge_stream("default", "orders", now=True, dry_run=False, timeout_s=5.0)
     await rig.controller.delete_stream("default", "orders", 5.0)
     assert rig.plane.named("delete") == [[incarnation]]
-    with pytest.raises(RefusedError):
+    with pytest.raises(RejectedError):
         await rig.controller.purge_stream("default", "orders", now=True, dry_run=False, timeout_s=5.0)
 
 

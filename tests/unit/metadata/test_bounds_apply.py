@@ -11,9 +11,9 @@ from bascule.metadata import (
     JoinGroup,
     PauseStream,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
+    Rejection,
+    RejectionCode,
     ResumeStream,
     SetActivity,
     SetGroupCoordinator,
@@ -45,22 +45,22 @@ BROKERS = after(initial_state(), RegisterBroker("a", "h", 1, 1), RegisterBroker(
 STREAMS = after(BROKERS, create("s", partitions=2), create("t"), create("s", namespace="other"))
 
 
-def code(state: State, command: Command) -> RefusedCode | None:
+def code(state: State, command: Command) -> RejectionCode | None:
     """The code of the refusal, None = it is applied. A refused command changes nothing but the index."""
     changed, result = apply(state, state.index + 1, command)
     if isinstance(result, Applied):
         return None
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert changed == state.at(state.index + 1)
     return result.code
 
 
-INVALID = RefusedCode.INVALID_COMMAND
+INVALID = RejectionCode.INVALID
 LONGEST, TOO_LONG = "x" * 255, "x" * 256
 
 
 @pytest.mark.parametrize(("name", "expected"), [("", INVALID), ("x", None), (LONGEST, None), (TOO_LONG, INVALID)])
-def test_names_have_1_to_255_bytes(name: str, expected: RefusedCode | None) -> None:
+def test_names_have_1_to_255_bytes(name: str, expected: RejectionCode | None) -> None:
     for command in (
         RegisterBroker(name, "h", 1, 1),
         RegisterBroker("c", name, 1, 1),
@@ -75,7 +75,7 @@ def test_names_have_1_to_255_bytes(name: str, expected: RefusedCode | None) -> N
 
 
 @pytest.mark.parametrize(("port", "expected"), [(-1, INVALID), (0, None), (65535, None), (65536, INVALID)])
-def test_ports(port: int, expected: RefusedCode | None) -> None:
+def test_ports(port: int, expected: RejectionCode | None) -> None:
     assert code(BROKERS, RegisterBroker("a", "h", port, 1)) is expected
 
 
@@ -103,12 +103,12 @@ def test_the_streams_of_a_member_are_distinct_and_bounded(monkeypatch: pytest.Mo
 
 
 def test_a_coordinator_is_a_registered_broker() -> None:
-    assert code(STREAMS, JoinGroup("g", "x", ("s",), "nobody")) is RefusedCode.BROKER_UNKNOWN
+    assert code(STREAMS, JoinGroup("g", "x", ("s",), "nobody")) is RejectionCode.BROKER_UNKNOWN
     one = after(STREAMS, JoinGroup("g", "x", ("s",), "a"))
     assert code(one, JoinGroup("g", "y", ("s",), "nobody")) is None, "the group has one already"
-    assert code(one, SetGroupCoordinator("g", "nobody", 0)) is RefusedCode.BROKER_UNKNOWN
+    assert code(one, SetGroupCoordinator("g", "nobody", 0)) is RejectionCode.BROKER_UNKNOWN
     assert code(one, SetGroupCoordinator("g", "b", 0)) is None
-    assert code(one, SetGroupCoordinator("h", "b", 0)) is RefusedCode.GROUP_NOT_FOUND
+    assert code(one, SetGroupCoordinator("h", "b", 0)) is RejectionCode.GROUP_NOT_FOUND
 
 
 def test_a_membership_keeps_whether_it_hands_over() -> None:
@@ -162,8 +162,8 @@ def test_a_creation_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         (Placement(("a", "a"), "a"), INVALID),
         (Placement(("a",), "b"), INVALID),
         (Placement((), "a"), INVALID),
-        (Placement(("c",), "c"), RefusedCode.BROKER_UNKNOWN),
+        (Placement(("c",), "c"), RejectionCode.BROKER_UNKNOWN),
     ],
 )
-def test_placements(placement: Placement, expected: RefusedCode | None) -> None:
+def test_placements(placement: Placement, expected: RejectionCode | None) -> None:
     assert code(STREAMS, replace(create("new"), placements=(placement,))) is expected

@@ -8,9 +8,9 @@ from bascule.metadata import (
     CreateStream,
     DataKey,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
+    Rejection,
+    RejectionCode,
     State,
     StreamSettings,
     apply,
@@ -54,23 +54,23 @@ def test_keys_are_kept_in_order_and_survive_a_snapshot() -> None:
 @pytest.mark.parametrize(
     ("before", "command", "code"),
     [
-        (create(), add(FIRST), RefusedCode.INVALID_COMMAND),
-        (create(FIRST), add(FIRST), RefusedCode.INVALID_COMMAND),
-        (create(FIRST), add(DataKey(3, "new", "eA==")), RefusedCode.INVALID_COMMAND),
-        (create(FIRST), add(DataKey(2, "", "eA==")), RefusedCode.INVALID_COMMAND),
-        (create(FIRST), add(DataKey(2, "new", "x" * 256)), RefusedCode.INVALID_COMMAND),
-        (create(FIRST), add(SECOND, incarnation=9), RefusedCode.STREAM_NOT_FOUND),
+        (create(), add(FIRST), RejectionCode.INVALID),
+        (create(FIRST), add(FIRST), RejectionCode.INVALID),
+        (create(FIRST), add(DataKey(3, "new", "eA==")), RejectionCode.INVALID),
+        (create(FIRST), add(DataKey(2, "", "eA==")), RejectionCode.INVALID),
+        (create(FIRST), add(DataKey(2, "new", "x" * 256)), RejectionCode.INVALID),
+        (create(FIRST), add(SECOND, incarnation=9), RejectionCode.STREAM_NOT_FOUND),
     ],
 )
-def test_a_key_that_does_not_follow_is_refused(before: CreateStream, command: AddDataKey, code: RefusedCode) -> None:
+def test_a_key_that_does_not_follow_is_refused(before: CreateStream, command: AddDataKey, code: RejectionCode) -> None:
     state = after(before)
     changed, result = apply(state, state.index + 1, command)
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert result.code is code
     assert changed == state.at(state.index + 1)
 
 
 def test_a_stream_begins_with_key_1() -> None:
     _, result = apply(after(), 2, create(SECOND))
-    assert isinstance(result, Refused)
-    assert result.code is RefusedCode.INVALID_COMMAND
+    assert isinstance(result, Rejection)
+    assert result.code is RejectionCode.INVALID

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from bascule.control.decide import Refusal, RefusalCode, Target, edit_stream, resume_stream
+from bascule.control.decide import Target, edit_stream, resume_stream
 from bascule.metadata import (
     Applied,
     Command,
@@ -11,8 +11,6 @@ from bascule.metadata import (
     EditStream,
     PauseStream,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
     ResumeStream,
     State,
@@ -23,6 +21,7 @@ from bascule.metadata import (
     encode_command,
     initial_state,
 )
+from bascule.metadata.rejection import Rejection, RejectionCode
 
 STREAM = ("default", "s", 2)
 WISH = StreamSettings(codec="zstd", retention_age_ms=5, min_isr=0)
@@ -58,17 +57,17 @@ def test_settings_are_these_from_now_on_and_the_rest_stays() -> None:
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (EditStream("default", "s", 9, WISH), RefusedCode.STREAM_NOT_FOUND),
-        (EditStream("default", "t", 2, WISH), RefusedCode.STREAM_NOT_FOUND),
-        (EditStream(*STREAM, replace(WISH, min_isr=-1)), RefusedCode.INVALID_COMMAND),
-        (EditStream(*STREAM, replace(WISH, encryption=True)), RefusedCode.INVALID_COMMAND),
-        (EditStream(*STREAM, replace(WISH, partition_by_subject=True)), RefusedCode.INVALID_COMMAND),
+        (EditStream("default", "s", 9, WISH), RejectionCode.STREAM_NOT_FOUND),
+        (EditStream("default", "t", 2, WISH), RejectionCode.STREAM_NOT_FOUND),
+        (EditStream(*STREAM, replace(WISH, min_isr=-1)), RejectionCode.INVALID),
+        (EditStream(*STREAM, replace(WISH, encryption=True)), RejectionCode.INVALID),
+        (EditStream(*STREAM, replace(WISH, partition_by_subject=True)), RejectionCode.INVALID),
     ],
 )
-def test_what_cannot_be_applied_changes_nothing(command: EditStream, code: RefusedCode) -> None:
+def test_what_cannot_be_applied_changes_nothing(command: EditStream, code: RejectionCode) -> None:
     state = start()
     changed, result = apply(state, state.index + 1, command)
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert (result.code, changed) == (code, state.at(state.index + 1))
 
 
@@ -83,22 +82,22 @@ def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "code", "said"),
     [
-        ("t", {}, RefusalCode.STREAM_NOT_FOUND, "stream default/t does not exist"),
-        ("s", {"encryption": True}, RefusalCode.INVALID, "encryption stays as the stream was created"),
-        ("s", {"codek": "lz4"}, RefusalCode.INVALID, "codek is no setting of a stream: one of durability, codec"),
-        ("s", {"codec": "gzip"}, RefusalCode.INVALID, "the settings are not valid"),
-        ("s", {"min_isr": True}, RefusalCode.INVALID, "the settings are not valid"),
-        ("s", {"min_isr": -2}, RefusalCode.INVALID, "min_isr is -2, not between 0 and 255"),
-        ("s", {"min_isr": 256}, RefusalCode.INVALID, "min_isr is 256, not between 0 and 255"),
-        ("s", {"max_record_bytes": 0}, RefusalCode.INVALID, "max_record_bytes is 0, not between 1 and 67108864"),
-        ("s", {"segment_bytes": 1 << 63}, RefusalCode.INVALID, "segment_bytes is 9223372036854775808, not between 0"),
+        ("t", {}, RejectionCode.STREAM_NOT_FOUND, "stream default/t does not exist"),
+        ("s", {"encryption": True}, RejectionCode.INVALID, "encryption stays as the stream was created"),
+        ("s", {"codek": "lz4"}, RejectionCode.INVALID, "codek is no setting of a stream: one of durability, codec"),
+        ("s", {"codec": "gzip"}, RejectionCode.INVALID, "the settings are not valid"),
+        ("s", {"min_isr": True}, RejectionCode.INVALID, "the settings are not valid"),
+        ("s", {"min_isr": -2}, RejectionCode.INVALID, "min_isr is -2, not between 0 and 255"),
+        ("s", {"min_isr": 256}, RejectionCode.INVALID, "min_isr is 256, not between 0 and 255"),
+        ("s", {"max_record_bytes": 0}, RejectionCode.INVALID, "max_record_bytes is 0, not between 1 and 67108864"),
+        ("s", {"segment_bytes": 1 << 63}, RejectionCode.INVALID, "segment_bytes is 9223372036854775808, not between 0"),
     ],
 )
 def test_a_wish_that_cannot_be_granted_is_named(
-    name: str, changes: dict[str, object], code: RefusalCode, said: str
+    name: str, changes: dict[str, object], code: RejectionCode, said: str
 ) -> None:
     refusal = edit_stream(start(), "default", name, changes)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Rejection)
     assert refusal.code is code
     assert said in refusal.message
 
@@ -113,5 +112,5 @@ def test_resuming_some_keeps_the_wish_to_resume_all_together() -> None:
     assert rest == ResumeStream(*STREAM, (0,), True, 30)
     assert resume_stream(after(state, some, rest), Target("default", "s"), 40) is None
     missing = resume_stream(state, Target("default", "s", (3,)), 50)
-    assert isinstance(missing, Refusal)
-    assert missing.code is RefusalCode.PARTITION_NOT_FOUND
+    assert isinstance(missing, Rejection)
+    assert missing.code is RejectionCode.PARTITION_NOT_FOUND

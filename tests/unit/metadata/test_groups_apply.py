@@ -12,9 +12,9 @@ from bascule.metadata import (
     LeaveGroup,
     Member,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
+    Rejection,
+    RejectionCode,
     SetGroupCoordinator,
     State,
     StreamSettings,
@@ -63,9 +63,9 @@ def shown(group: Group) -> dict[str, dict[str, list[int]]]:
     return {item.id: {part.stream: list(part.partitions) for part in item.assignments} for item in group.members}
 
 
-def refusal(state: State, command: Command) -> RefusedCode:
+def refusal(state: State, command: Command) -> RejectionCode:
     changed, result = apply(state, state.index + 1, command)
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert changed == state.at(state.index + 1)
     return result.code
 
@@ -123,20 +123,20 @@ def test_members_keep_their_order_and_assignments_through_a_snapshot() -> None:
 
 def test_refusals() -> None:
     state = after(streams(), join("a", "orders"))
-    assert refusal(state, join("a", "logs")) is RefusedCode.ALREADY_MEMBER
-    assert refusal(state, join("b", "orders", "nothing")) is RefusedCode.STREAM_NOT_FOUND
-    assert refusal(state, join("b")) is RefusedCode.INVALID_COMMAND
-    assert refusal(state, JoinGroup("new", "b", ("logs",), "nobody")) is RefusedCode.BROKER_UNKNOWN
-    assert refusal(state, LeaveGroup("none", "a", 1, False)) is RefusedCode.GROUP_NOT_FOUND
-    assert refusal(state, LeaveGroup("g", "b", 1, False)) is RefusedCode.NOT_A_MEMBER
-    assert refusal(state, SetGroupCoordinator("g", "b", 99)) is RefusedCode.INVALID_COMMAND
+    assert refusal(state, join("a", "logs")) is RejectionCode.ALREADY_MEMBER
+    assert refusal(state, join("b", "orders", "nothing")) is RejectionCode.STREAM_NOT_FOUND
+    assert refusal(state, join("b")) is RejectionCode.INVALID
+    assert refusal(state, JoinGroup("new", "b", ("logs",), "nobody")) is RejectionCode.BROKER_UNKNOWN
+    assert refusal(state, LeaveGroup("none", "a", 1, False)) is RejectionCode.GROUP_NOT_FOUND
+    assert refusal(state, LeaveGroup("g", "b", 1, False)) is RejectionCode.NOT_A_MEMBER
+    assert refusal(state, SetGroupCoordinator("g", "b", 99)) is RejectionCode.INVALID
 
 
 def test_an_expiry_of_an_earlier_membership_does_not_end_the_present_one() -> None:
     state = after(streams(), join("a", "orders"), join("b", "orders"))
     late = leave(state, "b", expired=True)
     state = after(state, leave(state, "b"), join("b", "orders"))
-    assert refusal(state, late) is RefusedCode.NOT_A_MEMBER
+    assert refusal(state, late) is RejectionCode.NOT_A_MEMBER
 
 
 def join_seconds(streams: int) -> float:

@@ -8,9 +8,9 @@ from bascule.metadata import (
     DeleteStream,
     Placement,
     PurgeStream,
-    Refused,
-    RefusedCode,
     RegisterBroker,
+    Rejection,
+    RejectionCode,
     State,
     StreamKey,
     StreamSettings,
@@ -46,9 +46,9 @@ def after(*commands: Command, start: State | None = None) -> State:
     return state
 
 
-def refusal(state: State, command: Command) -> Refused:
+def refusal(state: State, command: Command) -> Rejection:
     changed, result = apply(state, state.index + 1, command)
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert changed == state.at(state.index + 1)
     return result
 
@@ -60,8 +60,8 @@ def test_registering_again_keeps_the_first_time_and_raises_the_boot_epoch() -> N
 
 
 def test_a_port_outside_its_range_is_refused() -> None:
-    assert refusal(initial_state(), register(port=65536)).code is RefusedCode.INVALID_COMMAND
-    assert refusal(initial_state(), register(port=-1)).code is RefusedCode.INVALID_COMMAND
+    assert refusal(initial_state(), register(port=65536)).code is RejectionCode.INVALID
+    assert refusal(initial_state(), register(port=-1)).code is RejectionCode.INVALID
     after(register(port=0), register(port=65535))
 
 
@@ -78,43 +78,43 @@ def test_a_created_stream_has_all_replicas_in_sync_and_epochs_of_its_entry() -> 
 
 def test_a_stream_of_the_same_name_is_refused_and_another_namespace_is_free() -> None:
     state = after(register(), create())
-    assert refusal(state, create()).code is RefusedCode.STREAM_EXISTS
+    assert refusal(state, create()).code is RejectionCode.STREAM_EXISTS
     assert len(after(create(namespace="other"), start=state).streams) == 2
 
 
 def test_a_stream_on_an_unknown_broker_is_refused() -> None:
-    assert refusal(initial_state(), create()).code is RefusedCode.BROKER_UNKNOWN
+    assert refusal(initial_state(), create()).code is RejectionCode.BROKER_UNKNOWN
 
 
 def test_impossible_placements_are_refused() -> None:
     state = after(register("a"), register("b"))
     for placement in (Placement(("a", "a"), "a"), Placement(("a",), "b"), Placement((), "a")):
-        assert refusal(state, create(placements=(placement,))).code is RefusedCode.INVALID_COMMAND
+        assert refusal(state, create(placements=(placement,))).code is RejectionCode.INVALID
 
 
 def test_names_are_bounded_at_both_ends() -> None:
     state = after(register())
-    assert refusal(state, create("")).code is RefusedCode.INVALID_COMMAND
-    assert refusal(state, create("é" * 128)).code is RefusedCode.INVALID_COMMAND
+    assert refusal(state, create("")).code is RejectionCode.INVALID
+    assert refusal(state, create("é" * 128)).code is RejectionCode.INVALID
     after(create("x" * 255), create("é" * 127), start=state)
 
 
 def test_partitions_are_bounded_and_may_be_none() -> None:
     state = after(register())
-    assert refusal(state, create(placements=(HERE,) * (MAX_PARTITIONS + 1))).code is RefusedCode.INVALID_COMMAND
+    assert refusal(state, create(placements=(HERE,) * (MAX_PARTITIONS + 1))).code is RejectionCode.INVALID
     after(create("most", placements=(HERE,) * MAX_PARTITIONS), create("none", placements=()), start=state)
 
 
 def test_negative_settings_are_refused() -> None:
     state = after(register())
     for settings in (StreamSettings(retention_bytes=-1), StreamSettings(min_isr=-1)):
-        assert refusal(state, create(settings=settings)).code is RefusedCode.INVALID_COMMAND
+        assert refusal(state, create(settings=settings)).code is RejectionCode.INVALID
 
 
 def test_deleting_names_the_incarnation() -> None:
     state = after(register(), create())
-    assert refusal(state, DeleteStream("default", "orders", 1)).code is RefusedCode.STREAM_NOT_FOUND
-    assert refusal(state, DeleteStream("default", "others", 2)).code is RefusedCode.STREAM_NOT_FOUND
+    assert refusal(state, DeleteStream("default", "orders", 1)).code is RejectionCode.STREAM_NOT_FOUND
+    assert refusal(state, DeleteStream("default", "others", 2)).code is RejectionCode.STREAM_NOT_FOUND
     assert not after(DeleteStream("default", "orders", 2), start=state).streams
 
 
@@ -144,9 +144,9 @@ def test_a_trim_names_the_incarnation_and_never_goes_back() -> None:
         TrimPartition("default", "orders", 2, 0, incarnation + 1, 9),
         TrimPartition("default", "orders", 2, 0, incarnation, -1),
     ):
-        assert refusal(trimmed, wrong).code is RefusedCode.INVALID_COMMAND
+        assert refusal(trimmed, wrong).code is RejectionCode.INVALID
     beyond = TrimPartition("default", "orders", 2, 1, incarnation, 9)
-    assert refusal(trimmed, beyond).code is RefusedCode.PARTITION_NOT_FOUND
+    assert refusal(trimmed, beyond).code is RejectionCode.PARTITION_NOT_FOUND
 
 
 def test_a_purge_gives_every_partition_a_new_incarnation_that_begins_at_0() -> None:
@@ -156,4 +156,4 @@ def test_a_purge_gives_every_partition_a_new_incarnation_that_begins_at_0() -> N
     assert [item.incarnation for item in purged.partitions] == [incarnation_of(4, 0), incarnation_of(4, 1)]
     assert [item.trimmed_to for item in purged.partitions] == [0, 0]
     assert purged.incarnation == 2
-    assert refusal(trimmed, PurgeStream("default", "orders", 3)).code is RefusedCode.STREAM_NOT_FOUND
+    assert refusal(trimmed, PurgeStream("default", "orders", 3)).code is RejectionCode.STREAM_NOT_FOUND

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from bascule.control.decide import Refusal, RefusalCode, StreamRequest, create_stream, edit_stream
+from bascule.control.decide import StreamRequest, create_stream, edit_stream
 from bascule.metadata import (
     Applied,
     Command,
@@ -11,8 +11,6 @@ from bascule.metadata import (
     DeleteStream,
     EditStream,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
     State,
     StreamSettings,
@@ -21,6 +19,7 @@ from bascule.metadata import (
 )
 from bascule.metadata.nats_acks import subjects_overlap
 from bascule.metadata.plain import PlainError, from_plain, to_plain
+from bascule.metadata.rejection import Rejection, RejectionCode
 
 ON, OFF = StreamSettings(nats_acks="jetstream"), StreamSettings()
 
@@ -46,11 +45,11 @@ def request(name: str, subject: str, settings: StreamSettings, partitions: int =
 def refused_by_both(state: State, name: str, subject: str, partitions: int = 1) -> str:
     """The sentence of the decision; applying the command anyway is refused too and changes nothing."""
     decided = create_stream(state, request(name, subject, ON, partitions), 1)
-    assert isinstance(decided, Refusal)
-    assert decided.code is RefusalCode.INVALID
+    assert isinstance(decided, Rejection)
+    assert decided.code is RejectionCode.INVALID
     same, result = apply(state, state.index + 1, create(name, subject, ON, partitions=partitions))
-    assert isinstance(result, Refused)
-    assert result.code is RefusedCode.INVALID_COMMAND
+    assert isinstance(result, Rejection)
+    assert result.code is RejectionCode.INVALID
     assert same == state.at(state.index + 1)
     return decided.message
 
@@ -101,12 +100,12 @@ def test_an_edit_is_checked_as_a_creation_is() -> None:
     )
     for name, reason in (("second", "overlaps with orders.* of stream default/first"), ("three", "3 partitions")):
         decided = edit_stream(state, "default", name, {"nats_acks": "jetstream"})
-        assert isinstance(decided, Refusal)
+        assert isinstance(decided, Rejection)
         assert reason in decided.message
         stream = state.stream("default", name)
         assert stream is not None
         same, result = apply(state, state.index + 1, EditStream("default", name, stream.incarnation, ON))
-        assert isinstance(result, Refused)
+        assert isinstance(result, Rejection)
         assert same.streams == state.streams
     first = state.stream("default", "first")
     assert first is not None
@@ -129,7 +128,7 @@ def test_of_two_requests_at_once_the_second_command_is_refused() -> None:
         assert isinstance(command, CreateStream)
         state, result = apply(state, state.index + 1, command)
         results.append(type(result))
-    assert results == [Applied, Refused]
+    assert results == [Applied, Rejection]
     gone = state.stream("default", "one")
     assert gone is not None
     state = after(DeleteStream("default", "one", gone.incarnation), state=state)

@@ -6,9 +6,9 @@ from bascule.metadata import (
     CreateStream,
     PauseStream,
     Placement,
-    Refused,
-    RefusedCode,
     RegisterBroker,
+    Rejection,
+    RejectionCode,
     ResumeStream,
     SetActivity,
     SetStreamReadonly,
@@ -31,9 +31,9 @@ def after(start: State, *commands: Command) -> State:
     return state
 
 
-def refusal(state: State, command: Command) -> RefusedCode:
+def refusal(state: State, command: Command) -> RejectionCode:
     changed, result = apply(state, state.index + 1, command)
-    assert isinstance(result, Refused)
+    assert isinstance(result, Rejection)
     assert changed == state.at(state.index + 1)
     return result.code
 
@@ -79,10 +79,10 @@ def test_refusals() -> None:
         ResumeStream("default", "x", 2, (0,), False, 1),
         SetStreamReadonly("other", "s", 2, (0,), True, 1),
     ):
-        assert refusal(start(), command) is RefusedCode.STREAM_NOT_FOUND
-    assert refusal(start(), PauseStream(*STREAM, (3,), False, 1)) is RefusedCode.PARTITION_NOT_FOUND
-    assert refusal(start(), PauseStream(*STREAM, (-1,), False, 1)) is RefusedCode.PARTITION_NOT_FOUND
-    assert refusal(start(), PauseStream(*STREAM, (1, 1), False, 1)) is RefusedCode.INVALID_COMMAND
+        assert refusal(start(), command) is RejectionCode.STREAM_NOT_FOUND
+    assert refusal(start(), PauseStream(*STREAM, (3,), False, 1)) is RejectionCode.PARTITION_NOT_FOUND
+    assert refusal(start(), PauseStream(*STREAM, (-1,), False, 1)) is RejectionCode.PARTITION_NOT_FOUND
+    assert refusal(start(), PauseStream(*STREAM, (1, 1), False, 1)) is RejectionCode.INVALID
 
 
 def test_events_are_kept_while_they_are_wanted_and_until_they_are_settled() -> None:

@@ -9,7 +9,7 @@ from bascule.control.specs import OWN_STREAMS
 from bascule.engine import name_flaw
 from bascule.metadata import DEFAULT_NAMESPACE, MAX_SUBJECT_BYTES, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsAcks, NatsCopy
-from bascule.metadata.refusal import MAX_NAME_BYTES, wrong_setting
+from bascule.metadata.rejection import MAX_NAME_BYTES, wrong_setting
 from bascule.protocols.grpc_status import Status, StatusError
 
 SHOWN = 80

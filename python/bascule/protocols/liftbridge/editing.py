@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
-from bascule.control.controller import RefusedError
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.plain import to_plain
+from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, read_object, serialize
-from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
 _CreateStreamRequest = message("CreateStreamRequest")
@@ -50,8 +50,8 @@ class EditingMethods:
                 dry_run=asked["dry_run"],
                 timeout_s=request.timeout_s,
             )
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to edit stream", failure) from failure
         return json.dumps({"before": to_plain(before), "after": to_plain(after)}).encode()
@@ -64,8 +64,8 @@ class EditingMethods:
             resumed = await self._controller.resume_stream(
                 target, dry_run=asked["dry_run"], timeout_s=request.timeout_s
             )
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to resume stream", failure) from failure
         return json.dumps({"resumed": resumed}).encode()
@@ -76,8 +76,8 @@ class EditingMethods:
         try:
             self._gate.check_stream(self._controller.state, wish)
             self._controller.check_create_stream(wish)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             if failure.code == "encryption_unavailable":
                 text = f"Failed on preconditions for stream's encryption handler: {failure}"

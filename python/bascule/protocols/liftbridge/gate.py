@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bascule.control import Refusal, RefusalCode, StreamRequest
-from bascule.control.controller import RefusedError
+from bascule.control import StreamRequest
 from bascule.control.specs import OWN_STREAMS
 from bascule.metadata import State, Stream, StreamKey
+from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 
 __all__ = ["Bounds", "Gate", "reserved_streams"]
@@ -40,7 +40,7 @@ class Gate:
 
         Raises:
             StatusError: INVALID_ARGUMENT: its name or a subject of it is the broker's.
-            RefusedError: `no_room`.
+            RejectedError: `no_room`.
         """
         for what, text in (("name", wish.name), ("subject", wish.subject)):
             if self._is_reserved(text, 1 if what == "name" else wish.partitions):
@@ -69,14 +69,14 @@ class Gate:
         """Refuse a group that would be one too many; hold its room while a member joins.
 
         Raises:
-            RefusedError: `no_room`.
+            RejectedError: `no_room`.
         """
         most = self._bounds.groups
         coming = self._groups - {group}
         is_new, near = group not in state.groups, len(state.groups) + len(coming) >= most
         if is_new and near and len(state.groups.keys() | coming) >= most:
             message = f"limits.groups ({most}) consumer groups exist: let members of some leave, or raise it"
-            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+            raise RejectedError(Rejection(RejectionCode.NO_ROOM, message))
         is_first = is_new and group not in self._groups
         if is_first:
             self._groups.add(group)
@@ -92,14 +92,14 @@ class Gate:
         streams = len(known) + len(coming)
         if streams >= self._bounds.streams:
             message = f"limits.streams ({self._bounds.streams}) streams exist: delete some, or raise it"
-            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+            raise RejectedError(Rejection(RejectionCode.NO_ROOM, message))
         taken = sum(len(stream.partitions) for stream in known) + sum(coming)
         if taken + partitions > self._bounds.partitions:
             message = (
                 f"{taken} partitions exist and {partitions} more would pass limits.partitions "
                 f"({self._bounds.partitions}): ask for fewer, delete streams, or raise it"
             )
-            raise RefusedError(Refusal(RefusalCode.NO_ROOM, message))
+            raise RejectedError(Rejection(RejectionCode.NO_ROOM, message))
 
     def _is_reserved(self, text: str, partitions: int) -> bool:
         return is_reserved(self._namespace, text, partitions)

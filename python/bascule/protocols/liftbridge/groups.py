@@ -1,17 +1,17 @@
 """The four calls of consumer groups (liftbridge §3.15)."""
 
 from bascule._liftbridge_pb import message
-from bascule.control import Controller, RefusalCode
-from bascule.control.controller import RefusedError
-from bascule.control.groups import Groups, NotServedError, NotWatchedError
+from bascule.control import Controller
+from bascule.control.groups import Groups
 from bascule.control.handover import Place, Sign
 from bascule.engine import id_flaw
 from bascule.errors import BrokerError
 from bascule.metadata import MAX_MEMBER_STREAMS
+from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, serialize
-from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
 MAX_ID_BYTES = 255
@@ -60,11 +60,11 @@ class GroupMethods:
                 joined = await self._groups.join(
                     asked.groupId, asked.consumerId, streams, request.timeout_s, hands_over=asked.handsOver
                 )
-        except RefusedError as refusal:
-            status = refused(refusal)
-            if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
+        except RejectedError as rejection:
+            status = status_of_rejection(rejection)
+            if rejection.rejection.code is RejectionCode.STREAM_NOT_FOUND:
                 status = StatusError(Status.FAILED_PRECONDITION, status.message, "stream_not_found")
-            raise status from refusal
+            raise status from rejection
         except BrokerError as failure:
             raise not_applied("Failed to join consumer group", failure) from failure
         timeouts = self._groups.timeouts
@@ -89,8 +89,8 @@ class GroupMethods:
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
         try:
             await self._groups.leave(asked.groupId, asked.consumerId, request.timeout_s)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to leave consumer group", failure) from failure
         return serialize(_LeaveResponse())
@@ -103,12 +103,8 @@ class GroupMethods:
         try:
             sign = Sign(held, asked.seenVersion)
             found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch, sign)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
-        except NotServedError as reason:
-            raise StatusError(Status.FAILED_PRECONDITION, str(reason), reason=reason.reason) from reason
-        except NotWatchedError as reason:
-            raise StatusError(Status.UNKNOWN, "consumer not active for server (no timer)") from reason
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         response = _FetchResponse(epoch=asked.epoch, version=found.version, streams=found.streams)
         for assignment in found.assignments:
             response.assignments.add(stream=assignment.stream, partitions=assignment.partitions)
@@ -124,8 +120,8 @@ class GroupMethods:
             await self._groups.report(
                 asked.groupId, asked.consumerId, asked.coordinator, asked.epoch, request.timeout_s
             )
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to report consumer group coordinator", failure) from failure
         return serialize(_ReportResponse())

@@ -3,13 +3,13 @@
 import json
 
 from bascule.control import Controller, Trim
-from bascule.control.controller import RefusedError
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE
+from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import read_object
-from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
 
@@ -33,8 +33,8 @@ class RemovalMethods:
             was, now = await self._controller.trim_partition(
                 wish, dry_run=asked["dry_run"], timeout_s=request.timeout_s
             )
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to trim partition", failure) from failure
         return json.dumps({"log_start_before": was, "log_start": now}).encode()
@@ -52,8 +52,8 @@ class RemovalMethods:
                 dry_run=asked["dry_run"],
                 timeout_s=request.timeout_s,
             )
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to purge stream", failure) from failure
         return json.dumps({"records": records, "at_once": at_once}).encode()

@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 from bascule._liftbridge_pb import message
-from bascule.control import Controller, RefusalCode, Target
-from bascule.control.controller import RefusedError
+from bascule.control import Controller, Target
 from bascule.control.specs import OWN_STREAMS
 from bascule.errors import BrokerError, CapacityError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.gate import Gate
 from bascule.protocols.liftbridge.messages import parse, serialize
-from bascule.protocols.liftbridge.refusals import not_applied, refused
+from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
 _CreateStreamRequest = message("CreateStreamRequest")
@@ -52,8 +52,8 @@ class StreamMethods:
         try:
             with self._gate.stream(self._controller.state, wish):
                 await self._controller.create_stream(wish, request.timeout_s)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             if failure.code == "encryption_unavailable":
                 text = f"Failed on preconditions for stream's encryption handler: {failure}"
@@ -71,8 +71,8 @@ class StreamMethods:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             await self._controller.delete_stream(DEFAULT_NAMESPACE, name, request.timeout_s)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to delete stream", failure) from failure
         return serialize(_DeleteStreamResponse())
@@ -83,8 +83,8 @@ class StreamMethods:
         target = self._target(asked)
         try:
             await self._controller.pause_stream(target, resume_all=asked.resumeAll, timeout_s=request.timeout_s)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to pause stream", failure) from failure
         return serialize(_PauseStreamResponse())
@@ -95,8 +95,8 @@ class StreamMethods:
         target = self._target(asked)
         try:
             await self._controller.set_readonly(target, readonly=asked.readonly, timeout_s=request.timeout_s)
-        except RefusedError as refusal:
-            raise refused(refusal) from refusal
+        except RejectedError as rejection:
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to set stream readonly flag", failure) from failure
         return serialize(_SetStreamReadonlyResponse())
@@ -109,13 +109,13 @@ class StreamMethods:
         name, partition = asked["stream"], asked["partition"]
         try:
             await self._controller.resume_partition(DEFAULT_NAMESPACE, name, partition, request.timeout_s)
-        except RefusedError as refusal:
-            if refusal.refusal.code is RefusalCode.STREAM_NOT_FOUND:
-                raise StatusError(Status.NOT_FOUND, f"No such stream: {name}", "stream_not_found") from refusal
-            if refusal.refusal.code is RefusalCode.PARTITION_NOT_FOUND:
+        except RejectedError as rejection:
+            if rejection.rejection.code is RejectionCode.STREAM_NOT_FOUND:
+                raise StatusError(Status.NOT_FOUND, f"No such stream: {name}", "stream_not_found") from rejection
+            if rejection.rejection.code is RejectionCode.PARTITION_NOT_FOUND:
                 text = f"No such partition: {partition}"
-                raise StatusError(Status.NOT_FOUND, text, "partition_not_found") from refusal
-            raise refused(refusal) from refusal
+                raise StatusError(Status.NOT_FOUND, text, "partition_not_found") from rejection
+            raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
             raise not_applied("Failed to resume stream", failure) from failure
         return b""
