@@ -15,12 +15,12 @@ Clients decide by the code; texts are for people and may change.
 
 | Call | Place |
 |---|---|
-| Liftbridge and administration (gRPC) | the trailer `bascule-error-bin`, beside `grpc-status` and `grpc-message`, which are those of Liftbridge |
+| gRPC, except Flight | the trailer `bascule-error-bin`; status code and message are those of Liftbridge |
 | `PublishAsync`, one record | field 100 of `PublishAsyncError`, `error` |
 | Arrow Flight | `grpc-status-details-bin` ([values by code](../../specs/formats/flight.md#failures)) |
 
-Each holds the same: a JSON object, in UTF-8, of `code` and the values that the message names. Other clients ignore it. Servers of
-Liftbridge do not send it; the SDK decides by status and text there.
+Each holds the same: a JSON object, in UTF-8, of `code` and the values that the message names. Other clients ignore
+it. Servers of Liftbridge do not send it; the SDK decides by status and text there.
 
 | Value | With the codes | Meaning |
 |---|---|---|
@@ -38,7 +38,9 @@ Liftbridge do not send it; the SDK decides by status and text there.
 | `not_assigned` | the partition is assigned to another member of the group |
 | `batch_rejected` | another record of the same producer batch was rejected |
 | `invalid_subject` | the subject of a new stream is not valid |
-| `group_not_found`, `not_a_member`, `already_member`, `not_coordinator`, `stale_coordinator`, `stale_epoch`, `no_coordinator`, `not_watched` | the state of a consumer group forbids the call |
+| `group_not_found`, `not_a_member`, `already_member` | the consumer group does not exist, or has other members |
+| `not_coordinator`, `stale_coordinator`, `no_coordinator` | the broker does not coordinate the group, or none can |
+| `stale_epoch`, `not_watched` | the group changed since, or the membership is ending |
 | the others | the rule that a request for a stream breaks, by its name |
 """
 PAGE = ROOT / "docs/reference/errors.md"

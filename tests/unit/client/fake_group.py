@@ -37,7 +37,7 @@ class GroupSubscription:
     def next_batch(self, max_records: int, _timeout_ms: int) -> FakeBatch | None:
         with self.broker.lock:
             if self.is_gone:
-                raise failure("stream_not_found", "commit log was deleted")
+                raise failure("stream_not_found", "commit log was deleted", '{"reason": "deleted"}')
             if self.broker.readers.get(self.place) is not self:
                 raise failure("end_of_stream", "the broker ended the subscription")
             count = min(max_records, self.broker.ends.get(self.place, 0) - self.next)
@@ -141,16 +141,24 @@ class FakeGroupBroker:
             self._check(place, request.incarnation)
             present = self.readers.get(place)
             if present is not None and present.request.consumer.groupEpoch > request.consumer.groupEpoch:
-                raise failure("failed_precondition", "Consumer is not currently assigned this partition")
+                raise failure(
+                    "failed_precondition",
+                    "Consumer is not currently assigned this partition",
+                    '{"reason": "not_assigned"}',
+                )
             self.subscribed.append(request)
             self.readers[place] = GroupSubscription(self, request)
             return self.readers[place]
 
     def _JoinConsumerGroup(self, request: Any, response: Any) -> None:  # noqa: N802 (the method's name)
         if request.consumerId in self.members:
-            raise failure("failed_precondition", "consumer is already a member of the consumer group")
+            raise failure(
+                "failed_precondition",
+                "consumer is already a member of the consumer group",
+                '{"reason": "already_member"}',
+            )
         if self.missing.intersection(request.streams):
-            raise failure("failed_precondition", "stream does not exist")
+            raise failure("stream_not_found", "stream does not exist")
         self.members[request.consumerId] = list(request.streams)
         self.epoch += 1
         response.coordinator, response.epoch = self.coordinator, self.epoch
@@ -158,16 +166,22 @@ class FakeGroupBroker:
 
     def _LeaveConsumerGroup(self, request: Any, _response: Any) -> None:  # noqa: N802
         if self.members.pop(request.consumerId, None) is None:
-            raise failure("not_found", "consumer group does not exist")
+            raise failure("not_found", "consumer group does not exist", '{"reason": "group_not_found"}')
         self.epoch += 1
 
     def _FetchConsumerGroupAssignments(self, request: Any, response: Any) -> None:  # noqa: N802
         if not self.members:
-            raise failure("not_found", "consumer group does not exist")
+            raise failure("not_found", "consumer group does not exist", '{"reason": "group_not_found"}')
         if request.epoch != self.epoch:
-            raise failure("failed_precondition", "client-provided group epoch differs from broker group epoch")
+            raise failure(
+                "failed_precondition",
+                "client-provided group epoch differs from broker group epoch",
+                '{"reason": "stale_epoch"}',
+            )
         if request.consumerId not in self.members:
-            raise failure("failed_precondition", "consumer is not a member of the consumer group")
+            raise failure(
+                "failed_precondition", "consumer is not a member of the consumer group", '{"reason": "not_a_member"}'
+            )
         response.epoch = self.epoch
         response.version = self.version
         response.streams.extend(self.members[request.consumerId] if self.version else ())
@@ -191,7 +205,7 @@ class FakeGroupBroker:
 
     def _check(self, place: tuple[str, int], incarnation: int) -> None:
         if incarnation not in (0, self._incarnation(place)):
-            raise failure("stream_not_found", "commit log was deleted")
+            raise failure("stream_not_found", "commit log was deleted", '{"reason": "deleted"}')
 
     def _SetCursor(self, request: Any, _response: Any) -> None:  # noqa: N802
         self._check((request.stream, request.partition), request.incarnation)

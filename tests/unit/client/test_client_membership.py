@@ -151,7 +151,7 @@ def test_a_consumer_id_that_is_already_a_member_is_named() -> None:
 
 def test_missing_streams_are_named() -> None:
     broker = FakeGroupBroker()
-    broker.failing["JoinConsumerGroup"] = [failure("failed_precondition", "stream does not exist")]
+    broker.failing["JoinConsumerGroup"] = [failure("stream_not_found", "stream does not exist")]
     with pytest.raises(StateError, match='not all of the streams "s", "t" exist') as raised:
         broker.client().consumer("g", ["s", "t"]).open()
     assert raised.value.code == "stream_not_found"

@@ -10,6 +10,7 @@ from tests.unit.client.fakes import FakeNative, client_of, failure
 
 LARGE = '{"index": 0, "acknowledged": 0, "bytes": 2013}'
 TOO_MANY = "grpc: received message larger than max (1048590 vs. 1048576)"
+SIZES = '{"message_bytes": 1048590, "limit": 1048576}'
 NO_REPLICAS = "failed to append: not enough in-sync replicas: there are 1, min ISR is 2"
 
 
@@ -37,10 +38,10 @@ def test_a_record_that_is_too_large_names_its_size_and_the_limit(answer: bytes |
 
 def test_a_message_above_the_brokers_limit_names_the_setting() -> None:
     native = FakeNative()
-    native.acks = [failure("too_large", TOO_MANY)]
+    native.acks = [failure("too_large", TOO_MANY, SIZES)]
     text = "a message of 1048590 bytes is too large: the broker accepts 1048576 (its setting limits.message_bytes)"
     assert str(refused(native)) == text
-    native.answers = [failure("too_large", TOO_MANY)]
+    native.answers = [failure("too_large", TOO_MANY, SIZES)]
     with pytest.raises(BrokerError, match=r"limits\.message_bytes"):
         client_of(native).publish_to_subject("s", b"v")
 
@@ -58,20 +59,21 @@ def test_a_wrong_expected_offset_names_the_next_offset(known: bool, said: str) -
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "said"),
+    ("code", "text", "details", "said"),
     [
-        ("readonly", "readonly partition: 0", "partition 0 of .* bascule stream readonly s --off"),
+        ("readonly", "readonly partition: 0", "", "partition 0 of .* bascule stream readonly s --off"),
         (
             "not_enough_replicas",
             NO_REPLICAS,
+            '{"in_sync": 1, "min_isr": 2}',
             "there are 1, min ISR is 2: bascule stream edit s --min-isr requires fewer",
         ),
-        ("encryption_key_missing", "encryption failed on partition", "configure its master key in encryption.keys"),
+        ("encryption_key_missing", "encryption failed on partition", "", "configure its master key in encryption.keys"),
     ],
 )
-def test_errors_of_a_stream_have_the_remedy(code: str, text: str, said: str) -> None:
+def test_errors_of_a_stream_have_the_remedy(code: str, text: str, details: str, said: str) -> None:
     native = FakeNative()
-    native.acks = [failure(code, text)]
+    native.acks = [failure(code, text, details)]
     with pytest.raises(BrokerError, match=f'stream "s" .*{said}' if code != "readonly" else said) as raised:
         client_of(native).publish("s", b"v")
     assert raised.value.code == code
@@ -80,7 +82,7 @@ def test_errors_of_a_stream_have_the_remedy(code: str, text: str, said: str) -> 
 def test_a_readers_error_for_a_missing_key_is_unchanged() -> None:
     native = FakeNative()
     text = 'batch at or after offset 0 cannot be decrypted: its master key "one" is not configured'
-    native.subscriptions = [failure("encryption_key_missing", text)]
+    native.subscriptions = [failure("encryption_key_missing", text, '{"start": 0}')]
     with pytest.raises(BrokerError, match=r"^batch at or after offset 0") as raised:
         client_of(native).subscribe("s").open()
     assert raised.value.code == "encryption_key_missing"

@@ -173,7 +173,7 @@ def test_a_paused_partition_fails_at_once_and_a_new_leader_is_waited_for(paused:
 
 def test_a_paused_partition_is_named_where_the_broker_does_not() -> None:
     native = FakeNative()
-    native.subscriptions = [failure("failed_precondition", "commit log was closed")]
+    native.subscriptions = [failure("failed_precondition", "commit log was closed", '{"reason": "paused"}')]
     with pytest.raises(StateError, match=r'^partition 2 of stream "s" is paused: subscribe with resume, or'):
         list(client_of(native).subscribe("s", partition=2))
 
@@ -189,8 +189,12 @@ def test_stop_latest_of_an_empty_partition_ends_at_once() -> None:
     "refusal",
     [
         failure("end_of_stream", "Stream is empty"),
-        failure("invalid_argument", "Stop offset is before start offset: 3 < 5"),
-        failure("internal", "Failed to lookup offset for timestamp: timestamp is before the beginning of the log"),
+        failure("invalid_argument", "Stop offset is before start offset: 3 < 5", '{"reason": "empty_range"}'),
+        failure(
+            "internal",
+            "Failed to lookup offset for timestamp: timestamp is before the beginning of the log",
+            '{"reason": "empty_range"}',
+        ),
     ],
 )
 def test_a_range_that_the_broker_finds_empty_is_empty(refusal: Exception) -> None:
@@ -201,7 +205,11 @@ def test_a_range_that_the_broker_finds_empty_is_empty(refusal: Exception) -> Non
 
 def test_a_stream_that_is_deleted_meanwhile_raises() -> None:
     native = FakeNative()
-    native.subscriptions = [FakeSubscription([FakeBatch(0, 1), failure("stream_not_found", "commit log was deleted")])]
+    native.subscriptions = [
+        FakeSubscription(
+            [FakeBatch(0, 1), failure("stream_not_found", "commit log was deleted", '{"reason": "deleted"}')]
+        )
+    ]
     found = iter(client_of(native).subscribe("s"))
     assert next(found).offsets == [0]
     with pytest.raises(StateError, match='the records of stream "s" no longer exist: it was deleted or purged'):
