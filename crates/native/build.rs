@@ -1,4 +1,4 @@
-//! Tells the module which Cargo profile built it.
+//! Passes to the module which Cargo profile built it.
 use std::path::Path;
 
 fn main() {

@@ -231,7 +231,7 @@ class Engine:
     def publish_view(self, version: int, changes: bytes) -> None:
         """Apply changes to the view and swap it whole: JSON `{"streams": [stream spec…], "removed": [[namespace, name]…],
         "groups": [{"id", "created"}…], "removed_groups": [id…]}`. Subscriptions of groups that are gone, or were
-        created anew, end. Versions must ascend.
+        created again, end. Versions must ascend.
         """
 
     def append(self, incarnation: int, values: Sequence[bytes], timeout_ms: int) -> int:
@@ -257,14 +257,14 @@ class Engine:
 
     def scrub(self, incarnation: int, bytes_per_second: int) -> tuple[int, int, int, bool]:
         """Read and check every sealed segment of an open partition at about that rate: (segments, bytes, damaged ranges,
-        whether all was read). Damage is told by `partition` events. Ends early when the partition closes. Blocks.
+        whether all was read). Damage is reported by `partition` events. Ends early when the partition closes. Blocks.
 
         Raises:
             NativeError: `partition_not_found` when it is not open; `storage_failed`.
         """
 
     def pause_scrubs(self, paused: bool) -> None:
-        """Hold scrubs back, those under way too, or let them go on."""
+        """Pause scrubs, also running ones, or resume them."""
 
     def damage(self, incarnations: Sequence[int]) -> bytes:
         """JSON list, of those that are open: `incarnation`, `scrubbed_ns` (end of the last whole scrub, 0 = never),
@@ -284,7 +284,7 @@ def access_allows(table: bytes, questions: Sequence[tuple[str, str, str]]) -> li
 
 def name_flaw(name: str) -> str | None:
     """What is wrong with the name of a stream, a subject or a queue group, as a sentence that begins with it; `None` when it
-    shows what it is. Of more than 1,024 bytes only the length is told.
+    shows what it is. Of more than 1,024 bytes only the length is shown.
     """
 
 def id_flaw(name: str) -> str | None:
@@ -315,7 +315,7 @@ def log_metadata(path: str) -> tuple[int, bytes, list[bytes], str]:
     """
 
 def log_repair(path: str, request: bytes, now_ns: int) -> bytes:
-    """Mend what can be mended. Request, JSON: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
+    """Repair what can be repaired. Request, JSON: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
 
     Raises:
         NativeError: as `log_verify`; `invalid_argument`.

@@ -108,7 +108,7 @@ def read_metadata(path: str) -> tuple[int, bytes, list[bytes], str]:
 
 
 def repair_log(path: str, request: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
-    """Mend what can be mended: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
+    """Repair what can be repaired: `dry_run`, `from` (a backup), `cut_at` (an offset). Blocks.
 
     Raises:
         StateError: as `verify_log`.
@@ -326,7 +326,7 @@ class Engine:
             return self._native.scrub(incarnation, bytes_per_second)
 
     def pause_scrubs(self, paused: bool) -> None:
-        """Hold scrubs back, or let them go on."""
+        """Pause scrubs, or resume them."""
         self._native.pause_scrubs(paused)
 
     def damage(self, incarnations: Sequence[int]) -> list[dict[str, Any]]:

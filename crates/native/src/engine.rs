@@ -118,8 +118,8 @@ impl Engine {
     fn load_tls<'py>(&self, py: Python<'py>, settings: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         let settings: TlsSettings = document("TLS settings", settings)?;
         let loaded = self.detached(py, |broker| broker.load_tls(&settings))?;
-        let told = serde_json::json!(loaded).to_string();
-        Ok(PyBytes::new(py, told.as_bytes()))
+        let text = serde_json::json!(loaded).to_string();
+        Ok(PyBytes::new(py, text.as_bytes()))
     }
 
     fn publish_access(&self, py: Python<'_>, table: &[u8]) -> PyResult<()> {

@@ -237,7 +237,7 @@ fn push_to(
     record: &bascule_client::NewRecord<'_>,
     partition: Option<i64>,
 ) -> PyResult<()> {
-    // A number that is no u32 is no partition either.
+    // A number that does not fit into u32 is not a partition either.
     let number = partition.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     if spread.push(record, number) {
         return Ok(());

@@ -125,7 +125,7 @@ fn each_test_fails_in_its_order() {
     for short in 0..8 {
         assert_eq!(open(&good.slice(..short)), Err(EnvelopeError::Short(short)));
     }
-    // Everything wrong at once: the first test names the failure, then the next once that is mended.
+    // Everything wrong at once: the first test names the failure, then the next once that is fixed.
     let mut bad = Bytes::from_static(&[0, 0x0E, 0x43, 0xB4, 9, 200, 1, 77, 0, 0, 0, 0]);
     assert_eq!(open(&bad), Err(EnvelopeError::Magic));
     bad = with(&bad, 0, 0xB9);

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use std::ops::Range;
 
-/// The bytes are no valid message.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

@@ -52,7 +52,7 @@ pub fn partition_subject(base: &str, partition: u32) -> Cow<'_, str> {
     }
 }
 
-/// Text that is no subject to filter by.
+/// Text that is not a valid subject filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no NATS subject to filter by")]
 pub struct InvalidFilter(pub String);

@@ -165,7 +165,7 @@ proptest! {
 }
 
 #[test]
-fn frames_stop_at_the_limit_and_go_on_where_they_stopped() {
+fn frames_stop_at_the_limit_and_continue_there() {
     let records: Vec<Record> = (0..10).map(|i| Record::of(&i.to_string())).collect();
     let batch = batch(&records);
     let mut encoder = DeliveryEncoder::new("orders", 0, OWN_SUBJECT);
@@ -188,7 +188,7 @@ fn frames_stop_at_the_limit_and_go_on_where_they_stopped() {
 }
 
 #[test]
-fn the_subject_is_prepared_anew_when_it_changes() {
+fn the_subject_is_prepared_again_when_it_changes() {
     let subjects = [Some("a"), Some("a"), None, Some("b"), None];
     let records: Vec<Record> = subjects
         .iter()

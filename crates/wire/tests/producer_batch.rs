@@ -3,7 +3,7 @@ use bascule_record::Producer;
 use bascule_wire::liftbridge::publish::{ProducerBatch, PublishView};
 
 #[test]
-fn what_cannot_be_a_producers_batch_is_told_apart_from_none() {
+fn what_cannot_be_a_producers_batch_differs_from_none() {
     let producer = Producer {
         id: 7,
         epoch: 1,

@@ -1,9 +1,9 @@
-"""Writes what happened to streams and groups to the activity stream.
+"""Writes events of streams and groups to the activity stream.
 
 The state keeps each event until an entry says that it is written (`SettleActivity`), so none is lost by a crash, and
 what the stream has already is found by reading its end before the first write, so none is written twice either. Only
 what is an event of ours, byte for byte, counts as written: records of others, from when they could be published there,
-are told to the log and hide nothing.
+are logged and hide nothing.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ BATCH = 256
 """Most events of one write."""
 
 TAIL = 1024
-"""Records at the end of the stream among which the last event is looked for."""
+"""Records at the end of the stream among which the last event is searched."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ActivityCodec:
-    """How events are written. `event_id`: the id in a record's value, 0 = it is no event."""
+    """How events are written. `event_id`: the id in a record's value, 0 = it is not an event."""
 
     encode: Callable[[Activity], bytes]
     event_id: Callable[[bytes], int]

@@ -1,4 +1,4 @@
-"""What protocol handlers call: wishes in our own words, answered when they are committed, applied and carried out.
+"""What protocol handlers call: requests independent of a protocol, answered when committed, applied and carried out.
 
 Knows no protocol. Reads answer from this broker's copy of the state.
 """
@@ -257,7 +257,7 @@ class Controller:
             lambda now_ns: decide.set_readonly(self.state, target, readonly=readonly, now_ns=now_ns), timeout_s
         )
 
-    async def trim_partition(self, wish: Trim, *, dry_run: bool, timeout_s: float) -> tuple[int, int]:
+    async def trim_partition(self, request: Trim, *, dry_run: bool, timeout_s: float) -> tuple[int, int]:
         """Remove a prefix of a partition. Returns its log start offset before, and what it is then; with `dry_run`
         nothing changes.
 
@@ -265,15 +265,15 @@ class Controller:
             RejectedError: see `decide.trim_partition`.
             BrokerError: as `MetadataLog.propose`.
         """
-        stream = self.state.stream(wish.namespace, wish.name)
-        chosen = [item.incarnation for item in stream.partitions if item.number == wish.partition] if stream else []
+        stream = self.state.stream(request.namespace, request.name)
+        chosen = [item.incarnation for item in stream.partitions if item.number == request.partition] if stream else []
         known = next(iter(self.status(chosen).values()), None)
         committed = known.high_watermark if known is not None else None
         was = known.log_start if known is not None else 0
         await self._decide_or_show(
-            lambda _: decide.trim_partition(self.state, wish, committed), dry_run=dry_run, timeout_s=timeout_s
+            lambda _: decide.trim_partition(self.state, request, committed), dry_run=dry_run, timeout_s=timeout_s
         )
-        return was, max(was, wish.before)
+        return was, max(was, request.before)
 
     async def purge_stream(
         self, namespace: str, name: str, *, now: bool, dry_run: bool, timeout_s: float
@@ -360,7 +360,7 @@ class Controller:
     async def keep_snapshots(self) -> None:
         """Store a snapshot every `SNAPSHOT_EVERY` entries, of what has been carried out, until cancelled."""
         while True:
-            await self._reconciler.reached(self._log.snapshot_index + SNAPSHOT_EVERY)
+            await self._reconciler.wait_applied(self._log.snapshot_index + SNAPSHOT_EVERY)
             try:
                 await self._log.save_snapshot(self._reconciler.done)
             except Exception as failure:  # noqa: BLE001 - the log stays longer than it must, nothing is lost
@@ -403,7 +403,7 @@ class Controller:
         """Wait until entry `index` is carried out here, until `deadline` by the loop's clock at the longest."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._reconciler.reached(index)
+                await self._reconciler.wait_applied(index)
         except TimeoutError:
             emit(30, "control", "a change was answered before it was carried out", index=index)
 

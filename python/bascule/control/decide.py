@@ -1,4 +1,4 @@
-"""Decisions: a state and a wish in, a command or a refusal out. Pure.
+"""Decisions: a state and a request in, a command or a rejection out. Pure.
 
 A decision is made against the state as it is now; when another command gets in between, `apply` has the last word.
 """
@@ -24,9 +24,9 @@ from bascule.metadata import (
     StreamSettings,
     TrimPartition,
 )
+from bascule.metadata.json_codec import DecodeError, from_plain, to_plain
 from bascule.metadata.model import SETTING_BOUNDS
 from bascule.metadata.nats_acks import acks_refusal
-from bascule.metadata.plain import PlainError, from_plain, to_plain
 from bascule.metadata.rejection import Rejection, RejectionCode, wrong_setting
 
 ALL_BROKERS = -1
@@ -35,7 +35,7 @@ ALL_BROKERS = -1
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A wish for a stream.
+    """A request for a stream.
 
     Attributes:
         namespace: namespace; made when it does not exist.
@@ -58,7 +58,7 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Partitions of a stream that a wish is about; none named = all."""
+    """Partitions of a stream that a request is about; none named = all."""
 
     namespace: str
     name: str
@@ -67,7 +67,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """A wish that the records of a partition below offset `before` go."""
+    """A request that the records of a partition below offset `before` go."""
 
     namespace: str
     name: str
@@ -168,7 +168,7 @@ def resume_stream(state: State, target: Target, now_ns: int) -> ResumeStream | R
         return found
     stream, numbers = found
     paused = tuple(number for number in numbers if stream.partitions[number].paused)
-    # The wish to resume all together ends when none is left paused.
+    # The request to resume all together ends when none is left paused.
     all_open = all(not item.paused or item.number in paused for item in stream.partitions)
     if not paused:
         return None
@@ -204,42 +204,48 @@ def _edited(settings: StreamSettings, changes: Mapping[str, object]) -> StreamSe
             message = f"{setting} stays as the stream was created: create another one and copy the records"
             return Rejection(RejectionCode.INVALID, message)
         if setting not in known:
-            return Rejection(RejectionCode.INVALID, f"{setting} is no setting of a stream: one of {', '.join(known)}")
+            return Rejection(
+                RejectionCode.INVALID, f"{setting} is not a setting of a stream, which has {', '.join(known)}"
+            )
     for setting, value in changes.items():
         wrong = wrong_setting(setting, value) if setting in SETTING_BOUNDS and isinstance(value, int) else None
         if wrong:
             return Rejection(RejectionCode.INVALID, wrong)
     try:
         return from_plain(StreamSettings, {**to_plain(settings), **changes})
-    except PlainError as wrong:
+    except DecodeError as wrong:
         return Rejection(RejectionCode.INVALID, f"the settings are not valid: {wrong}")
 
 
-def trim_partition(state: State, wish: Trim, high_watermark: int | None) -> TrimPartition | Rejection | None:
+def trim_partition(state: State, request: Trim, high_watermark: int | None) -> TrimPartition | Rejection | None:
     """The command that removes the prefix; None when that was done already.
 
     Args:
         state: the state.
-        wish: what is to go.
+        request: what is to go.
         high_watermark: end of what is committed in the partition; None = it is not open here.
     """
-    found = _partitions(state, Target(wish.namespace, wish.name, (wish.partition,)))
+    found = _partitions(state, Target(request.namespace, request.name, (request.partition,)))
     if isinstance(found, Rejection):
         return found
     stream, _ = found
-    if stream.partitions[wish.partition].paused:
-        message = f"partition {wish.partition} of stream {wish.name} is paused: resume it first, bascule stream resume"
+    if stream.partitions[request.partition].paused:
+        message = (
+            f"partition {request.partition} of stream {request.name} is paused: resume it first, bascule stream resume"
+        )
         return Rejection(RejectionCode.PAUSED, message)
     if high_watermark is None:
-        message = f"partition {wish.partition} of stream {wish.namespace}/{wish.name} is not open here"
+        message = f"partition {request.partition} of stream {request.namespace}/{request.name} is not open here"
         return Rejection(RejectionCode.NOT_OPEN, message)
-    if not 0 <= wish.before <= high_watermark:
-        message = f"offset {wish.before} is not between 0 and the high watermark {high_watermark}, which removes all"
+    if not 0 <= request.before <= high_watermark:
+        message = f"offset {request.before} is not between 0 and the high watermark {high_watermark}, which removes all"
         return Rejection(RejectionCode.INVALID, message)
-    chosen = stream.partitions[wish.partition]
-    if wish.before <= chosen.trimmed_to:
+    chosen = stream.partitions[request.partition]
+    if request.before <= chosen.trimmed_to:
         return None
-    return TrimPartition(wish.namespace, wish.name, stream.incarnation, wish.partition, chosen.incarnation, wish.before)
+    return TrimPartition(
+        request.namespace, request.name, stream.incarnation, request.partition, chosen.incarnation, request.before
+    )
 
 
 def purge_stream(state: State, namespace: str, name: str) -> PurgeStream | Rejection:

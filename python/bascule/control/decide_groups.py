@@ -1,4 +1,4 @@
-"""Decisions about consumer groups: a state and a wish in, a command or a refusal out. Pure."""
+"""Decisions about consumer groups: a state and a request in, a command or a rejection out. Pure."""
 
 from bascule.metadata import DEFAULT_NAMESPACE, Group, JoinGroup, LeaveGroup, SetGroupCoordinator, State
 from bascule.metadata.rejection import Rejection, RejectionCode

@@ -1,7 +1,7 @@
 """Consumer groups: membership by the metadata log, liveness and hand-over by the coordinator, in memory.
 
 The coordinator of a group (this broker, when the state says so) runs one timer for each membership. A successful fetch
-of assignments starts it anew; when it runs out, the membership is ended by an entry that names it, so that a consumer
+of assignments restarts it; when it runs out, the membership is ended by an entry that names it, so that a consumer
 who left and came back meanwhile is not expelled by the timer of its former self. Reports of members who cannot reach
 their coordinator are counted.
 
@@ -22,7 +22,7 @@ from bascule.metadata import Assignment, Group, LeaveGroup, Member, State
 from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode, rejected
 
 EXPIRY_TIMEOUT_S = 5.0
-"""How long the entry that ends a membership may take; then the timer is started anew."""
+"""How long the entry that ends a membership may take; then the timer is restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class GroupTimeouts:
 
 
 class Joined(NamedTuple):
-    """What a new member learns."""
+    """The answer to a join."""
 
     coordinator: str
     epoch: int
@@ -142,12 +142,11 @@ class Groups:
         await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
     def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None) -> Reads:
-        """What `consumer` may read; a sign of its life, with what it says of itself.
+        """The assignments of `consumer`; counts as its heartbeat.
 
         Raises:
-            RejectedError: there is no such group.
-            RejectedError: another broker coordinates it, the epoch is not the present one, or `consumer` is no member.
-                or its membership is about to end.
+            RejectedError: there is no such group, another broker coordinates it, the epoch is old, or `consumer` is not
+                a member or is about to lose its membership.
         """
         found = self._controller.state.groups.get(group)
         if found is None:

@@ -34,7 +34,7 @@ class Membership(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """What a member says with a sign of life; of members that do not hand over it means nothing."""
+    """What a member reports with a heartbeat; ignored for members that do not hand over."""
 
     held: frozenset[Place] = frozenset()
     """What it reads, or may read by an answer that it has got."""
@@ -90,7 +90,7 @@ class Handover:
                 hold.moved_s = now_s
 
     def hear(self, member: Member, sign: Sign, next_version: int, now_s: float) -> bool:
-        """Take a sign of life. Returns whether others may get more by it; then the version is `next_version`."""
+        """Process a heartbeat. Returns whether others may get more by it; then the version is `next_version`."""
         if not member.hands_over:
             return False
         who = _of(self._group, member)

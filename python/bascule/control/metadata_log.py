@@ -1,10 +1,9 @@
-"""The door to the metadata log: propose, wait until applied, read barrier, snapshots.
+"""Access to the metadata log: propose, wait until applied, read barrier, snapshots.
 
-One order of entries for everybody; this class applies them to the state, one after the other, on the event loop, and
-answers whoever proposed one by its proposal id. Whoever holds the log behind the data plane (one voter today) cannot
-be told from here.
+This class applies entries to the state in log order, one after the other, on the event loop, and answers the proposer
+by the proposal id. It does not depend on how many voters the log has.
 
-An entry that cannot be read, a gap, or an exception out of `apply` stops the log for good: going on would let this
+An entry that cannot be read, a gap, or an exception out of `apply` stops the log for good: continuing would let this
 broker's state differ from the others'. `failed` is set then, and everything that waits fails with `metadata_stopped`.
 """
 
@@ -244,7 +243,7 @@ class MetadataLog:
         try:
             command = decode_command(entry)
             after, result = apply(before, index, command)
-        except Exception as damage:  # noqa: BLE001 - whatever it is, going on would break the state's determinism
+        except Exception as damage:  # noqa: BLE001 - whatever it is, continuing would break the state's determinism
             self._stop(index, damage)
             return
         self.state = after

@@ -32,7 +32,7 @@ class _Failure:
 
 
 class Reconciler:
-    """Carries out what the state says. All methods belong to the event loop's thread.
+    """Makes the data plane equal to the state. All methods belong to the event loop's thread.
 
     Attributes:
         done: the state that has been carried out last; what could not be opened is being tried again.
@@ -60,11 +60,11 @@ class Reconciler:
         return self._defaults
 
     def want(self, state: State) -> None:
-        """From now on the data plane is to be as `state` says."""
+        """Make the data plane equal to `state`."""
         self._wanted = state
         self._wake.set()
 
-    async def reached(self, index: int) -> None:
+    async def wait_applied(self, index: int) -> None:
         """Wait until the state after entry `index` has been carried out."""
         async with self._progress:
             await self._progress.wait_for(lambda: self.done.index >= index)
@@ -79,11 +79,11 @@ class Reconciler:
         self._hurried.update(incarnations)
 
     def keep_grace(self, incarnations: Iterable[int]) -> None:
-        """Take `hurry` back."""
+        """Undo `hurry`."""
         self._hurried.difference_update(incarnations)
 
     async def delete_left_over(self, incarnations: list[int]) -> None:
-        """Delete partitions whose deletion was committed in an earlier life and may not have been carried out."""
+        """Delete partitions whose deletion was committed in an earlier run and may not have been carried out."""
         if incarnations:
             await asyncio.to_thread(self._plane.delete_partitions, incarnations)
 
@@ -191,7 +191,7 @@ class Reconciler:
         return failures
 
     def _open(self, specs: list[dict[str, Any]]) -> list[tuple[int, str, str]]:
-        """A spec that the data plane cannot read is a failure of its partition, not of those told with it."""
+        """A spec that the data plane cannot read is a failure of its partition, not of the others in the call."""
         try:
             return self._plane.open(json.dumps(specs).encode())
         except UsageError as refusal:

@@ -1,8 +1,7 @@
 """When partitions are scrubbed: every one once in a period, the one that waits longest first, one at a time.
 
-The data plane reads and checks at the rate it is told, and remembers with each partition when its last scrub ended, so
-that a restart does not begin anew. A partition without a sealed segment holds nothing that a scrub reads, and waits for
-its first one.
+The data plane reads and checks at the configured rate, and remembers with each partition when its last scrub ended, so
+that a restart does not begin again. A partition without a sealed segment has nothing to scrub yet.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ class ScrubPlane(Protocol):
 
 
 def incarnations(state: State) -> list[int]:
-    """Every partition that there is; the data plane knows which of them are open here."""
+    """All partitions; the data plane knows which of them are open here."""
     return [item.incarnation for stream in state.streams.values() for item in stream.partitions]
 
 
@@ -65,7 +64,7 @@ class Scrubber:
         self._rate = bytes_per_second
 
     async def run(self) -> None:
-        """Work for ever. With a period or a rate of 0 there is nothing to do."""
+        """Scrub until cancelled; with a period or a rate of 0 do nothing."""
         if self._period_ms == 0 or self._rate == 0:
             return
         pause_s = min(LOOK_S, self._period_ms / 1000)

@@ -10,12 +10,12 @@ from bascule.metadata import DEFAULT_NAMESPACE, Partition, Stream
 
 DEFAULT_CLEANER_INTERVAL_MS = 300_000
 DEFAULT_SEGMENT_BYTES = 1 << 30
-OWN_STREAMS = frozenset({"__activity", "__cursors"})
+INTERNAL_STREAMS = frozenset({"__activity", "__cursors"})
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What a stream gets when its creator did not say; 0 = unlimited or never.
+    """Settings of a stream whose creator left them open; 0 = unlimited or never.
 
     Attributes:
         retention_age_ms: remove segments older than this.
@@ -56,7 +56,7 @@ def partition_subject(stream: Stream, number: int) -> str:
     """The NATS subject that partition `number` listens on; empty = none. The broker's own streams listen on none: what
     they hold is the broker's word.
     """
-    if stream.namespace == DEFAULT_NAMESPACE and stream.name in OWN_STREAMS:
+    if stream.namespace == DEFAULT_NAMESPACE and stream.name in INTERNAL_STREAMS:
         return ""
     if not stream.subject or number == 0 or stream.settings.partition_by_subject:
         return stream.subject
@@ -98,7 +98,7 @@ def partition_spec(stream: Stream, partition: Partition, defaults: Defaults) -> 
         "concurrency_control": asked.concurrency_control,
         "data_keys": [{"number": key.number, "master": key.master, "wrapped": key.wrapped} for key in stream.data_keys],
         "readonly": partition.readonly,
-        "min_isr": _first(asked.min_isr, 1 if stream.name in OWN_STREAMS else defaults.min_isr),
+        "min_isr": _first(asked.min_isr, 1 if stream.name in INTERNAL_STREAMS else defaults.min_isr),
         "in_sync": len(partition.isr),
         "subject_partitions": len(stream.partitions) if asked.partition_by_subject else 0,
     }

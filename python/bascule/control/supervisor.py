@@ -1,4 +1,4 @@
-"""Background tasks that have to run: one that ends is started again, three times, and then the broker ends.
+"""Background tasks: one that ends is restarted up to three times, then the broker stops.
 
 A task that ran for `RECOVERED_S` before it ended counts as healthy: its restarts count from one again.
 """

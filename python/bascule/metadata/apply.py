@@ -1,7 +1,7 @@
 """One step of the state machine.
 
-Total: every well-formed command gives a state and a result, whatever the state is; what cannot be done is refused and
-changes nothing but the index. Deterministic: the result depends on the arguments alone. An exception out of `apply` is
+Total: every well-formed command gives a state and a result, whatever the state is; a rejected command changes
+nothing but the index. Deterministic: the result depends on the arguments alone. An exception out of `apply` is
 a bug, and stops the node: going on would let its state differ from the others'.
 """
 
@@ -36,7 +36,7 @@ MAX_PORT = 65535
 
 
 def apply(state: State, index: int, command: Command) -> tuple[State, Result]:
-    """The state after entry `index`, and what it did.
+    """Apply one entry. Returns the new state and the result.
 
     Args:
         state: the state after the entry before.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bascule.metadata.activity import happened
+from bascule.metadata.activity import record_activity
 from bascule.metadata.assignment import Count, add_member, drop_stream, remove_member
 from bascule.metadata.commands import JoinGroup, LeaveGroup, SetGroupCoordinator
 from bascule.metadata.model import (
@@ -18,7 +18,7 @@ from bascule.metadata.rejection import RejectionCode, check_name, invalid, rejec
 
 
 def join(state: State, index: int, command: JoinGroup) -> State:
-    """The consumer is a member, and the group exists."""
+    """Add the consumer to the group, which is created with its first member."""
     check_name("group id", command.group)
     check_name("consumer id", command.consumer)
     streams = tuple(sorted(set(command.streams)))
@@ -40,11 +40,11 @@ def join(state: State, index: int, command: JoinGroup) -> State:
     members = add_member(group.members, joining, _count(state))
     changed = _put(state, replace(group, epoch=index if known else 0, members=members))
     event = Activity(index, "join_group", command.group, consumer=command.consumer, streams=streams)
-    return happened(changed, event)
+    return record_activity(changed, event)
 
 
 def leave(state: State, index: int, command: LeaveGroup) -> State:
-    """The consumer is no member; a group without members is gone."""
+    """Remove the consumer; a group is removed with its last member."""
     group = _find(state, command.group)
     member = group.member(command.consumer)
     if member is None or member.joined != command.joined:
@@ -53,11 +53,11 @@ def leave(state: State, index: int, command: LeaveGroup) -> State:
     members = remove_member(group.members, member, _count(state))
     changed = _put(state, replace(group, epoch=index, members=members))
     event = Activity(index, "leave_group", command.group, consumer=command.consumer, flag=command.expired)
-    return happened(changed, event)
+    return record_activity(changed, event)
 
 
 def set_coordinator(state: State, index: int, command: SetGroupCoordinator) -> State:
-    """Another broker coordinates; members keep what they read."""
+    """Set the coordinator; assignments stay."""
     group = _find(state, command.group)
     if command.coordinator not in state.brokers:
         raise rejected(RejectionCode.BROKER_UNKNOWN, f"broker {command.coordinator} is not known")
@@ -67,7 +67,7 @@ def set_coordinator(state: State, index: int, command: SetGroupCoordinator) -> S
 
 
 def without_stream(state: State, index: int, name: str) -> State:
-    """`state` after stream `name` was deleted: whoever read it reads it no more."""
+    """Remove the deleted stream `name` from all assignments."""
     changed = dict(state.groups)
     for group_id in sorted(state.groups):
         group = state.groups[group_id]

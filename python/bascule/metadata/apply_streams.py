@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from bascule.metadata.activity import happened
+from bascule.metadata.activity import record_activity
 from bascule.metadata.apply_groups import without_stream
 from bascule.metadata.commands import (
     AddDataKey,
@@ -40,7 +40,7 @@ from bascule.metadata.rejection import MAX_NAME_BYTES, RejectionCode, check_name
 
 
 def create(state: State, index: int, command: CreateStream) -> State:
-    """The stream exists, led and replicated where the proposer said."""
+    """Add the stream with the placement that the proposer chose."""
     _check_creation(state, command)
     known = state.namespaces.get(command.namespace)
     namespace = known or Namespace(command.namespace, state.next_namespace_id, 0, command.created_ns)
@@ -64,11 +64,11 @@ def create(state: State, index: int, command: CreateStream) -> State:
         next_namespace_id=state.next_namespace_id + (0 if known else 1),
     )
     numbers = tuple(range(len(stream.partitions)))
-    return _told(changed, stream, Activity(index, "create_stream", stream.name, numbers))
+    return _recorded(changed, stream, Activity(index, "create_stream", stream.name, numbers))
 
 
 def add_data_key(state: State, _: int, command: AddDataKey) -> State:
-    """The stream has one more data key, which is from now on the one that encrypts."""
+    """Add a data key, which encrypts new batches."""
     stream = _find(state, command)
     if not stream.data_keys:
         raise invalid(f"stream {_shown(stream.key)} is not encrypted")
@@ -79,16 +79,16 @@ def add_data_key(state: State, _: int, command: AddDataKey) -> State:
 
 
 def delete(state: State, index: int, command: DeleteStream) -> State:
-    """The stream is gone, and groups that read it are balanced anew."""
+    """Remove the stream and balance the groups that read it again."""
     stream = _find(state, command)
     rest = replace(state, streams={key: item for key, item in state.streams.items() if key != stream.key})
     if stream.namespace == DEFAULT_NAMESPACE:
         rest = without_stream(rest, index, stream.name)
-    return _told(rest, stream, Activity(index, "delete_stream", stream.name))
+    return _recorded(rest, stream, Activity(index, "delete_stream", stream.name))
 
 
 def pause(state: State, index: int, command: PauseStream) -> State:
-    """The partitions are paused; also those that were paused already get the new time."""
+    """Pause the partitions; those paused already get the new time too."""
 
     def change(partition: Partition) -> Partition:
         first_ns = partition.first_paused_ns or command.changed_ns
@@ -97,11 +97,11 @@ def pause(state: State, index: int, command: PauseStream) -> State:
     stream = _find(state, command)
     changed = replace(_with(stream, command.partitions, change), resume_all=command.resume_all)
     event = Activity(index, "pause_stream", stream.name, command.partitions, flag=command.resume_all)
-    return _told(_put(state, changed), stream, event)
+    return _recorded(_put(state, changed), stream, event)
 
 
 def resume(state: State, index: int, command: ResumeStream) -> State:
-    """The partitions that were paused are not any more."""
+    """Resume the paused ones of the partitions."""
 
     def change(partition: Partition) -> Partition:
         return replace(partition, paused=False, last_paused_ns=command.changed_ns) if partition.paused else partition
@@ -111,11 +111,11 @@ def resume(state: State, index: int, command: ResumeStream) -> State:
     if command.clear_resume_all:
         changed = replace(changed, resume_all=False)
     event = Activity(index, "resume_stream", stream.name, command.partitions)
-    return _told(_put(state, changed), stream, event)
+    return _recorded(_put(state, changed), stream, event)
 
 
 def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
-    """The partitions refuse publishes, or take them again."""
+    """Set or clear the read-only flag of the partitions."""
 
     def change(partition: Partition) -> Partition:
         first_ns = partition.first_readonly_ns or command.changed_ns
@@ -129,11 +129,11 @@ def set_readonly(state: State, index: int, command: SetStreamReadonly) -> State:
     stream = _find(state, command)
     changed = _with(stream, command.partitions, change)
     event = Activity(index, "set_stream_readonly", stream.name, command.partitions, flag=command.readonly)
-    return _told(_put(state, changed), stream, event)
+    return _recorded(_put(state, changed), stream, event)
 
 
 def edit(state: State, _: int, command: EditStream) -> State:
-    """The stream has these settings; partitions, subject and keys stay."""
+    """Replace the settings; partitions, subject and keys stay."""
     stream = _find(state, command)
     _check_settings(command.settings)
     _check_acks(state, stream.key, stream.subject, len(stream.partitions), command.settings)
@@ -144,7 +144,7 @@ def edit(state: State, _: int, command: EditStream) -> State:
 
 
 def trim(state: State, _: int, command: TrimPartition) -> State:
-    """The partition begins at the offset, unless it begins later already."""
+    """Raise the log start of the partition to the offset."""
 
     def change(partition: Partition) -> Partition:
         if partition.incarnation != command.partition_incarnation:
@@ -158,7 +158,7 @@ def trim(state: State, _: int, command: TrimPartition) -> State:
 
 
 def purge(state: State, index: int, command: PurgeStream) -> State:
-    """Every partition is a new incarnation, empty, led and replicated as before."""
+    """Give every partition a new, empty incarnation with the same leader and replicas."""
 
     def change(partition: Partition) -> Partition:
         return replace(
@@ -212,9 +212,9 @@ def _put(state: State, stream: Stream) -> State:
     return replace(state, streams={**state.streams, stream.key: stream})
 
 
-def _told(state: State, stream: Stream, event: Activity) -> State:
-    """`state` with the event of a stream; only those of the namespace `default` have any."""
-    return happened(state, event) if stream.namespace == DEFAULT_NAMESPACE else state
+def _recorded(state: State, stream: Stream, event: Activity) -> State:
+    """Record the event of a stream; only streams of the namespace `default` have events."""
+    return record_activity(state, event) if stream.namespace == DEFAULT_NAMESPACE else state
 
 
 def _partition(index: int, number: int, placement: Placement) -> Partition:

@@ -1,4 +1,4 @@
-"""Who in a group reads which partitions (liftbridge §3.15). Pure.
+"""The assignment of partitions to members of a group (liftbridge §3.15). Pure.
 
 To balance one stream its subscribers give up what they have of it; then its partitions, in ascending order, each go to
 the subscriber with the fewest partitions of all streams together, equals by the bytewise smallest id. The result

@@ -8,8 +8,8 @@ error that stops the node, for skipping it would let this node's state differ fr
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
 from bascule.metadata.model import DataKey, StreamSettings
-from bascule.metadata.plain import PlainError, UnknownKeyError, canonical, from_plain, parse, to_plain
 
 ENTRY_VERSION = 1
 MAX_ENTRY_BYTES = 1 << 20
@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker started: it exists from now on, under this address, with the entry's index as its boot epoch."""
+    """A broker started under this address; the entry's index is its boot epoch."""
 
     broker_id: str
     host: str
@@ -62,7 +62,7 @@ class CreateStream:
 
 @dataclass(frozen=True, slots=True)
 class AddDataKey:
-    """From now on batches of the stream of this identity and incarnation are encrypted with this key; old ones stay."""
+    """New batches of the stream of this identity and incarnation are encrypted with this key."""
 
     namespace: str
     name: str
@@ -72,7 +72,7 @@ class AddDataKey:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStream:
-    """The stream of this identity and this incarnation goes, with its data."""
+    """Delete the stream of this identity and incarnation with its data."""
 
     namespace: str
     name: str
@@ -81,7 +81,7 @@ class DeleteStream:
 
 @dataclass(frozen=True, slots=True)
 class PauseStream:
-    """Partitions of the stream of this identity and incarnation close until they are resumed.
+    """Pause partitions of the stream of this identity and incarnation.
 
     Attributes:
         partitions: numbers, distinct.
@@ -99,7 +99,7 @@ class PauseStream:
 
 @dataclass(frozen=True, slots=True)
 class ResumeStream:
-    """Paused partitions open again.
+    """Resume paused partitions.
 
     Attributes:
         partitions: numbers, distinct; those that are not paused stay as they are.
@@ -117,7 +117,7 @@ class ResumeStream:
 
 @dataclass(frozen=True, slots=True)
 class SetStreamReadonly:
-    """Partitions refuse publishes, or take them again."""
+    """Make partitions read-only, or writable again."""
 
     namespace: str
     name: str
@@ -141,7 +141,7 @@ class EditStream:
 
 @dataclass(frozen=True, slots=True)
 class TrimPartition:
-    """Everything below an offset of one partition goes.
+    """Remove the records of one partition below an offset.
 
     Attributes:
         partition: its number.
@@ -159,7 +159,7 @@ class TrimPartition:
 
 @dataclass(frozen=True, slots=True)
 class PurgeStream:
-    """All records of a stream go; it stays, and its partitions begin again at offset 0 as new incarnations."""
+    """Remove all records of a stream; its partitions begin again at offset 0 as new incarnations."""
 
     namespace: str
     name: str
@@ -168,7 +168,7 @@ class PurgeStream:
 
 @dataclass(frozen=True, slots=True)
 class JoinGroup:
-    """A consumer becomes a member of a group, which comes into being with its first one.
+    """A consumer becomes a member of a group, which is created with its first member.
 
     Attributes:
         group: the group's id.
@@ -187,7 +187,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class LeaveGroup:
-    """The membership that began with entry `joined` ends; the group with its last one.
+    """End the membership that began with entry `joined`; a group is removed with its last member.
 
     Attributes:
         expired: the coordinator had not heard of the consumer for too long.
@@ -210,7 +210,7 @@ class SetGroupCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class SetActivity:
-    """From now on what happens is kept for the activity stream, or no longer."""
+    """Turn the recording of activity on or off."""
 
     on: bool
 
@@ -271,7 +271,7 @@ def encode_command(command: Command) -> bytes:
     try:
         entry = canonical({"v": ENTRY_VERSION, "type": _NAMES[type(command)], "body": body})
         from_plain(type(command), body)
-    except PlainError as error:
+    except DecodeError as error:
         raise CommandError(str(error)) from error
     if len(entry) > MAX_ENTRY_BYTES:
         raise CommandError(f"the command takes {len(entry)} bytes, more than the {MAX_ENTRY_BYTES} of an entry")
@@ -294,5 +294,5 @@ def decode_command(entry: bytes) -> Command:
         return from_plain(_TYPES[name], document.get("body"))
     except UnknownKeyError as error:
         raise CommandError(f"the entry has a field that is newer: {error}", newer=True) from error
-    except PlainError as error:
+    except DecodeError as error:
         raise CommandError(f"the entry is damaged: {error}") from error

@@ -259,7 +259,7 @@ class Member:
     Attributes:
         id: the consumer's id, unique in the group.
         streams: what it wants to read, of the namespace `default`; distinct, ascending.
-        joined: index of the entry that let it in; tells two memberships of one id apart.
+        joined: index of the entry that let it in; distinguishes two memberships of one id.
         assignments: what it reads, ascending by stream.
         hands_over: as it declared at its join.
     """
@@ -280,7 +280,7 @@ class Group:
         coordinator: broker that serves its assignments and watches over its members.
         epoch: index of the last entry that changed it; 0 = as it was created.
         members: in the order of joining.
-        created: index of the entry that created it; tells two groups of one id apart. 0 = before this was kept.
+        created: index of the entry that created it; distinguishes two groups of one id. 0 = before this was kept.
     """
 
     id: str
@@ -296,7 +296,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Something that happened to a stream or a group and has yet to be written to the activity stream.
+    """An event of a stream or a group that is not in the activity stream yet.
 
     Attributes:
         id: index of the entry.
@@ -319,7 +319,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything the cluster agrees on, after the entry `index`.
+    """The replicated state after the entry `index`.
 
     Attributes:
         index: last entry applied, 0 = none.

@@ -67,6 +67,6 @@ def check_name(what: str, name: str) -> None:
 
 
 def wrong_setting(setting: str, value: int, shown: str = "") -> str | None:
-    """Why a stream's setting cannot be `value`; None when it can. `shown` is what the asker calls it."""
+    """Why a stream's setting cannot be `value`; None when it can. `shown`: the name that the caller knows it by."""
     least, most = SETTING_BOUNDS[setting]
     return None if least <= value <= most else f"{shown or setting} is {value}, not between {least} and {most}"

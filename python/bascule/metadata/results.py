@@ -1,4 +1,4 @@
-"""What applying a command gives its proposer."""
+"""The result of applying a command, for its proposer."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from bascule.metadata.json_codec import DecodeError, UnknownKeyError, canonical, from_plain, parse, to_plain
 from bascule.metadata.model import Activity, Broker, Group, Namespace, State, Stream
-from bascule.metadata.plain import PlainError, UnknownKeyError, canonical, from_plain, parse, to_plain
 
 SNAPSHOT_VERSION = 1
 _HEADER = re.compile(rb"bascule-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{64})")
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 class SnapshotError(ValueError):
-    """The bytes are no snapshot this program can read.
+    """The bytes are not a snapshot that this program can read.
 
     Attributes:
         newer: a newer version of the program wrote it.
@@ -60,12 +60,12 @@ def decode_snapshot(snapshot: bytes) -> State:
     """The state in `snapshot`.
 
     Raises:
-        SnapshotError: a newer program wrote it (`newer`), the checksum does not match, or it is no snapshot.
+        SnapshotError: a newer program wrote it (`newer`), the checksum does not match, or it is not a snapshot.
     """
     header, _, body = snapshot.partition(b"\n")
     found = _HEADER.fullmatch(header)
     if found is None:
-        raise SnapshotError("the bytes are no metadata snapshot")
+        raise SnapshotError("the bytes are not a metadata snapshot")
     if int(found[1]) > SNAPSHOT_VERSION:
         raise SnapshotError(f"the metadata snapshot has version {int(found[1])}, newer than this program", newer=True)
     if hashlib.sha256(body).hexdigest().encode() != found[2]:
@@ -74,7 +74,7 @@ def decode_snapshot(snapshot: bytes) -> State:
         document = from_plain(_Document, parse(body))
     except UnknownKeyError as error:
         raise SnapshotError(f"the metadata snapshot has a field that is newer: {error}", newer=True) from error
-    except PlainError as error:
+    except DecodeError as error:
         raise SnapshotError(f"the metadata snapshot is damaged: {error}") from error
     return State(
         index=document.index,

@@ -30,7 +30,7 @@ class Status(IntEnum):
 
 
 class StatusError(Exception):
-    """How a request ends that is rejected.
+    """The status of a failed request.
 
     Attributes:
         status: gRPC status code.

@@ -1,4 +1,4 @@
-"""Hands each admin request to the handler of its protocol and method, and answers in batches.
+"""Dispatches admin requests to the handler of their protocol and method, and answers in batches.
 
 A handler's failure ends its request, never another: a `StatusError` is shown as it is, an error of ours by its table,
 anything else is a bug, logged with its trace and shown as INTERNAL without it.
@@ -72,7 +72,7 @@ class Router:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self, drain_s: float) -> None:
-        """Let what is being handled end for `drain_s`, then cancel it; what is in the metadata log may still happen."""
+        """Wait up to `drain_s` for running requests, then cancel them; proposed commands may still be committed."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=drain_s)
         for task in self._tasks:

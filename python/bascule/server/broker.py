@@ -207,7 +207,7 @@ class Broker:
         self._supervisor.start("reconciler", reconciler.run)
         await controller.register_broker(host, port, REGISTER_S)
         await controller.rotate_data_keys(settings.encryption.current_key, REGISTER_S)
-        await reconciler.reached(log.state.index)
+        await reconciler.wait_applied(log.state.index)
         await self._prepare(controller, engine)
         self._supervisor.start("snapshots", controller.keep_snapshots)
         scrub = settings.scrub

@@ -96,7 +96,7 @@ def test_settings_that_cannot_be_changed_are_rejected_by_the_broker(here: TestBr
         client.create_stream(stream)
         for changes, said in (
             ({"encryption": True}, "encryption stays as the stream was created"),
-            ({"codecs": "lz4"}, "codecs is no setting of a stream: one of durability, codec"),
+            ({"codecs": "lz4"}, "codecs is not a setting of a stream, which has durability, codec"),
             ({"codec": "gzip"}, "the settings are not valid"),
             ({"codec": None}, "the settings are not valid"),
             ({"min_isr": -1}, "min_isr is -1, not between 0 and 255"),

@@ -1,4 +1,4 @@
-"""A data plane in memory: keeps what it was told, orders entries, and answers like the real one."""
+"""A data plane in memory: records its calls, orders entries, and answers like the real one."""
 
 import asyncio
 import contextlib

@@ -63,7 +63,7 @@ async def running(
     await controller.replay(5.0)
     supervisor.start("reconciler", reconciler.run)
     await controller.register_broker("127.0.0.1", 9292, 5.0)
-    await reconciler.reached(log.state.index)
+    await reconciler.wait_applied(log.state.index)
     groups.start()
     try:
         yield Rig(plane, log, reconciler, controller, groups, errors, admin, failures)
@@ -75,7 +75,7 @@ async def running(
         pump.finish()
 
 
-def wish(
+def stream_request(
     name: str = "orders",
     *,
     subject: str = "orders",

@@ -6,7 +6,7 @@ from bascule.control.activity import ActivityCodec, ActivityWriter
 from bascule.metadata import Activity
 
 from tests.unit.control.fake_plane import Disk, until
-from tests.unit.control.rig import Rig, running, wish
+from tests.unit.control.rig import Rig, running, stream_request
 
 CODEC = ActivityCodec(lambda event: b"%d %s" % (event.id, event.name.encode()), lambda value: int(value.split()[0]))
 
@@ -23,11 +23,11 @@ def written(rig: Rig) -> list[str]:
 
 async def test_events_are_written_in_order_and_settled(rig: Rig) -> None:
     it = writer(rig)
-    await rig.controller.create_stream(wish("before"), 5.0)
+    await rig.controller.create_stream(stream_request("before"), 5.0)
     await it.prepare("ns.activity", 5.0, on=True)
     task = asyncio.create_task(it.run())
-    await rig.controller.create_stream(wish("one"), 5.0)
-    await rig.controller.create_stream(wish("two"), 5.0)
+    await rig.controller.create_stream(stream_request("one"), 5.0)
+    await rig.controller.create_stream(stream_request("two"), 5.0)
     await until(lambda: written(rig) == ["__activity", "one", "two"])
     await until(lambda: not rig.controller.state.activity)
     task.cancel()
@@ -37,7 +37,7 @@ async def test_what_was_written_before_a_crash_is_not_written_again() -> None:
     disk = Disk()
     async with running(disk) as rig:
         await writer(rig).prepare("ns.activity", 5.0, on=True)
-        await rig.controller.create_stream(wish("one"), 5.0)
+        await rig.controller.create_stream(stream_request("one"), 5.0)
         pending: tuple[Activity, ...] = rig.controller.state.activity
         stream = rig.controller.state.stream("default", "__activity")
         assert stream is not None
@@ -55,7 +55,7 @@ async def test_switching_it_off_forgets_what_waits(rig: Rig) -> None:
     await it.prepare("ns.activity", 5.0, on=True)
     assert rig.controller.state.activity
     await it.prepare("ns.activity", 5.0, on=False)
-    await rig.controller.create_stream(wish("one"), 5.0)
+    await rig.controller.create_stream(stream_request("one"), 5.0)
     assert rig.controller.state.activity == ()
     await rig.controller.delete_stream("default", "one", 5.0)
     assert rig.controller.state.activity == ()

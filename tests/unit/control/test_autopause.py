@@ -57,7 +57,7 @@ def test_subscribers_count_when_the_stream_or_the_default_says_so() -> None:
         assert found.next_s == (None if pauses else 0.1)
 
 
-def test_what_is_not_open_here_is_looked_at_again() -> None:
+def test_a_partition_that_is_not_open_here_is_checked_again() -> None:
     candidates = watched(state(StreamSettings(auto_pause_ms=100)), "a", AutoPauseDefaults())[:1]
     found = due(candidates, {}, {}, 1_000 * MS, disable_if_subscribers=False)
     assert (found.targets, found.next_s) == ((), 0.1)

@@ -13,7 +13,7 @@ from bascule.metadata import (
 )
 from bascule.metadata.rejection import Rejection, RejectionCode
 
-from tests.unit.control.rig import wish
+from tests.unit.control.rig import stream_request
 
 
 def cluster(*brokers: str) -> State:
@@ -24,14 +24,14 @@ def cluster(*brokers: str) -> State:
 
 
 def created(state: State, *, partitions: int = 1, replication_factor: int = 1) -> State:
-    request = wish(f"s{state.index}", partitions=partitions, replication_factor=replication_factor)
+    request = stream_request(f"s{state.index}", partitions=partitions, replication_factor=replication_factor)
     command = create_stream(state, request, 1)
     assert isinstance(command, CreateStream)
     return apply(state, state.index + 1, command)[0]
 
 
 def refused(state: State, *, subject: str = "orders", partitions: int = 1, replication_factor: int = 1) -> Rejection:
-    request = wish(subject=subject, partitions=partitions, replication_factor=replication_factor)
+    request = stream_request(subject=subject, partitions=partitions, replication_factor=replication_factor)
     refusal = create_stream(state, request, 1)
     assert isinstance(refusal, Rejection)
     return refusal
@@ -80,7 +80,7 @@ def test_replication_factors_out_of_range_are_refused_with_the_exact_texts() -> 
     )
 
 
-def test_no_partitions_are_refused_before_the_replication_factor_is_looked_at() -> None:
+def test_no_partitions_are_refused_before_the_replication_factor_is_checked() -> None:
     refusal = refused(cluster("a"), partitions=0, replication_factor=9)
     assert (refusal.code, refusal.message) == (RejectionCode.NO_PARTITIONS, "no partitions provided")
 
@@ -97,14 +97,14 @@ def test_more_partitions_below_a_full_wildcard_need_partitioning_by_subject() ->
         assert refused(state, subject=subject, partitions=2).code is RejectionCode.SUBJECT_HAS_NO_ROOM
         by_subject = StreamSettings(partition_by_subject=True)
         assert isinstance(
-            create_stream(state, wish(subject=subject, partitions=2, settings=by_subject), 1), CreateStream
+            create_stream(state, stream_request(subject=subject, partitions=2, settings=by_subject), 1), CreateStream
         )
-        assert isinstance(create_stream(state, wish(subject=subject), 1), CreateStream)
-    assert isinstance(create_stream(state, wish(subject="a.*", partitions=2), 1), CreateStream)
+        assert isinstance(create_stream(state, stream_request(subject=subject), 1), CreateStream)
+    assert isinstance(create_stream(state, stream_request(subject="a.*", partitions=2), 1), CreateStream)
 
 
 def test_an_existing_name_is_refused_and_deleting_names_its_incarnation() -> None:
-    command = create_stream(cluster("a"), wish(), 1)
+    command = create_stream(cluster("a"), stream_request(), 1)
     assert isinstance(command, CreateStream)
     state, _ = apply(cluster("a"), 2, command)
     assert refused(state).code is RejectionCode.STREAM_EXISTS

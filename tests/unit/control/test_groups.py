@@ -11,14 +11,14 @@ from bascule.metadata import RegisterBroker
 from bascule.metadata.rejection import RejectedError
 
 from tests.unit.control.fake_plane import Disk, until
-from tests.unit.control.rig import Rig, running, wish
+from tests.unit.control.rig import Rig, running, stream_request
 
 HASTY = GroupTimeouts(consumer_s=1.0, coordinator_s=1.0)
 LIMIT_S = 60.0
 
 
 async def joined(rig: Rig, *consumers: str) -> None:
-    await rig.controller.create_stream(wish(partitions=2), 5.0)
+    await rig.controller.create_stream(stream_request(partitions=2), 5.0)
     for consumer in consumers:
         await rig.groups.join("g", consumer, ("orders",), 5.0)
 
@@ -119,7 +119,7 @@ def numbers(reads: Reads) -> list[int]:
 
 async def joined_and_reading(rig: Rig) -> tuple[int, Reads]:
     """`a` reads both partitions, and then `b` joins; the epoch, and what `a` is answered."""
-    await rig.controller.create_stream(wish(partitions=2), 5.0)
+    await rig.controller.create_stream(stream_request(partitions=2), 5.0)
     await rig.groups.join("g", "a", ("orders",), 5.0, hands_over=True)
     assert numbers(rig.groups.assignments("g", "a", 0)) == [0, 1]
     await rig.groups.join("g", "b", ("orders",), 5.0, hands_over=True)
@@ -167,7 +167,7 @@ async def test_a_member_that_leaves_hands_over_at_once_and_a_group_that_is_gone_
 
 async def test_a_member_that_does_not_hand_over_gets_all_at_once_and_no_version() -> None:
     async with running() as rig:
-        await rig.controller.create_stream(wish(partitions=2), 5.0)
+        await rig.controller.create_stream(stream_request(partitions=2), 5.0)
         await rig.groups.join("g", "a", ("orders",), 5.0, hands_over=True)
         rig.groups.assignments("g", "a", 0)
         await rig.groups.join("g", "f", ("orders",), 5.0)

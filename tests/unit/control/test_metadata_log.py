@@ -22,17 +22,17 @@ from bascule.metadata.model import incarnation_of
 from bascule.metadata.rejection import RejectedError, RejectionCode
 
 from tests.unit.control.fake_plane import Disk, FakePlane, until
-from tests.unit.control.rig import Rig, running, wish
+from tests.unit.control.rig import Rig, running, stream_request
 
 
 async def test_a_created_stream_is_open_and_shown_when_the_call_returns(rig: Rig) -> None:
-    await rig.controller.create_stream(wish(partitions=2), 5.0)
+    await rig.controller.create_stream(stream_request(partitions=2), 5.0)
     assert sorted(rig.plane.led) == [incarnation_of(2, 0), incarnation_of(2, 1)]
     assert ("default", "orders") in rig.plane.view
 
 
 async def test_of_many_creations_of_one_name_exactly_one_succeeds(rig: Rig) -> None:
-    calls = [rig.controller.create_stream(wish(), 5.0) for _ in range(20)]
+    calls = [rig.controller.create_stream(stream_request(), 5.0) for _ in range(20)]
     results = await asyncio.gather(*calls, return_exceptions=True)
     refused = [item for item in results if isinstance(item, RejectedError)]
     assert results.count(None) == 1
@@ -42,12 +42,12 @@ async def test_of_many_creations_of_one_name_exactly_one_succeeds(rig: Rig) -> N
 
 async def test_what_is_proposed_in_one_turn_goes_in_one_batch(rig: Rig) -> None:
     before = len(rig.plane.named("propose"))
-    await asyncio.gather(*(rig.controller.create_stream(wish(f"s{n}"), 5.0) for n in range(10)))
+    await asyncio.gather(*(rig.controller.create_stream(stream_request(f"s{n}"), 5.0) for n in range(10)))
     assert [count for count, _ in rig.plane.named("propose")[before:]] == [10]
 
 
 async def test_a_deleted_stream_is_gone_when_the_call_returns(rig: Rig) -> None:
-    await rig.controller.create_stream(wish(), 5.0)
+    await rig.controller.create_stream(stream_request(), 5.0)
     await rig.controller.delete_stream("default", "orders", 5.0)
     assert not rig.plane.opened
     assert not rig.plane.view
@@ -59,8 +59,8 @@ async def test_a_deleted_stream_is_gone_when_the_call_returns(rig: Rig) -> None:
 async def test_a_restart_finds_the_same_state_and_opens_everything_at_once() -> None:
     disk = Disk()
     async with running(disk) as first:
-        await first.controller.create_stream(wish("a", partitions=3), 5.0)
-        await first.controller.create_stream(wish("b"), 5.0)
+        await first.controller.create_stream(stream_request("a", partitions=3), 5.0)
+        await first.controller.create_stream(stream_request("b"), 5.0)
         expected = first.log.state.streams
     async with running(disk) as second:
         assert second.log.state.streams == expected
@@ -72,9 +72,9 @@ async def test_a_restart_finds_the_same_state_and_opens_everything_at_once() -> 
 async def test_a_restart_from_a_snapshot_and_its_tail_finds_the_same_state() -> None:
     disk = Disk()
     async with running(disk) as first:
-        await first.controller.create_stream(wish("a"), 5.0)
+        await first.controller.create_stream(stream_request("a"), 5.0)
         await first.log.save_snapshot(first.reconciler.done)
-        await first.controller.create_stream(wish("b"), 5.0)
+        await first.controller.create_stream(stream_request("b"), 5.0)
         expected = digest(first.log.state)
     assert sorted(disk.entries) == [3]
     plane = FakePlane(disk)
@@ -88,7 +88,7 @@ async def test_a_restart_from_a_snapshot_and_its_tail_finds_the_same_state() -> 
 async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart() -> None:
     disk = Disk()
     async with running(disk) as first:
-        await first.controller.create_stream(wish(), 5.0)
+        await first.controller.create_stream(stream_request(), 5.0)
         await first.controller.delete_stream("default", "orders", 5.0)
     disk.files.add(incarnation_of(2, 0))
     async with running(disk) as second:
@@ -99,7 +99,7 @@ async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart(
 async def test_a_purge_that_a_crash_interrupted_is_carried_out_by_the_next_run() -> None:
     disk = Disk()
     async with running(disk) as first:
-        await first.controller.create_stream(wish(), 5.0)
+        await first.controller.create_stream(stream_request(), 5.0)
         await first.controller.purge_stream("default", "orders", now=False, dry_run=False, timeout_s=5.0)
     disk.files.add(incarnation_of(2, 0))
     async with running(disk) as second:
@@ -113,7 +113,7 @@ async def test_a_pass_that_fails_as_a_whole_is_not_done_and_is_repeated(
     monkeypatch.setattr("bascule.control.reconciler.FIRST_PAUSE_S", 0.01)
     rig.plane.exploding = OSError("the seam is gone")
     before = rig.reconciler.done
-    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    call = asyncio.create_task(rig.controller.create_stream(stream_request(), 5.0))
     await until(lambda: len(rig.plane.named("open")) >= 3)
     assert rig.reconciler.done is before, "what failed does not count as carried out"
     assert not call.done()
@@ -133,7 +133,7 @@ async def test_a_reconciler_that_ended_by_a_defect_carries_out_what_was_wanted_w
         return plan(*arguments)
 
     monkeypatch.setattr(reconciler, "plan", defective)
-    await rig.controller.create_stream(wish(), 5.0)
+    await rig.controller.create_stream(stream_request(), 5.0)
     assert sorted(rig.plane.led) == [incarnation_of(2, 0)]
     assert not rig.failures
 
@@ -145,7 +145,7 @@ async def test_a_reconciler_that_keeps_ending_is_a_failure_of_the_broker(
         raise KeyError("bug")
 
     monkeypatch.setattr(reconciler, "plan", defective)
-    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    call = asyncio.create_task(rig.controller.create_stream(stream_request(), 5.0))
     await until(lambda: bool(rig.failures))
     assert not rig.plane.led
     call.cancel()
@@ -154,7 +154,7 @@ async def test_a_reconciler_that_keeps_ending_is_a_failure_of_the_broker(
 async def test_a_clean_stop_leaves_nothing_to_replay() -> None:
     disk = Disk()
     async with running(disk) as first:
-        await first.controller.create_stream(wish("a"), 5.0)
+        await first.controller.create_stream(stream_request("a"), 5.0)
         await first.controller.save_last_snapshot()
         assert disk.snapshot[0] == first.log.state.index == disk.last
         await first.controller.save_last_snapshot()
@@ -163,7 +163,7 @@ async def test_a_clean_stop_leaves_nothing_to_replay() -> None:
 
 
 async def test_a_snapshot_at_the_stop_holds_only_what_was_carried_out(rig: Rig) -> None:
-    await rig.controller.create_stream(wish("a"), 5.0)
+    await rig.controller.create_stream(stream_request("a"), 5.0)
     done = rig.reconciler.done
     rig.plane.exploding = OSError("the seam is gone")
     call = asyncio.create_task(rig.controller.delete_stream("default", "a", 5.0))
@@ -174,7 +174,7 @@ async def test_a_snapshot_at_the_stop_holds_only_what_was_carried_out(rig: Rig) 
 
 
 async def test_a_snapshot_that_cannot_be_stored_does_not_keep_the_broker_from_stopping(rig: Rig) -> None:
-    await rig.controller.create_stream(wish("a"), 5.0)
+    await rig.controller.create_stream(stream_request("a"), 5.0)
     rig.plane.full = True
     await rig.controller.save_last_snapshot()
     assert rig.plane.disk.snapshot == (0, b"")
@@ -185,7 +185,7 @@ async def test_a_long_replay_gives_others_their_turn_and_logs_its_progress(
 ) -> None:
     disk = Disk()
     async with running(disk) as first:
-        await asyncio.gather(*(first.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(600)))
+        await asyncio.gather(*(first.controller.create_stream(stream_request(f"s{n}"), 10.0) for n in range(600)))
     monkeypatch.setattr("bascule.control.metadata_log.PROGRESS_S", 0.0)
     monkeypatch.setattr("bascule.control.metadata_log.SLICE_S", 0.0)
     monkeypatch.setattr("bascule.control.pump.TURN_S", 0.0)
@@ -211,7 +211,7 @@ async def test_a_long_replay_gives_others_their_turn_and_logs_its_progress(
 async def test_a_replay_that_is_cancelled_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     async with running(disk) as first:
-        await asyncio.gather(*(first.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(50)))
+        await asyncio.gather(*(first.controller.create_stream(stream_request(f"s{n}"), 10.0) for n in range(50)))
     monkeypatch.setattr("bascule.control.metadata_log.SLICE_S", 0.0)
     plane = FakePlane(disk)
     log = MetadataLog(plane)
@@ -235,7 +235,7 @@ async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(
     monkeypatch.setattr("bascule.control.reconciler.FIRST_PAUSE_S", 0.01)
     async with running(broken={incarnation_of(2, 0): "disk_full"}) as rig:
         with pytest.raises(CapacityError, match="the stream exists, but") as caught:
-            await rig.controller.create_stream(wish(partitions=2), 5.0)
+            await rig.controller.create_stream(stream_request(partitions=2), 5.0)
         assert caught.value.code == "disk_full"
         assert sorted(rig.plane.led) == [incarnation_of(2, 1)]
         assert ("default", "orders") in rig.plane.view
@@ -246,14 +246,14 @@ async def test_a_partition_that_cannot_open_is_tried_again_and_holds_up_nobody(
 async def test_a_spec_that_cannot_be_read_holds_up_nobody(rig: Rig) -> None:
     rig.plane.unreadable = {incarnation_of(2, 0)}
     with pytest.raises(UsageError, match="partition specs: invalid value"):
-        await rig.controller.create_stream(wish(partitions=2), 5.0)
+        await rig.controller.create_stream(stream_request(partitions=2), 5.0)
     assert sorted(rig.plane.led) == [incarnation_of(2, 1)]
 
 
 async def test_a_proposal_without_an_answer_is_an_unknown_outcome(rig: Rig) -> None:
     rig.plane.silent = True
     with pytest.raises(OutcomeUnknownError) as caught:
-        await rig.controller.create_stream(wish(), 0.02)
+        await rig.controller.create_stream(stream_request(), 0.02)
     assert caught.value.code == "metadata_timeout"
 
 
@@ -276,7 +276,7 @@ async def test_a_barrier_without_an_answer_is_an_unknown_outcome(rig: Rig) -> No
 
 async def test_a_proposal_that_the_log_refuses_fails_with_its_code(rig: Rig) -> None:
     rig.plane.silent = True
-    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    call = asyncio.create_task(rig.controller.create_stream(stream_request(), 5.0))
     await until(lambda: len(rig.plane.named("propose")) == 2)
     rig.plane.push(Failed(3, "disk_full", "no room for the entry"))
     with pytest.raises(BrokerError, match="no room for the entry") as caught:
@@ -297,7 +297,7 @@ async def test_an_entry_that_cannot_be_read_stops_the_log_for_good(rig: Rig, ent
     assert stopped.code == "metadata_stopped"
     assert words in str(stopped)
     with pytest.raises(UnavailableError):
-        await rig.controller.create_stream(wish(), 5.0)
+        await rig.controller.create_stream(stream_request(), 5.0)
     rig.plane.push(Committed(2, encode_command(RegisterBroker("b", "h", 1, 1)), None))
     await asyncio.sleep(0.02)  # long enough for an event that must change nothing
     assert rig.log.state.index == 1
@@ -305,7 +305,7 @@ async def test_an_entry_that_cannot_be_read_stops_the_log_for_good(rig: Rig, ent
 
 async def test_a_gap_in_the_entries_stops_the_log_and_fails_who_waits(rig: Rig) -> None:
     rig.plane.silent = True
-    call = asyncio.create_task(rig.controller.create_stream(wish(), 5.0))
+    call = asyncio.create_task(rig.controller.create_stream(stream_request(), 5.0))
     await until(lambda: len(rig.plane.named("propose")) == 2)
     rig.plane.push(Committed(4, encode_command(RegisterBroker("b", "h", 1, 1)), None))
     with pytest.raises(UnavailableError, match="entry 4"):
@@ -318,7 +318,7 @@ async def test_an_exception_while_applying_stops_the_log(rig: Rig, monkeypatch: 
 
     monkeypatch.setattr("bascule.control.metadata_log.apply", explode)
     with pytest.raises(UnavailableError, match="bug"):
-        await rig.controller.create_stream(wish(), 5.0)
+        await rig.controller.create_stream(stream_request(), 5.0)
     assert rig.log.failed.done()
 
 
@@ -354,7 +354,7 @@ async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(
     monkeypatch.setattr("bascule.control.controller.SNAPSHOT_EVERY", 3)
     keeper = asyncio.create_task(rig.controller.keep_snapshots())
     for name in "abcd":
-        await rig.controller.create_stream(wish(name), 5.0)
+        await rig.controller.create_stream(stream_request(name), 5.0)
     await until(lambda: rig.plane.disk.snapshot[0] >= 3)
     keeper.cancel()
     await asyncio.gather(keeper, return_exceptions=True)
@@ -363,10 +363,10 @@ async def test_snapshots_are_stored_when_enough_entries_have_been_carried_out(
 async def test_an_event_without_a_handler_does_not_stop_the_pump(rig: Rig) -> None:
     line = LogLine(20, "log", "nobody handles this here", b"{}")
     rig.plane.push(line)
-    await rig.controller.create_stream(wish(), 5.0)
+    await rig.controller.create_stream(stream_request(), 5.0)
     assert [event for event, _ in rig.errors] == [line]
 
 
 async def test_more_events_than_one_turn_takes_are_all_handled(rig: Rig) -> None:
-    await asyncio.gather(*(rig.controller.create_stream(wish(f"s{n}"), 10.0) for n in range(600)))
+    await asyncio.gather(*(rig.controller.create_stream(stream_request(f"s{n}"), 10.0) for n in range(600)))
     assert len(rig.plane.view) == 600

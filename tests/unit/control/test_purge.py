@@ -9,7 +9,7 @@ from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import StatusError
 from bascule.protocols.router import AdminRequest
 
-from tests.unit.control.rig import Rig, wish
+from tests.unit.control.rig import Rig, stream_request
 
 
 async def purge(rig: Rig, **fields: Any) -> dict[str, Any]:
@@ -20,7 +20,7 @@ async def purge(rig: Rig, **fields: Any) -> dict[str, Any]:
 
 
 async def created(rig: Rig) -> int:
-    await rig.controller.create_stream(wish(), 5.0)
+    await rig.controller.create_stream(stream_request(), 5.0)
     stream = rig.controller.state.stream("default", "orders")
     assert stream is not None
     return stream.partitions[0].incarnation
@@ -73,5 +73,5 @@ async def test_a_purge_that_failed_leaves_the_grace_of_a_later_deletion(
 @pytest.mark.parametrize("now", [1, "yes", None])
 async def test_only_a_truth_value_says_now(rig: Rig, now: object) -> None:
     await created(rig)
-    with pytest.raises(StatusError, match="the request is no JSON object of name, dry_run, now"):
+    with pytest.raises(StatusError, match="the request is not a JSON object of name, dry_run, now"):
         await purge(rig, now=now)

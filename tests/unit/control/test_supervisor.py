@@ -104,7 +104,7 @@ async def test_a_task_that_ran_long_enough_has_all_its_restarts_again(
     assert not it.failures
 
 
-async def test_what_ends_while_stopping_is_no_failure_and_is_not_started_again(it: Supervised) -> None:
+async def test_a_task_that_ends_while_stopping_has_not_failed_and_is_not_started_again(it: Supervised) -> None:
     ending = asyncio.Event()
 
     async def work() -> None:

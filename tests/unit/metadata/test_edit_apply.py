@@ -24,7 +24,7 @@ from bascule.metadata import (
 from bascule.metadata.rejection import Rejection, RejectionCode
 
 STREAM = ("default", "s", 2)
-WISH = StreamSettings(codec="zstd", retention_age_ms=5, min_isr=0)
+CHANGED = StreamSettings(codec="zstd", retention_age_ms=5, min_isr=0)
 
 
 def after(state: State, *commands: Command) -> State:
@@ -47,21 +47,21 @@ def stream(state: State) -> Stream:
 
 def test_settings_are_these_from_now_on_and_the_rest_stays() -> None:
     before = start()
-    command = EditStream(*STREAM, WISH)
+    command = EditStream(*STREAM, CHANGED)
     assert decode_command(encode_command(command)) == command
     changed = after(before, command)
-    assert stream(changed) == replace(stream(before), settings=WISH)
+    assert stream(changed) == replace(stream(before), settings=CHANGED)
     assert stream(after(changed, command)) is stream(changed)
 
 
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (EditStream("default", "s", 9, WISH), RejectionCode.STREAM_NOT_FOUND),
-        (EditStream("default", "t", 2, WISH), RejectionCode.STREAM_NOT_FOUND),
-        (EditStream(*STREAM, replace(WISH, min_isr=-1)), RejectionCode.INVALID),
-        (EditStream(*STREAM, replace(WISH, encryption=True)), RejectionCode.INVALID),
-        (EditStream(*STREAM, replace(WISH, partition_by_subject=True)), RejectionCode.INVALID),
+        (EditStream("default", "s", 9, CHANGED), RejectionCode.STREAM_NOT_FOUND),
+        (EditStream("default", "t", 2, CHANGED), RejectionCode.STREAM_NOT_FOUND),
+        (EditStream(*STREAM, replace(CHANGED, min_isr=-1)), RejectionCode.INVALID),
+        (EditStream(*STREAM, replace(CHANGED, encryption=True)), RejectionCode.INVALID),
+        (EditStream(*STREAM, replace(CHANGED, partition_by_subject=True)), RejectionCode.INVALID),
     ],
 )
 def test_what_cannot_be_applied_changes_nothing(command: EditStream, code: RejectionCode) -> None:
@@ -71,10 +71,10 @@ def test_what_cannot_be_applied_changes_nothing(command: EditStream, code: Rejec
     assert (result.code, changed) == (code, state.at(state.index + 1))
 
 
-def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
-    state = after(start(), EditStream(*STREAM, WISH))
+def test_a_request_names_the_changes_and_none_restores_the_default() -> None:
+    state = after(start(), EditStream(*STREAM, CHANGED))
     command = edit_stream(state, "default", "s", {"codec": "lz4", "retention_age_ms": None})
-    assert command == EditStream(*STREAM, replace(WISH, codec="lz4", retention_age_ms=None))
+    assert command == EditStream(*STREAM, replace(CHANGED, codec="lz4", retention_age_ms=None))
     assert edit_stream(state, "default", "s", {"codec": "zstd"}) is None
     assert edit_stream(state, "default", "s", {}) is None
 
@@ -84,7 +84,12 @@ def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
     [
         ("t", {}, RejectionCode.STREAM_NOT_FOUND, "stream default/t does not exist"),
         ("s", {"encryption": True}, RejectionCode.INVALID, "encryption stays as the stream was created"),
-        ("s", {"codek": "lz4"}, RejectionCode.INVALID, "codek is no setting of a stream: one of durability, codec"),
+        (
+            "s",
+            {"codek": "lz4"},
+            RejectionCode.INVALID,
+            "codek is not a setting of a stream, which has durability, codec",
+        ),
         ("s", {"codec": "gzip"}, RejectionCode.INVALID, "the settings are not valid"),
         ("s", {"min_isr": True}, RejectionCode.INVALID, "the settings are not valid"),
         ("s", {"min_isr": -2}, RejectionCode.INVALID, "min_isr is -2, not between 0 and 255"),
@@ -93,7 +98,7 @@ def test_a_wish_names_what_changes_and_none_gives_the_choice_back() -> None:
         ("s", {"segment_bytes": 1 << 63}, RejectionCode.INVALID, "segment_bytes is 9223372036854775808, not between 0"),
     ],
 )
-def test_a_wish_that_cannot_be_granted_is_named(
+def test_a_rejected_request_names_the_setting(
     name: str, changes: dict[str, object], code: RejectionCode, said: str
 ) -> None:
     refusal = edit_stream(start(), "default", name, changes)
@@ -102,7 +107,7 @@ def test_a_wish_that_cannot_be_granted_is_named(
     assert said in refusal.message
 
 
-def test_resuming_some_keeps_the_wish_to_resume_all_together() -> None:
+def test_resuming_some_keeps_the_request_to_resume_all_together() -> None:
     state = after(start(), PauseStream(*STREAM, (0, 2), True, 10))
     some = resume_stream(state, Target("default", "s", (1, 2)), 20)
     assert isinstance(some, ResumeStream)

@@ -37,11 +37,11 @@ async def test_a_change_reaches_the_open_partitions_and_a_dry_run_does_not(rig: 
     await good(rig, "CreateStream", name="s", subject="s", codec="lz4", maxRecordBytes={"value": 7})
     first = incarnation_of(2, 0)
     assert (rig.plane.opened[first]["codec"], rig.plane.opened[first]["max_record_bytes"]) == ("lz4", 7)
-    wish = {"name": "s", "changes": {"codec": "zstd", "retention_bytes": 5}}
-    planned = await ask(rig, "EditStream", **wish, dry_run=True)
+    request = {"name": "s", "changes": {"codec": "zstd", "retention_bytes": 5}}
+    planned = await ask(rig, "EditStream", **request, dry_run=True)
     assert (planned["before"]["codec"], planned["after"]["codec"]) == ("lz4", "zstd")
     assert rig.plane.opened[first]["codec"] == "lz4"
-    assert await ask(rig, "EditStream", **wish, dry_run=False) == planned
+    assert await ask(rig, "EditStream", **request, dry_run=False) == planned
     opened = rig.plane.opened[first]
     assert (opened["codec"], opened["retention_bytes"], opened["max_record_bytes"]) == ("zstd", 5, 7)
     await ask(rig, "EditStream", name="s", changes={"max_record_bytes": None}, dry_run=False)
@@ -94,7 +94,7 @@ async def test_details_hold_what_metadata_has_no_place_for(rig: Rig) -> None:
     assert not (await ask(rig, "FetchStreamDetails", name="s"))["resume_all"]
 
 
-async def test_groups_and_the_broker_are_told_of(rig: Rig) -> None:
+async def test_details_of_groups_and_the_broker(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s", partitions=2)
     for consumer in ("two", "one"):
         await good(rig, "JoinConsumerGroup", groupId="g", consumerId=consumer, streams=["s"])
@@ -131,14 +131,14 @@ async def test_groups_and_the_broker_are_told_of(rig: Rig) -> None:
             "EditStream",
             {"name": "t", "changes": [], "dry_run": True},
             Status.INVALID_ARGUMENT,
-            "no JSON object of name",
+            "not a JSON object of name",
         ),
-        ("EditStream", {"name": "t"}, Status.INVALID_ARGUMENT, "no JSON object of name, changes, dry_run"),
+        ("EditStream", {"name": "t"}, Status.INVALID_ARGUMENT, "not a JSON object of name, changes, dry_run"),
         (
             "EditStream",
             {"name": "t", "changes": {"\ud800": 1}, "dry_run": True},
             Status.INVALID_ARGUMENT,
-            "no JSON object of name",
+            "not a JSON object of name",
         ),
         ("FetchGroupDetails", {"groups": ["g"] * 10_001}, Status.INVALID_ARGUMENT, "10001 groups are asked for, at"),
         ("ResumeStream", {"name": "t", "partitions": [], "dry_run": False}, Status.NOT_FOUND, "stream does not exist"),
@@ -146,12 +146,12 @@ async def test_groups_and_the_broker_are_told_of(rig: Rig) -> None:
             "ResumeStream",
             {"name": "t", "partitions": ["0"], "dry_run": False},
             Status.INVALID_ARGUMENT,
-            "no list of num",
+            "not a list of num",
         ),
         ("FetchStreamDetails", {"name": "t"}, Status.NOT_FOUND, "stream does not exist"),
-        ("FetchStreamDetails", [], Status.INVALID_ARGUMENT, "no JSON object of name"),
-        ("FetchGroupDetails", {}, Status.INVALID_ARGUMENT, "no JSON object of groups"),
-        ("FetchBrokerDetails", {"more": 1}, Status.INVALID_ARGUMENT, "no JSON object"),
+        ("FetchStreamDetails", [], Status.INVALID_ARGUMENT, "not a JSON object of name"),
+        ("FetchGroupDetails", {}, Status.INVALID_ARGUMENT, "not a JSON object of groups"),
+        ("FetchBrokerDetails", {"more": 1}, Status.INVALID_ARGUMENT, "not a JSON object"),
     ],
 )
 async def test_what_is_wrong_is_said(rig: Rig, method: str, body: object, code: Status, said: str) -> None:

@@ -45,7 +45,7 @@ async def test_another_master_key_means_a_new_data_key_once(rig: Rig) -> None:
     for _ in range(2):
         await rig.controller.rotate_data_keys("b", 5.0)
         assert keys(rig) == (DataKey(1, "a", "wrapped-1"), DataKey(2, "b", "wrapped-2"))
-    await rig.reconciler.reached(rig.controller.state.index)
+    await rig.reconciler.wait_applied(rig.controller.state.index)
     assert [item["number"] for item in rig.plane.opened[incarnation_of(2, 0)]["data_keys"]] == [1, 2]
 
 

@@ -229,5 +229,5 @@ def test_these_are_subjects(subject: str) -> None:
 @pytest.mark.parametrize(
     "subject", ["", ".", "a.", ".a", "a..b", "a b", "a\tb", "a\nb", "a\rb", "a\0b", "a.>.b", ">.a"]
 )
-def test_these_are_no_subjects(subject: str) -> None:
+def test_invalid_subjects(subject: str) -> None:
     assert not is_subject(subject)

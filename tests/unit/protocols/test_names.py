@@ -1,4 +1,4 @@
-"""Names that cannot be told apart: refused where they begin, and left alone where they are."""
+"""Names that look alike: rejected for new things, accepted for existing ones."""
 
 import unicodedata
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from bascule.protocols.router import AdminRequest
 
 from tests.docs.snippets import ROOT
 from tests.unit.control.fake_plane import Disk
-from tests.unit.control.rig import Rig, running, wish
+from tests.unit.control.rig import Rig, running, stream_request
 from tests.unit.protocols.test_liftbridge import bad, good
 
 HIDDEN = "orders\u200b"
@@ -83,7 +83,7 @@ MARKS = "\u0301" * (512 << 10)
 
 
 @pytest.mark.parametrize("flaw_of", [name_flaw, id_flaw])
-def test_of_a_name_that_is_too_long_only_the_length_is_told(flaw_of: Callable[[str], str | None]) -> None:
+def test_of_a_name_that_is_too_long_only_the_length_is_shown(flaw_of: Callable[[str], str | None]) -> None:
     shown = "\u0301" * 80
     assert flaw_of(MARKS) == f'"{shown}…" is 1048576 bytes long, more than 1024: give a shorter one'
     assert len(flaw_of("\0" * 1024) or "") < 1000
@@ -124,7 +124,7 @@ async def test_streams_and_groups_that_have_such_names_stay_within_reach() -> No
     disk = Disk()
     for name in (HIDDEN, TWICE):
         async with running(disk) as rig:
-            await rig.controller.create_stream(wish(name, subject=name), 5.0)
+            await rig.controller.create_stream(stream_request(name, subject=name), 5.0)
             await rig.groups.join(name, "first", (name,), 5.0)
         async with running(disk) as rig:
             answer = await good(rig, "FetchMetadata", streams=[name], groups=[name])
@@ -134,7 +134,7 @@ async def test_streams_and_groups_that_have_such_names_stay_within_reach() -> No
             await good(rig, "DeleteStream", name=name)
 
 
-async def test_a_consumer_that_is_a_member_is_told_so_whatever_its_id() -> None:
+async def test_a_present_member_is_rejected_as_one_whatever_its_id() -> None:
     disk = Disk()
     async with running(disk) as rig:
         await good(rig, "CreateStream", name="s", subject="s")
@@ -144,7 +144,7 @@ async def test_a_consumer_that_is_a_member_is_told_so_whatever_its_id() -> None:
         assert (await bad(rig, "JoinConsumerGroup", **fields))[0] is Status.FAILED_PRECONDITION
 
 
-async def test_members_with_ids_that_are_no_names_come_back_after_their_group_is_gone(rig: Rig) -> None:
+async def test_members_with_invalid_ids_come_back_after_their_group_is_gone(rig: Rig) -> None:
     await good(rig, "CreateStream", name="s", subject="s")
     for id_ in ("orders\u00a0x", TWICE):
         for _ in range(2):

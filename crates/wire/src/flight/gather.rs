@@ -105,7 +105,7 @@ impl Gather {
     }
 
     /// Takes records `[from, to)` of `batch`, those that are wanted, until this is full. Returns the first record not
-    /// looked at: `to`, or less when full. `to` beyond the end of the batch means the end.
+    /// examined: `to`, or less when full. `to` beyond the end of the batch means the end.
     pub fn push(&mut self, batch: &Batch, from: usize, to: usize) -> usize {
         let to = to.min(batch.len());
         let mut at = from;

@@ -145,7 +145,7 @@ impl Projection {
     /// Columns by name, exactly as written. None at all is allowed: such batches only count rows.
     ///
     /// # Errors
-    /// [`ProjectionError`] for a name that is no column, or is there twice.
+    /// [`ProjectionError`] for a name that is not a column, or is there twice.
     pub fn named<S: AsRef<str>>(names: &[S]) -> Result<Self, ProjectionError> {
         let mut columns = Vec::with_capacity(names.len());
         for name in names {

@@ -1,6 +1,6 @@
 //! Control headers of a message: what its publisher asks of the stream.
 //!
-//! Names are case-sensitive. Of several headers of one name the first counts; an empty value is no value.
+//! Names are case-sensitive. Of several headers of one name the first counts; an empty value counts as absent.
 use super::Refusal;
 use bytes::Bytes;
 

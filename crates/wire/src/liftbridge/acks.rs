@@ -165,7 +165,7 @@ pub struct AckView {
 }
 
 impl AckView {
-    /// A bare `Ack`, as it comes to an ack inbox inside its envelope. `None` when the bytes are no valid one.
+    /// A bare `Ack`, as it comes to an ack inbox inside its envelope. `None` when the bytes are not a valid one.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"
@@ -220,7 +220,7 @@ pub struct ResponseView {
 }
 
 impl ResponseView {
-    /// `None` when the bytes are no valid protobuf of this message. Never panics.
+    /// `None` when the bytes are not a valid protobuf of this message. Never panics.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"

@@ -67,7 +67,7 @@ fn escaped(id: &str) -> String {
     id.replace('\\', "\\\\").replace(',', "\\,")
 }
 
-/// A record of `__cursors` as a position: its key, escaped, and what it says. `None`: the value is no cursor, or not the one
+/// A record of `__cursors` as a position: its key, escaped, and what it says. `None`: the value is not a cursor, or not the one
 /// that the record's key names.
 pub fn read(key: &[u8], value: &[u8]) -> Option<(String, Cursor)> {
     let cursor = Cursor::decode(value).ok()?;

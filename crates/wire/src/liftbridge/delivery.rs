@@ -56,7 +56,7 @@ impl DeliveryEncoder {
     /// Appends one gRPC frame (5-byte prefix included) for record `i`: offset, key, value, timestamp, stream, partition,
     /// subject, replySubject, headers (text-keyed ones, then `subject` and `reply`, which overwrite user headers of those
     /// names), and of our fields those that say something: a null value, the list of all headers where the map cannot show
-    /// them, a time at the origin. Panics only when `i` is no record of the batch.
+    /// them, a time at the origin. Panics only when `i` is not a record of the batch.
     pub fn put_frame(&mut self, out: &mut Vec<u8>, batch: &Batch, i: usize) {
         self.turn_to(batch.subject(i));
         let reply = batch.reply(i).unwrap_or_default();
@@ -244,7 +244,7 @@ pub struct MessageView {
 }
 
 impl MessageView {
-    /// `None` when the bytes are no valid protobuf of this message. Never panics. Zero bytes are the handshake of Subscribe
+    /// `None` when the bytes are not a valid protobuf of this message. Never panics. Zero bytes are the handshake of Subscribe
     /// (liftbridge §3.5): see [`Self::is_handshake`].
     pub fn read(message: Bytes) -> Option<Self> {
         let mut view = Self::default();

@@ -137,7 +137,7 @@ pub struct PublishView {
 }
 
 impl PublishView {
-    /// `None` when the bytes are no valid protobuf of this message, or it has more than 1,024 headers. Never panics.
+    /// `None` when the bytes are not a valid protobuf of this message, or it has more than 1,024 headers. Never panics.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"
@@ -256,7 +256,7 @@ pub struct PublishToSubjectView {
 }
 
 impl PublishToSubjectView {
-    /// `None` when the bytes are no valid protobuf of this message, or it has more than 1,024 headers. Never panics.
+    /// `None` when the bytes are not a valid protobuf of this message, or it has more than 1,024 headers. Never panics.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the view keeps the buffer alive; the signature says so"
@@ -447,7 +447,7 @@ pub fn put_envelope_publish(out: &mut Vec<u8>, subject: &str, fields: &PublishFi
 }
 
 /// Appends a Publish envelope for the NATS copy of record `i` of `batch`: key, value, stream, subject, text headers;
-/// policy NONE and any offset, so that whoever stores it neither answers nor refuses. Panics only when `i` is no record.
+/// policy NONE and any offset, so that whoever stores it neither answers nor refuses. Panics only when `i` is not a record.
 pub fn put_record_copy(out: &mut Vec<u8>, batch: &Batch, i: usize, stream: &str, subject: &str) {
     let (key, value) = (
         batch.key(i).unwrap_or_default(),

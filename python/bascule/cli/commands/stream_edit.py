@@ -19,7 +19,7 @@ from bascule.errors import UsageError
 
 __all__ = ["edit", "pause", "readonly", "resume"]
 
-OWN_STREAMS: Final = frozenset({"__activity", "__cursors"})
+INTERNAL_STREAMS: Final = frozenset({"__activity", "__cursors"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def readonly(
 
         bascule stream readonly orders --off --partition 0
     """
-    if name in OWN_STREAMS and not off:
+    if name in INTERNAL_STREAMS and not off:
         text = f"stream {name} is internal and stays writable: the broker could not store cursors or events"
         raise UsageError("invalid_argument", text, {"stream": name})
     with connection.open() as client:

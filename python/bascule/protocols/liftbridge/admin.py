@@ -18,8 +18,8 @@ from bascule.security import Access
 
 
 class LiftbridgeAdmin:
-    """The handlers. `defaults` holds what a stream gets whose creator did not say; `access` is asked before each,
-    `gate` before something begins to exist.
+    """The handlers. `defaults`: settings of a stream whose creator left them open; `access` is checked before each
+    method, `gate` before a stream or a group is created.
     """
 
     def __init__(

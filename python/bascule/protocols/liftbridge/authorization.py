@@ -1,4 +1,4 @@
-"""Which rights each method needs that the control plane answers (liftbridge §9.3, D5).
+"""The rights that methods of the control plane need (liftbridge §9.3, D5).
 
 Asked before the handler sees the request. What the handler is going to refuse as malformed needs none; a method
 without a line here is denied whenever there is a policy.
@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from bascule._json import load_json
 from bascule._liftbridge_pb import message
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import AccessError
 from bascule.metadata import Stream
 from bascule.protocols.liftbridge.creation import is_subject
@@ -30,7 +30,7 @@ EVERYTHING: Final = "*"
 def guarded(
     name: str, handler: Handler, access: Access, streams: Callable[[], Collection[Stream]] = tuple[Stream]
 ) -> Handler:
-    """The same handler for those clients only who may. `streams`: those that exist."""
+    """The handler, behind a check of the client's rights. `streams`: those that exist."""
 
     async def guard(request: AdminRequest) -> bytes:
         if access.is_on:
@@ -108,7 +108,7 @@ def _create_stream(body: bytes) -> Iterable[Right]:
 
 
 def _is_creation(asked: Any) -> bool:
-    return bool(asked.name and is_subject(asked.subject) and asked.name not in OWN_STREAMS)
+    return bool(asked.name and is_subject(asked.subject) and asked.name not in INTERNAL_STREAMS)
 
 
 def _join_group(body: bytes) -> Iterable[Right]:

@@ -1,11 +1,11 @@
-"""CreateStream: the checks that need no state, and the wish that a request stands for (liftbridge §3.1)."""
+"""CreateStream: the checks that need no state, and the request for the controller (liftbridge §3.1)."""
 
 import re
 from typing import Any, get_args
 
 from bascule.control import StreamRequest
 from bascule.control.decide import ALL_BROKERS
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.engine import name_flaw
 from bascule.metadata import DEFAULT_NAMESPACE, MAX_SUBJECT_BYTES, StreamSettings
 from bascule.metadata.model import Codec, Durability, NatsAcks, NatsCopy
@@ -19,7 +19,7 @@ _FORBIDDEN_IN_SUBJECT = re.compile(r"[\x00-\x20\x7f]")
 
 
 def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
-    """The wish in a CreateStreamRequest, after the checks that need no state, in the order of liftbridge §3.1.
+    """Make the controller's request, after the checks that need no state, in the order of liftbridge §3.1.
 
     Raises:
         StatusError: what is wrong with it.
@@ -32,7 +32,7 @@ def stream_request(asked: Any, defaults: StreamSettings) -> StreamRequest:
     _check_length("Queue group", asked.group, MAX_NAME_BYTES)
     if not is_subject(asked.subject):
         raise StatusError(Status.INVALID_ARGUMENT, "Subject is invalid", reason="invalid_subject")
-    if asked.name in OWN_STREAMS:
+    if asked.name in INTERNAL_STREAMS:
         raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
     _check_name(asked.name)
     if flaw := name_flaw(asked.subject):
@@ -68,7 +68,7 @@ def _check_length(what: str, name: str, most: int) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Names appear in subjects, paths and logs, so some characters are refused."""
+    """Names appear in subjects, paths and logs: reject some characters."""
     if flaw := name_flaw(name):
         raise StatusError(Status.INVALID_ARGUMENT, f"Stream name {flaw}")
     reason = ""

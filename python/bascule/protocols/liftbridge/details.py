@@ -1,6 +1,6 @@
 """FetchStreamDetails, FetchGroupDetails and FetchBrokerDetails: ours, JSON objects; see `specs/formats/admin.md`.
 
-What Liftbridge's metadata has no place for: settings, sizes, damage, members. Of partitions that are open here.
+Data that Liftbridge's metadata lacks: settings, sizes, damage, members. Sizes are of partitions open on this broker.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Any
 from bascule.control import Controller
 from bascule.control.controller import PartitionStatus
 from bascule.metadata import DEFAULT_NAMESPACE, Group, Partition, Stream
-from bascule.metadata.plain import to_plain
+from bascule.metadata.json_codec import to_plain
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES

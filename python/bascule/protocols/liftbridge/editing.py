@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
-from bascule.metadata.plain import to_plain
+from bascule.metadata.json_codec import to_plain
 from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
@@ -40,7 +40,7 @@ class EditingMethods:
     async def edit_stream(self, request: AdminRequest) -> bytes:
         """`{"name", "changes", "dry_run"}` to `{"before", "after"}`: all settings of the stream."""
         asked = read_object(request.body, {"name": str, "changes": dict, "dry_run": bool})
-        if asked["name"] in OWN_STREAMS:
+        if asked["name"] in INTERNAL_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             before, after = await self._controller.edit_stream(
@@ -71,11 +71,11 @@ class EditingMethods:
         return json.dumps({"resumed": resumed}).encode()
 
     async def check_create_stream(self, request: AdminRequest) -> bytes:
-        """A CreateStreamRequest to an empty CreateStreamResponse, or the refusal that CreateStream would give."""
-        wish = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
+        """A CreateStreamRequest to an empty CreateStreamResponse, or the status that CreateStream would end with."""
+        wanted = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
         try:
-            self._gate.check_stream(self._controller.state, wish)
-            self._controller.check_create_stream(wish)
+            self._gate.check_stream(self._controller.state, wanted)
+            self._controller.check_create_stream(wanted)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
@@ -89,5 +89,5 @@ class EditingMethods:
 def _numbers(partitions: Sequence[object]) -> tuple[int, ...]:
     numbers = tuple(item for item in partitions if type(item) is int)
     if len(numbers) != len(partitions):
-        raise StatusError(Status.INVALID_ARGUMENT, "partitions is no list of numbers")
+        raise StatusError(Status.INVALID_ARGUMENT, "partitions is not a list of numbers")
     return numbers

@@ -1,4 +1,4 @@
-"""What may begin to exist: names that are not the broker's, and no more streams, partitions and groups than allowed.
+"""What may be created: names outside the broker's prefix, and no more streams, partitions and groups than allowed.
 
 What was decided and is not in the state yet counts too, so that calls at the same time do not get past a bound.
 """
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bascule.control import StreamRequest
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.metadata import State, Stream, StreamKey
 from bascule.metadata.rejection import RejectedError, Rejection, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
@@ -35,29 +35,29 @@ class Gate:
         self._streams: dict[StreamKey, int] = {}
         self._groups: set[str] = set()
 
-    def check_stream(self, state: State, wish: StreamRequest) -> None:
-        """Refuse a stream that may not begin to exist; changes nothing.
+    def check_stream(self, state: State, request: StreamRequest) -> None:
+        """Reject a stream that may not be created; changes nothing.
 
         Raises:
             StatusError: INVALID_ARGUMENT: its name or a subject of it is the broker's.
             RejectedError: `no_room`.
         """
-        for what, text in (("name", wish.name), ("subject", wish.subject)):
-            if self._is_reserved(text, 1 if what == "name" else wish.partitions):
+        for what, text in (("name", request.name), ("subject", request.subject)):
+            if self._is_reserved(text, 1 if what == "name" else request.partitions):
                 message = f"Stream is reserved: its {what} {text[:80]!r} is under {self._namespace}., the broker's own"
                 raise StatusError(Status.INVALID_ARGUMENT, f"{message}: choose another")
-        key = StreamKey(wish.namespace, wish.name)
+        key = StreamKey(request.namespace, request.name)
         if key not in state.streams:
-            self._check_room(state, key, wish.partitions)
+            self._check_room(state, key, request.partitions)
 
     @contextmanager
-    def stream(self, state: State, wish: StreamRequest) -> Generator[None]:
-        """The same, and hold the room of the stream while it is created."""
-        self.check_stream(state, wish)
-        key = StreamKey(wish.namespace, wish.name)
+    def stream(self, state: State, request: StreamRequest) -> Generator[None]:
+        """As `check_stream`, and count the stream while it is created."""
+        self.check_stream(state, request)
+        key = StreamKey(request.namespace, request.name)
         is_first = key not in self._streams
         if is_first:
-            self._streams[key] = wish.partitions
+            self._streams[key] = request.partitions
         try:
             yield
         finally:
@@ -66,7 +66,7 @@ class Gate:
 
     @contextmanager
     def group(self, state: State, group: str) -> Generator[None]:
-        """Refuse a group that would be one too many; hold its room while a member joins.
+        """Reject a group above the limit; count it while a member joins.
 
         Raises:
             RejectedError: `no_room`.
@@ -87,7 +87,7 @@ class Gate:
                 self._groups.discard(group)
 
     def _check_room(self, state: State, key: StreamKey, partitions: int) -> None:
-        known = [stream for stream in state.streams.values() if stream.name not in OWN_STREAMS]
+        known = [stream for stream in state.streams.values() if stream.name not in INTERNAL_STREAMS]
         coming = [count for other, count in self._streams.items() if other != key and other not in state.streams]
         streams = len(known) + len(coming)
         if streams >= self._bounds.streams:
@@ -112,7 +112,7 @@ def is_reserved(namespace: str, text: str, partitions: int) -> bool:
 
 def reserved_streams(state: State, namespace: str) -> list[Stream]:
     """Streams that are under the broker's own prefix, from before it was reserved, in order of identity."""
-    streams = (stream for _, stream in sorted(state.streams.items()) if stream.name not in OWN_STREAMS)
+    streams = (stream for _, stream in sorted(state.streams.items()) if stream.name not in INTERNAL_STREAMS)
     return [
         stream
         for stream in streams

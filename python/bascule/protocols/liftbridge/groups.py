@@ -77,7 +77,7 @@ class GroupMethods:
         return serialize(response)
 
     def _check_names(self, group: str, consumer: str) -> None:
-        """Of a group that begins to exist, and of a member that does."""
+        """Check the ids of a new group and of a new member."""
         if not self._groups.exists(group) and (flaw := id_flaw(group)):
             raise StatusError(Status.INVALID_ARGUMENT, f"groupId {flaw}")
         if not self._groups.has_member(group, consumer) and (flaw := id_flaw(consumer)):

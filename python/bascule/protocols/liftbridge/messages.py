@@ -48,4 +48,4 @@ def read_object(
         fields = {**fields, **{key: type(value) for key, value in (optional or {}).items()}}
         if {key: type(value) for key, value in document.items()} == fields:
             return document
-    raise StatusError(Status.INVALID_ARGUMENT, f"the request is no JSON object of {', '.join(fields)}")
+    raise StatusError(Status.INVALID_ARGUMENT, f"the request is not a JSON object of {', '.join(fields)}")

@@ -1,4 +1,4 @@
-"""Streams whose messages a new stream would share: its subjects are theirs, or their names. Pure.
+"""Streams that a new stream would share messages with, by subject or name. Pure.
 
 A partition above 0 listens on the stream's subject with its number behind it, so the stream `pay` with two partitions
 shares what the stream `pay.1` has, and `pay.1` shares partition 1 of `pay`.
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.metadata import DEFAULT_NAMESPACE, Stream
 
 __all__ = ["Neighbour", "neighbours"]
@@ -46,7 +46,7 @@ def neighbours(
     base, *numbered = _listens(subject, partitions, by_subject=by_subject)
     first = base[0]
     for stream in streams:
-        is_own = stream.namespace == DEFAULT_NAMESPACE and stream.name in OWN_STREAMS
+        is_own = stream.namespace == DEFAULT_NAMESPACE and stream.name in INTERNAL_STREAMS
         if is_own or (stream.namespace, stream.name) == (DEFAULT_NAMESPACE, name):
             continue
         if not _may_meet(first, stream):
@@ -68,7 +68,7 @@ def _listens(subject: str, partitions: int, *, by_subject: bool) -> list[_Patter
 
 
 def _may_meet(first: _Token, stream: Stream) -> bool:
-    """Whether the first tokens leave it open: rules out nearly all of many streams, fast."""
+    """Whether the first tokens can match: a fast check that excludes nearly all streams."""
     if first in ("*", ">"):
         return True
     return stream.subject.partition(".")[0] in (first, "*", ">") or stream.name.partition(".")[0] == first

@@ -1,4 +1,4 @@
-"""Refusals of the controller and failures of the metadata log as Liftbridge's statuses."""
+"""Rejections and failures of the metadata log as Liftbridge's statuses."""
 
 from bascule.errors import BrokerError, CapacityError, OutcomeUnknownError
 from bascule.metadata.rejection import RejectedError, RejectionCode
@@ -32,7 +32,7 @@ _CODES = {
     RejectionCode.STREAM_NOT_FOUND: "stream_not_found",
     RejectionCode.PARTITION_NOT_FOUND: "partition_not_found",
 }
-"""Where the status says less; the other refusals have the usual code of their status."""
+"""Codes that differ from the usual one of the status."""
 _TEXT = {
     RejectionCode.STREAM_EXISTS: "stream already exists",
     RejectionCode.STREAM_NOT_FOUND: "stream does not exist",

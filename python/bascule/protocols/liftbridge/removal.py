@@ -3,7 +3,7 @@
 import json
 
 from bascule.control import Controller, Trim
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import BrokerError
 from bascule.metadata import DEFAULT_NAMESPACE
 from bascule.metadata.rejection import RejectedError
@@ -26,12 +26,12 @@ class RemovalMethods:
     async def trim_partition(self, request: AdminRequest) -> bytes:
         """`{"name", "partition", "before", "dry_run"}` to `{"log_start_before", "log_start"}`."""
         asked = read_object(request.body, {"name": str, "partition": int, "before": int, "dry_run": bool})
-        if asked["name"] in OWN_STREAMS:
+        if asked["name"] in INTERNAL_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
-            wish = Trim(DEFAULT_NAMESPACE, asked["name"], asked["partition"], asked["before"])
+            wanted = Trim(DEFAULT_NAMESPACE, asked["name"], asked["partition"], asked["before"])
             was, now = await self._controller.trim_partition(
-                wish, dry_run=asked["dry_run"], timeout_s=request.timeout_s
+                wanted, dry_run=asked["dry_run"], timeout_s=request.timeout_s
             )
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
@@ -42,7 +42,7 @@ class RemovalMethods:
     async def purge_stream(self, request: AdminRequest) -> bytes:
         """`{"name", "dry_run", "now" (may be absent)}` to `{"records", "at_once"}`."""
         asked = read_object(request.body, {"name": str, "dry_run": bool}, optional={"now": False})
-        if asked["name"] in OWN_STREAMS:
+        if asked["name"] in INTERNAL_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             records, at_once = await self._controller.purge_stream(

@@ -7,7 +7,7 @@ from typing import Any
 
 from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
-from bascule.control.specs import OWN_STREAMS
+from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import BrokerError, CapacityError
 from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
 from bascule.metadata.rejection import RejectedError, RejectionCode
@@ -48,10 +48,10 @@ class StreamMethods:
 
     async def create_stream(self, request: AdminRequest) -> bytes:
         """CreateStream."""
-        wish = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
+        wanted = stream_request(parse(_CreateStreamRequest, request.body), self._defaults)
         try:
-            with self._gate.stream(self._controller.state, wish):
-                await self._controller.create_stream(wish, request.timeout_s)
+            with self._gate.stream(self._controller.state, wanted):
+                await self._controller.create_stream(wanted, request.timeout_s)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
         except BrokerError as failure:
@@ -67,7 +67,7 @@ class StreamMethods:
     async def delete_stream(self, request: AdminRequest) -> bytes:
         """DeleteStream."""
         name: str = parse(_DeleteStreamRequest, request.body).name
-        if name in OWN_STREAMS:
+        if name in INTERNAL_STREAMS:
             raise StatusError(Status.INVALID_ARGUMENT, "Stream is reserved")
         try:
             await self._controller.delete_stream(DEFAULT_NAMESPACE, name, request.timeout_s)

@@ -41,7 +41,7 @@ pub struct PublishRequest {
     /// An [`AckPolicy`].
     #[prost(enumeration = "AckPolicy", tag = "8")]
     pub ack_policy: i32,
-    /// -1 = any; looked at only where concurrency control is on.
+    /// -1 = any; used only where concurrency control is on.
     #[prost(int64, tag = "9")]
     pub expected_offset: i64,
     /// Ours, see [`crate::liftbridge::publish::ProducerBatch`]; empty = none begins here.

@@ -1,8 +1,8 @@
 """Dataclasses to plain JSON values and back, strictly.
 
-Reading checks every type exactly (a bool is no int) and bounds integers to 64 signed bits, so that a value which was
-read is well formed. A key that is not known means that a newer version wrote it; a missing key takes the field's
-default, so a field with a default may be added to a record that exists.
+Reading checks every type exactly (a bool is not an int) and bounds integers to 64 signed bits, so that a value
+that was read is well formed. A key that is not known means that a newer version wrote it; a missing key takes the
+field's default, so a field with a default may be added to a record that exists.
 """
 
 import json
@@ -18,11 +18,11 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 
 
-class PlainError(ValueError):
+class DecodeError(ValueError):
     """The value does not have the expected shape."""
 
 
-class UnknownKeyError(PlainError):
+class UnknownKeyError(DecodeError):
     """The value holds a key that this version does not know."""
 
 
@@ -30,27 +30,27 @@ def canonical(value: object) -> bytes:
     """Canonical JSON of a plain value: sorted keys, no blanks, UTF-8. Equal values give equal bytes.
 
     Raises:
-        PlainError: a string that is not valid Unicode, or a value JSON does not have.
+        DecodeError: a string that is not valid Unicode, or a value JSON does not have.
     """
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode()
     except (UnicodeEncodeError, ValueError, TypeError) as error:
-        raise PlainError(f"value cannot be written as JSON: {error}") from error
+        raise DecodeError(f"value cannot be written as JSON: {error}") from error
 
 
 def parse(document: bytes) -> dict[str, Any]:
     """The JSON object in `document`.
 
     Raises:
-        PlainError: not UTF-8, not JSON, or not an object.
+        DecodeError: not UTF-8, not JSON, or not an object.
     """
     try:
         value: object = json.loads(document.decode())
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise PlainError(f"not a JSON document: {error}") from error
+        raise DecodeError(f"not a JSON document: {error}") from error
     if not isinstance(value, dict):
-        raise PlainError("not a JSON object")
+        raise DecodeError("not a JSON object")
     return cast("dict[str, Any]", value)
 
 
@@ -68,10 +68,10 @@ def from_plain(kind: type[T], value: Any, where: str = "") -> T:
 
     Raises:
         UnknownKeyError: a key this version does not know.
-        PlainError: a missing key, or a value of another type.
+        DecodeError: a missing key, or a value of another type.
     """
     if not isinstance(value, dict):
-        raise PlainError(f"{where or kind.__name__} is not an object")
+        raise DecodeError(f"{where or kind.__name__} is not an object")
     document = cast("dict[str, Any]", value)
     readers, required = _shape(kind)
     for key in sorted(document):
@@ -79,7 +79,7 @@ def from_plain(kind: type[T], value: Any, where: str = "") -> T:
             raise UnknownKeyError(f"{where}{key} is not known to this version")
     for key in required:
         if key not in document:
-            raise PlainError(f"{where}{key} is missing")
+            raise DecodeError(f"{where}{key} is missing")
     return kind(**{key: readers[key](item, f"{where}{key}") for key, item in document.items()})
 
 
@@ -109,7 +109,7 @@ def _reader(hint: Any) -> Reader:
 def _tuple_reader(inner: Reader) -> Reader:
     def read(value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise PlainError(f"{where} is not a list")
+            raise DecodeError(f"{where} is not a list")
         return tuple(inner(item, where) for item in cast("list[Any]", value))
 
     return read
@@ -119,28 +119,28 @@ def _choice_reader(choices: tuple[Any, ...]) -> Reader:
     def read(value: Any, where: str) -> Any:
         if isinstance(value, str) and value in choices:
             return value
-        raise PlainError(f"{where} is not one of {', '.join(choices)}")
+        raise DecodeError(f"{where} is not one of {', '.join(choices)}")
 
     return read
 
 
 def _read_str(value: Any, where: str) -> str:
     if not isinstance(value, str):
-        raise PlainError(f"{where} is not a string")
+        raise DecodeError(f"{where} is not a string")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise PlainError(f"{where} is not valid Unicode") from error
+        raise DecodeError(f"{where} is not valid Unicode") from error
     return value
 
 
 def _read_bool(value: Any, where: str) -> bool:
     if isinstance(value, bool):
         return value
-    raise PlainError(f"{where} is not a boolean")
+    raise DecodeError(f"{where} is not a boolean")
 
 
 def _read_int(value: Any, where: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and MIN_INT <= value <= MAX_INT:
         return value
-    raise PlainError(f"{where} is not a 64-bit integer")
+    raise DecodeError(f"{where} is not a 64-bit integer")
