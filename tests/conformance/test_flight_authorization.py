@@ -10,7 +10,7 @@ from bascule.errors import BrokerError
 from bascule.spark.connection import Broker, StatusRequest
 from bascule.spark.options import parse_options
 
-from tests.conformance.api import Api
+from tests.conformance.api import Api, until
 from tests.conformance.mutual import ROOT, Mutual, mutual_broker, rule
 
 pa: Any = import_module("pyarrow")
@@ -105,6 +105,28 @@ def test_appending_needs_the_right_to_publish(mutual: Mutual, root: Api, stream:
     with flight(mutual, "writer") as client:
         put(client, stream)
     assert root.partition(stream).highWatermark == 1
+
+
+def test_a_put_copies_nothing_to_a_subject_that_its_client_chooses(mutual: Mutual, stream: str) -> None:
+    orders, pay, first, second = (f"{stream}-{name}" for name in ("orders", "pay", "first", "second"))
+    with mutual.api(ROOT) as root:
+        for name, subject in ((orders, f"{stream}.*"), (pay, f"{stream}.pay"), (first, first), (second, first)):
+            root.create(name, subject=subject)
+        denied = {"clients": "writer", "deny": "*", "resources": [pay, f"{stream}.pay"]}
+        mutual.allow(rule("writer", ["Publish"], orders), denied)
+        batch = pa.record_batch({"value": [b"forged"], "subject": pa.array([f"{stream}.pay"])})
+        command = json.dumps({"stream": orders, "partition": 0, "nats_copy": True}).encode()
+        with flight(mutual, "writer") as client:
+            writer, results = client.do_put(fl.FlightDescriptor.for_command(command), batch.schema)
+            with writer:
+                writer.write_batch(batch)
+                writer.done_writing()
+                assert json.loads(results.read().to_pybytes())["count"] == 1
+        # Copies go out in the order of their commits.
+        root.publish(first, b"later")
+        until(lambda: root.partition(second).highWatermark == 0)
+        assert root.partition(pay).highWatermark == -1
+        assert root.partition(orders).highWatermark == 0
 
 
 @pytest.mark.usefixtures("root")

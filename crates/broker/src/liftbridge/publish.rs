@@ -56,7 +56,7 @@ pub(super) async fn publish(shared: &SharedRef, call: &Call, body: Body) -> Resu
     let append = Append {
         payload: Payload::Records(vec![record]),
         producer,
-        republish: destination.republish,
+        republish: true,
         done: Box::new(move |result| {
             counted.partition.count_publish_errors(&result, 1);
             // Nobody listens when the call did not wait or was cancelled: the record is stored all the same.

@@ -135,7 +135,7 @@ impl Reader {
             let append = Append {
                 payload: Payload::Records(records),
                 producer,
-                republish: destination.republish,
+                republish: true,
                 done: Box::new(move |outcome| {
                     acked.partition.count_publish_errors(&outcome, acks.len());
                     // Fails only when the client is gone.

@@ -24,8 +24,6 @@ const SHOWN_BYTES: usize = 1024;
 pub(super) struct Destination {
     pub(super) partition: Partition,
     pub(super) template: AckTemplate,
-    /// Whether NATS gets a copy: not for streams without a subject, and not for wildcards, where no one subject is meant.
-    pub(super) republish: bool,
 }
 
 /// One partition as publishes see it under one view. Looked up once, then asked for every message.
@@ -202,11 +200,9 @@ impl Destination {
         let identity = partition.identity();
         let template =
             AckTemplate::new(&identity.stream, &identity.base_subject, &identity.subject);
-        let republish = !identity.base_subject.is_empty() && !has_wildcard(&identity.base_subject);
         Self {
             partition,
             template,
-            republish,
         }
     }
 }
@@ -218,11 +214,6 @@ fn check_subject(subject: &Bytes) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::InvalidSubject(text.chars().take(SHOWN).collect()))
-}
-
-/// Whether a NATS subject has a wildcard token.
-fn has_wildcard(subject: &str) -> bool {
-    subject.split('.').any(|token| token == "*" || token == ">")
 }
 
 /// What an ack says besides the place of the record.

@@ -5,30 +5,19 @@
 use super::commit::InFlight;
 use super::{IncomingRecord, Partition, Rejected};
 use crate::nats::NatsCopy;
-use bascule_wire::subject::has_wildcard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// From so many records on an append's copy is made from the log.
 const LARGE: usize = 16;
 
 /// Whether the copies of a partition have listeners.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Heard {
     /// Somebody listens, as far as is known.
     now: AtomicBool,
-    /// Listeners are found by the subjects that records name, of which nothing is known before.
-    is_wild: bool,
 }
 
 impl Heard {
-    /// Of a partition with that subject: nobody is known to listen.
-    pub fn new(subject: &str) -> Self {
-        Self {
-            now: AtomicBool::new(false),
-            is_wild: has_wildcard(subject),
-        }
-    }
-
     /// What a copy for NATS needs of the records of an append. The others need not wait for the sync.
     pub fn to_copy(
         &self,
@@ -36,7 +25,7 @@ impl Heard {
         records: Vec<IncomingRecord>,
         rejected: &[Rejected],
     ) -> Vec<IncomingRecord> {
-        let is_unheard = !self.is_wild && !self.now.load(Ordering::Relaxed);
+        let is_unheard = !self.now.load(Ordering::Relaxed);
         let is_stored = (records.len() >= LARGE || is_unheard) && rejected.is_empty();
         if copy == NatsCopy::None || is_stored {
             Vec::new()
@@ -126,8 +115,8 @@ mod tests {
             let copy = NatsCopy::Envelope;
             heard.to_copy(copy, records(count), &[]).len()
         };
-        let (heard, wild) = (Heard::new("a.b"), Heard::new("a.*"));
-        assert_eq!((kept(&heard, 1), kept(&wild, 1)), (0, 1));
+        let heard = Heard::default();
+        assert_eq!(kept(&heard, 1), 0);
         heard.now.store(true, Ordering::Relaxed);
         assert_eq!((kept(&heard, 1), kept(&heard, LARGE)), (1, 0));
         assert_eq!(heard.to_copy(NatsCopy::None, records(1), &[]).len(), 0);
@@ -135,7 +124,7 @@ mod tests {
             index: 1,
             reason: RejectReason::TooLarge,
         }];
-        let unheard = Heard::new("a.b");
+        let unheard = Heard::default();
         let left = unheard.to_copy(NatsCopy::Value, records(2), &rejected);
         assert_eq!(left.len(), 2, "offsets do not tell which");
     }

@@ -165,7 +165,7 @@ impl Partition {
             first_received: AtomicI64::new(0),
             last_received: AtomicI64::new(0),
             nats_dropped: AtomicU64::new(0),
-            heard: Heard::new(&spec.subject),
+            heard: Heard::default(),
             outstanding: AtomicUsize::new(0),
             jetstream: AtomicBool::new(spec.nats_acks == NatsAcks::Jetstream),
         }));

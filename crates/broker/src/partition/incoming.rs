@@ -47,7 +47,8 @@ pub struct Append {
     /// Idempotent producer. With `Records`: they become one batch of their own, stored whole, once, or not at all. With
     /// `Sealed` it must equal what the batch was sealed with.
     pub producer: Option<Producer>,
-    /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest).
+    /// Whether a copy goes out on NATS after commit (direct publishes, not NATS ingest); never from a partition whose subject
+    /// has wildcards.
     pub republish: bool,
     /// Called exactly once. On the committer's thread or a runtime thread: must be quick and must not block.
     pub done: Done,

@@ -5,7 +5,7 @@ use crate::nats::session::Session;
 use crate::partition::{IncomingRecord, Partition};
 use bascule_log::{LogReader, ReadError, ReadMode};
 use bascule_record::{Batch, Batches};
-use bascule_wire::subject::has_wildcard;
+use bascule_wire::subject::is_publish_subject;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,8 +27,6 @@ pub(crate) struct RepublishJob {
     /// When its records were committed, about.
     pub(crate) queued: Instant,
     source: Source,
-    /// Whether records may name subjects of their own that count.
-    pub(crate) is_addressed: bool,
     _reservation: Reservation,
 }
 
@@ -46,11 +44,6 @@ pub(crate) fn offer(
     base_offset: u64,
     records: &[IncomingRecord],
 ) {
-    let is_addressed = records.iter().any(|record| !record.subject.is_empty());
-    let is_wild = has_wildcard(&partition.identity().subject);
-    if records.is_empty() || (is_wild && !is_addressed) {
-        return;
-    }
     let bytes = records
         .iter()
         .map(|record| {
@@ -64,7 +57,6 @@ pub(crate) fn offer(
             base_offset,
             queued: Instant::now(),
             source: Source::Given(records.to_vec()),
-            is_addressed,
             _reservation: taken,
         }
     });
@@ -86,7 +78,6 @@ pub(crate) fn offer_stored(
             base_offset,
             queued: Instant::now(),
             source: Source::Stored(count),
-            is_addressed: has_wildcard(&partition.identity().subject),
             _reservation: taken,
         }
     });
@@ -100,7 +91,9 @@ fn queue(
     bytes: usize,
     job: impl FnOnce(Reservation) -> RepublishJob,
 ) {
-    if mode == NatsCopy::None || count == 0 || partition.identity().subject.is_empty() {
+    // A stream on a wildcard gets no copies: the right to publish to it is not one on every subject that it matches, and
+    // the subject that a record names is its publisher's choice.
+    if mode == NatsCopy::None || count == 0 || !is_publish_subject(&partition.identity().subject) {
         return;
     }
     let job = session.copying.try_reserve(bytes).map(job);

@@ -9,7 +9,6 @@ use crate::republish::format::{CopyWriter, as_received};
 use crate::republish::interest::{Answer, Interest, Step};
 use crate::republish::job::RepublishJob;
 use crate::republish::republisher::probe_name;
-use bascule_wire::subject::{SubjectFilter, is_publish_subject};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,9 +23,8 @@ const CHUNK_RECORDS: usize = 1024;
 /// See the module.
 pub(crate) struct RepublishQueue {
     pub(crate) partition: Partition,
-    /// The partition's own subject; `None` = it has wildcards.
-    subject: Option<Arc<str>>,
-    filter: Option<SubjectFilter>,
+    /// Subject of every copy: the partition's own.
+    subject: Arc<str>,
     writer: CopyWriter,
     interest: Interest,
     /// Behind a probe that is under way.
@@ -41,7 +39,6 @@ pub(crate) struct RepublishQueue {
 
 /// A copy in a buffer.
 struct EncodedCopy {
-    subject: Arc<str>,
     headers: Range<usize>,
     payload: Range<usize>,
 }
@@ -61,11 +58,9 @@ impl Copies {
 impl RepublishQueue {
     pub(crate) fn new(partition: &Partition, session: &Session) -> Self {
         let identity = partition.identity();
-        let is_concrete = is_publish_subject(&identity.subject);
         Self {
             partition: partition.clone(),
-            subject: is_concrete.then(|| Arc::from(identity.subject.as_str())),
-            filter: SubjectFilter::parse(&identity.subject).ok(),
+            subject: Arc::from(identity.subject.as_str()),
             writer: CopyWriter::new(identity, session),
             interest: Interest::new(),
             covered: VecDeque::new(),
@@ -96,17 +91,9 @@ impl RepublishQueue {
 
     /// What to do now; `None` when nothing waits.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Step> {
-        let left = self.left();
-        // Of subjects that records name themselves nothing is known, and nothing is asked.
-        let is_addressed = self
-            .covered
-            .iter()
-            .chain(&self.waiting)
-            .any(|copies| copies.job.is_addressed);
-        match left {
+        match self.left() {
             0 => None,
-            _ if is_addressed => Some(Step::Publish(None)),
-            _ => Some(self.interest.step(now, left)),
+            left => Some(self.interest.step(now, left)),
         }
     }
 
@@ -137,29 +124,15 @@ impl RepublishQueue {
         job: &RepublishJob,
     ) {
         let incarnation = self.partition.identity().incarnation;
-        if let (Some(subject), None) = (&self.subject, &self.listeners) {
-            self.listeners = Some(router.listeners(subject, incarnation));
-        }
-        let listeners = self.listeners.as_deref().unwrap_or_default();
-        if listeners.is_empty() && !job.is_addressed {
+        let listeners = self
+            .listeners
+            .get_or_insert_with(|| router.listeners(&self.subject, incarnation));
+        if listeners.is_empty() {
             return;
         }
         for chunk in chunks(0..job.count()) {
             let records = job.records(chunk).await;
-            if !job.is_addressed {
-                if let Some(subject) = &self.subject {
-                    push_to(session, listeners, subject, job, &records);
-                }
-                continue;
-            }
-            for record in records.iter() {
-                let Some(subject) = self.subject_of(record) else {
-                    continue;
-                };
-                let listeners = router.listeners(&subject, incarnation);
-                let record = std::slice::from_ref(record);
-                push_to(session, &listeners, &subject, job, record);
-            }
+            push_to(session, listeners, &self.subject, job, &records);
         }
     }
 
@@ -229,7 +202,7 @@ impl RepublishQueue {
                 let first = job.base_offset + (chunk.start + records.len() - rest.len()) as u64;
                 for copy in self.encode(job.mode, first, &mut rest, &mut buffer) {
                     let message = Publish {
-                        subject: &copy.subject,
+                        subject: &self.subject,
                         reply,
                         headers: buffer.get(copy.headers).unwrap_or_default(),
                         payload: buffer.get(copy.payload).unwrap_or_default(),
@@ -264,37 +237,16 @@ impl RepublishQueue {
         while buffer.len() < ENCODE_BYTES
             && let Some((record, rest)) = records.split_first()
         {
-            if let Some(subject) = self.subject_of(record) {
-                let headers_at = buffer.len();
-                let payload_at = self.writer.put(buffer, mode, &subject, offset, record);
-                copies.push(EncodedCopy {
-                    subject,
-                    headers: headers_at..payload_at,
-                    payload: payload_at..buffer.len(),
-                });
-            }
+            let headers_at = buffer.len();
+            let payload_at = self.writer.put(buffer, mode, &self.subject, offset, record);
+            copies.push(EncodedCopy {
+                headers: headers_at..payload_at,
+                payload: payload_at..buffer.len(),
+            });
             offset += 1;
             *records = rest;
         }
         copies
-    }
-
-    /// Subject of a record's copy: the one it names when the partition listens there, otherwise the partition's own.
-    fn subject_of(&self, record: &IncomingRecord) -> Option<Arc<str>> {
-        if record.subject.is_empty() {
-            return self.subject.clone();
-        }
-        let named = std::str::from_utf8(&record.subject).ok()?;
-        let is_ours = is_publish_subject(named)
-            && self
-                .filter
-                .as_ref()
-                .is_some_and(|filter| filter.matches(named));
-        if is_ours {
-            Some(Arc::from(named))
-        } else {
-            self.subject.clone()
-        }
     }
 }
 
