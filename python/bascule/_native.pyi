@@ -171,7 +171,12 @@ class Engine:
         """An eventfd that becomes readable when events wait after `poll` returned fewer than it was asked for."""
 
     def poll(self, max_events: int) -> list[Event]:
-        """Take up to `max_events` waiting events without blocking, and clear the eventfd."""
+        """Take up to `max_events` waiting events without blocking, and clear the eventfd when none is left. Requests whose
+        caller went away are dropped, and count towards `max_events`.
+        """
+
+    def is_awaited(self, request_id: int) -> bool:
+        """Whether the caller of a request still waits for its answer: it is there, and its deadline has not passed."""
 
     def respond(self, replies: Sequence[Reply]) -> None:
         """Answer requests. Unknown ids (the caller went away) are ignored."""

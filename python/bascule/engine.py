@@ -227,6 +227,10 @@ class Engine:
         """Take up to `max_events` waiting events; never blocks."""
         return [EVENTS[kind]._make(fields) for kind, fields in self._native.poll(max_events)]
 
+    def is_awaited(self, request_id: int) -> bool:
+        """Whether the caller of a request still waits for its answer."""
+        return self._native.is_awaited(request_id)
+
     def respond(self, replies: Sequence[Reply]) -> None:
         """Answer requests."""
         self._native.respond(

@@ -186,17 +186,14 @@ def test_a_message_with_too_many_headers_is_refused_alone(api: Api, stream: str)
         api.publish(stream, headers=headers)
 
 
-def test_metadata_is_bounded_by_names_and_by_bytes(api: Api, stream: str) -> None:
+def test_metadata_is_bounded_by_names_each_of_which_is_answered_once(api: Api, stream: str) -> None:
     api.create(stream, partitions=100)
-    asked = [stream] * 3
-    assert [item.name for item in api.call("FetchMetadata", streams=asked).streamMetadata] == asked
     many = "20000 streams and groups are asked for, at most 10000 are answered at once"
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", many)):
         api.call("FetchMetadata", streams=["s"] * 10_000, groups=["g"] * 10_000)
     # 9,000 times a hundred partitions would be some 90 MB.
-    with pytest.raises(Failed, match="RESOURCE_EXHAUSTED the answer would have more than 32 MiB"):
-        api.call("FetchMetadata", streams=[stream] * 9_000)
-    assert len(api.stream(stream).partitions) == 100
+    (shown,) = api.call("FetchMetadata", streams=[stream] * 9_000).streamMetadata
+    assert len(shown.partitions) == 100
 
 
 @pytest.mark.parametrize("field", ["groupId", "consumerId"])

@@ -197,6 +197,10 @@ impl Engine {
         events.into_iter().map(convert).collect()
     }
 
+    fn is_awaited(&self, request_id: u64) -> PyResult<bool> {
+        Ok(self.broker()?.shared().events.is_awaited(request_id))
+    }
+
     fn respond(&self, replies: Vec<Reply>) -> PyResult<()> {
         let events = &self.broker()?.shared().events;
         for reply in replies {

@@ -25,6 +25,10 @@ class DataPlane(Protocol):
         """Take up to `max_events` waiting events; never blocks."""
         ...
 
+    def is_awaited(self, request_id: int) -> bool:
+        """Whether the caller of a request still waits for its answer."""
+        ...
+
     def respond(self, replies: Sequence[Reply]) -> None:
         """Answer requests."""
         ...

@@ -141,12 +141,12 @@ class Groups:
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._controller.carried_out(await self._controller.propose(command, timeout_s), deadline)
 
-    def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None) -> Reads:
-        """The assignments of `consumer`; counts as its heartbeat.
+    def member(self, group: str, consumer: str, epoch: int) -> Member:
+        """The member `consumer` of a group that this broker coordinates.
 
         Raises:
-            RejectedError: there is no such group, another broker coordinates it, the epoch is old, or `consumer` is not
-                a member or is about to lose its membership.
+            RejectedError: there is no such group, another broker coordinates it, the epoch is not the present one, or
+                `consumer` is not a member.
         """
         found = self._controller.state.groups.get(group)
         if found is None:
@@ -159,6 +159,15 @@ class Groups:
         member = found.member(consumer)
         if member is None:
             raise rejected(RejectionCode.NOT_A_MEMBER, "consumer is not a member of the consumer group")
+        return member
+
+    def assignments(self, group: str, consumer: str, epoch: int, sign: Sign | None = None) -> Reads:
+        """What `consumer` may read; a heartbeat, with what the member says of itself.
+
+        Raises:
+            RejectedError: as `member`, or its membership is about to end.
+        """
+        member = self.member(group, consumer, epoch)
         membership = Membership(group, consumer, member.joined)
         if membership not in self._timers:
             raise rejected(RejectionCode.NOT_WATCHED, "consumer not active for server (no timer)")

@@ -20,6 +20,9 @@ _log = logging.getLogger("bascule.protocols")
 MAX_IN_FLIGHT = 1024
 """Admin requests that may wait at a time; more are refused."""
 
+MAX_REPLY_BYTES = 1 << 20
+"""Answers are handed to the data plane at the end of a turn of the event loop, and when so much of them waits."""
+
 DEFAULT_TIMEOUT_S = 5.0
 """How long a request may take when its caller set no deadline."""
 
@@ -54,6 +57,7 @@ class Router:
         self._handlers = dict(handlers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: list[Reply] = []
+        self._reply_bytes = 0
 
     def on_request(self, asked: Request) -> None:
         """Start handling one request; its answer is sent by itself."""
@@ -80,6 +84,8 @@ class Router:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _handle(self, handler: Handler, request: AdminRequest, request_id: int) -> None:
+        if not self._plane.is_awaited(request_id):
+            return  # its caller went away, or its deadline has passed
         reply: Reply = _stopping(request_id)
         try:
             reply = Answer(request_id, await handler(request))
@@ -97,10 +103,14 @@ class Router:
         if not self._replies:
             asyncio.get_running_loop().call_soon(self._flush)
         self._replies.append(reply)
+        self._reply_bytes += len(reply.body) if isinstance(reply, Answer) else 0
+        if self._reply_bytes > MAX_REPLY_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
-        replies, self._replies = self._replies, []
-        self._plane.respond(replies)
+        replies, self._replies, self._reply_bytes = self._replies, [], 0
+        if replies:
+            self._plane.respond(replies)
 
 
 def _rejected(

@@ -52,6 +52,7 @@ class FakePlane:
         self.positions: dict[int, tuple[int, int, int, int, int, int, int, int]] = {}
         self.damaged: dict[int, list[dict[str, Any]]] = {}
         self.denied: dict[int, str] = {}
+        self.gone: set[int] = set()
         self.lock = threading.RLock()
 
     def push(self, event: Event) -> None:
@@ -79,6 +80,9 @@ class FakePlane:
                 os.eventfd_read(self.fd)
             taken, self.events = self.events[:max_events], self.events[max_events:]
             return taken
+
+    def is_awaited(self, request_id: int) -> bool:
+        return request_id not in self.gone
 
     def respond(self, replies: Sequence[Reply]) -> None:
         for reply in replies:

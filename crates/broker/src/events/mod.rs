@@ -134,8 +134,23 @@ impl Events {
         count < self.capacity || event.is_never_dropped()
     }
 
-    /// Takes up to `most` events, oldest first.
+    /// Whether somebody still waits for the answer to a request.
+    pub fn is_awaited(&self, id: u64) -> bool {
+        self.requests.lock().contains_key(&id)
+    }
+
+    /// Takes up to `most` events, oldest first. Requests whose caller has gone count, and are left out.
     pub fn poll(&self, most: usize) -> Vec<Event> {
+        let mut taken = self.take(most);
+        let requests = self.requests.lock();
+        taken.retain(|event| match event {
+            Event::Request(request) => requests.contains_key(&request.id),
+            _ => true,
+        });
+        taken
+    }
+
+    fn take(&self, most: usize) -> Vec<Event> {
         let mut queue = self.queue.lock();
         let count = most.min(queue.events.len());
         let taken: Vec<Event> = queue.events.drain(..count).collect();

@@ -153,3 +153,19 @@ async fn a_request_that_nobody_answers_ends_with_its_deadline() {
     assert_eq!(outcome.unwrap_err().status, Code::DeadlineExceeded as i32);
     assert!(events.requests.lock().is_empty());
 }
+
+#[tokio::test]
+async fn a_request_whose_caller_has_gone_is_not_handed_out() {
+    let events = Events::new(10).unwrap();
+    let ask = || events.request("x/Y", Bytes::from_static(b"in"), peer(), None);
+    let (mut kept, mut gone) = (Box::pin(ask()), Box::pin(ask()));
+    for request in [&mut kept, &mut gone] {
+        let asked = tokio::time::timeout(Duration::ZERO, request).await;
+        assert!(asked.is_err(), "nobody has answered");
+    }
+    drop(gone);
+    let taken = events.poll(10);
+    assert!(matches!(&taken[..], [Event::Request(request)] if request.id == 1));
+    assert!(events.is_awaited(1) && !events.is_awaited(2));
+    assert_eq!(events.queue.lock().request_bytes, 0);
+}

@@ -11,9 +11,9 @@ from bascule._json import load_json
 from bascule._liftbridge_pb import message
 from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import AccessError
-from bascule.metadata import Stream
+from bascule.metadata import MAX_MEMBER_STREAMS, Stream
 from bascule.protocols.liftbridge.creation import is_subject
-from bascule.protocols.liftbridge.messages import parse
+from bascule.protocols.liftbridge.messages import MAX_OBJECT_BYTES, parse
 from bascule.protocols.liftbridge.neighbours import Neighbour, neighbours
 from bascule.protocols.router import AdminRequest, Handler
 from bascule.security import Access
@@ -87,6 +87,8 @@ def _named(action: str, field: str = "name") -> Callable[[bytes], Iterable[Right
 
 def _json_named(action: str) -> Callable[[bytes], Iterable[Right]]:
     def needed(body: bytes) -> Iterable[Right]:
+        if len(body) > MAX_OBJECT_BYTES:
+            return ()
         try:
             asked: object = load_json(body)
         except (ValueError, RecursionError):
@@ -114,9 +116,9 @@ def _is_creation(asked: Any) -> bool:
 def _join_group(body: bytes) -> Iterable[Right]:
     """The group, and to read what the member is going to be given."""
     asked = parse(message("JoinConsumerGroupRequest"), body)
-    if not (asked.groupId and asked.consumerId and asked.streams):
+    if not (asked.groupId and asked.consumerId and asked.streams) or len(asked.streams) > MAX_MEMBER_STREAMS:
         return ()
-    return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in asked.streams)]
+    return [("JoinConsumerGroup", asked.groupId), *(("Subscribe", stream) for stream in dict.fromkeys(asked.streams))]
 
 
 def _group(action: str) -> Callable[[bytes], Iterable[Right]]:

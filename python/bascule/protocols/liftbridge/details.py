@@ -17,6 +17,9 @@ from bascule.protocols.liftbridge.messages import read_object
 from bascule.protocols.liftbridge.metadata import MAX_ANSWER_BYTES, MAX_NAMES
 from bascule.protocols.router import AdminRequest, Handler
 
+MAX_GROUPS_BYTES = 4 << 20
+"""Of a request that names groups."""
+
 _IN_EFFECT = {
     "durability": "durability",
     "codec": "codec",
@@ -70,7 +73,7 @@ class DetailMethods:
 
     async def fetch_group_details(self, request: AdminRequest) -> bytes:
         """`{"groups"}` (ids; none = all) to `{"groups": [...]}`, by id; those that do not exist are left out."""
-        wanted: list[object] = read_object(request.body, {"groups": list})["groups"]
+        wanted: list[object] = read_object(request.body, {"groups": list}, most_bytes=MAX_GROUPS_BYTES)["groups"]
         if len(wanted) > MAX_NAMES:
             text = f"{len(wanted)} groups are asked for, at most {MAX_NAMES} are answered at once"
             raise StatusError(Status.INVALID_ARGUMENT, text)

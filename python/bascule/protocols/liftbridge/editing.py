@@ -7,13 +7,13 @@ from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
 from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import BrokerError
-from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.metadata import DEFAULT_NAMESPACE, MAX_PARTITIONS, StreamSettings
 from bascule.metadata.json_codec import to_plain
 from bascule.metadata.rejection import RejectedError
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.gate import Gate
-from bascule.protocols.liftbridge.messages import parse, read_object, serialize
+from bascule.protocols.liftbridge.messages import check_count, parse, read_object, serialize
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
@@ -87,6 +87,7 @@ class EditingMethods:
 
 
 def _numbers(partitions: Sequence[object]) -> tuple[int, ...]:
+    check_count("partitions", len(partitions), MAX_PARTITIONS, "name each partition once")
     numbers = tuple(item for item in partitions if type(item) is int)
     if len(numbers) != len(partitions):
         raise StatusError(Status.INVALID_ARGUMENT, "partitions is not a list of numbers")

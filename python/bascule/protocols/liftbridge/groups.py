@@ -1,16 +1,20 @@
 """The four calls of consumer groups (liftbridge §3.15)."""
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
 from bascule._liftbridge_pb import message
 from bascule.control import Controller
 from bascule.control.groups import Groups
 from bascule.control.handover import Place, Sign
 from bascule.engine import id_flaw
 from bascule.errors import BrokerError
-from bascule.metadata import MAX_MEMBER_STREAMS
+from bascule.metadata import DEFAULT_NAMESPACE, MAX_MEMBER_STREAMS, Member
 from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.gate import Gate
-from bascule.protocols.liftbridge.messages import parse, serialize
+from bascule.protocols.liftbridge.messages import check_count, parse, serialize
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
@@ -49,12 +53,10 @@ class GroupMethods:
         asked = parse(_JoinRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
         self._check_names(asked.groupId, asked.consumerId)
-        streams = tuple(asked.streams)
-        if not streams:
+        if not asked.streams:
             raise StatusError(Status.INVALID_ARGUMENT, "No streams provided")
-        if len(set(streams)) > MAX_MEMBER_STREAMS:
-            text = f"{len(set(streams))} streams are more than a member may read, {MAX_MEMBER_STREAMS}"
-            raise StatusError(Status.INVALID_ARGUMENT, text)
+        check_count("streams", len(asked.streams), MAX_MEMBER_STREAMS, "a member may read so many, name each once")
+        streams = tuple(asked.streams)
         try:
             with self._gate.group(self._controller.state, asked.groupId):
                 joined = await self._groups.join(
@@ -99,9 +101,9 @@ class GroupMethods:
         """FetchConsumerGroupAssignments, which is the heartbeat too. The data plane has waited if it was asked to."""
         asked = parse(_FetchRequest, request.body)
         _check_ids(groupId=asked.groupId, consumerId=asked.consumerId)
-        held = frozenset(Place(part.stream, number) for part in asked.held for number in part.partitions)
         try:
-            sign = Sign(held, asked.seenVersion)
+            member = self._groups.member(asked.groupId, asked.consumerId, asked.epoch)
+            sign = Sign(self._held(member, asked.held), asked.seenVersion)
             found = self._groups.assignments(asked.groupId, asked.consumerId, asked.epoch, sign)
         except RejectedError as rejection:
             raise status_of_rejection(rejection) from rejection
@@ -109,6 +111,26 @@ class GroupMethods:
         for assignment in found.assignments:
             response.assignments.add(stream=assignment.stream, partitions=assignment.partitions)
         return serialize(response)
+
+    def _held(self, member: Member, held: Sequence[Any]) -> frozenset[Place]:
+        """What a member says it reads, of its streams that exist; nothing for one that does not hand over.
+
+        Raises:
+            StatusError: INVALID_ARGUMENT: more entries than a member may have streams, or more numbers than a stream
+                has partitions.
+        """
+        if not member.hands_over:
+            return frozenset()
+        check_count("held", len(held), MAX_MEMBER_STREAMS, "name each stream once")
+        streams = set(member.streams)
+        parts = [part for part in held if part.stream in streams]
+        counts = Counter[str]()
+        for part in parts:
+            stream = self._controller.state.stream(DEFAULT_NAMESPACE, part.stream)
+            counts[part.stream] += len(part.partitions)
+            most = len(stream.partitions) if stream else 0
+            check_count(f"held of stream {part.stream}", counts[part.stream], most, "name each of its partitions once")
+        return frozenset(Place(part.stream, number) for part in parts for number in part.partitions)
 
     async def report_coordinator(self, request: AdminRequest) -> bytes:
         """ReportConsumerGroupCoordinator."""

@@ -38,13 +38,13 @@ class MetadataMethods:
         return {"FetchMetadata": self.fetch_metadata, "FetchPartitionMetadata": self.fetch_partition_metadata}
 
     async def fetch_metadata(self, request: AdminRequest) -> bytes:
-        """FetchMetadata (liftbridge §3.6): from this broker's copy."""
+        """FetchMetadata (liftbridge §3.6): from this broker's copy. A name that is given twice is answered once."""
         asked = parse(_FetchMetadataRequest, request.body)
         if len(asked.streams) + len(asked.groups) > MAX_NAMES:
             text = f"{len(asked.streams) + len(asked.groups)} streams and groups are asked for, at most {MAX_NAMES} are"
             raise StatusError(Status.INVALID_ARGUMENT, f"{text} answered at once")
         state = self._controller.state
-        names: list[str] = list(asked.streams) or sorted(
+        names: list[str] = list(dict.fromkeys(asked.streams)) or sorted(
             name for namespace, name in state.streams if namespace == DEFAULT_NAMESPACE
         )
         found = {name: stream for name in names if (stream := state.stream(DEFAULT_NAMESPACE, name)) is not None}
@@ -60,13 +60,12 @@ class MetadataMethods:
                 partitionCount=load.replicas,
                 leaderCount=load.leaders,
             )
-        shown = {name: _shown_stream(name, found.get(name), status) for name in dict.fromkeys(names)}
-        sizes = {name: item.ByteSize() for name, item in shown.items()}
-        if sum(sizes[name] for name in names) > MAX_ANSWER_BYTES:
+        shown = [_shown_stream(name, found.get(name), status) for name in names]
+        if sum(item.ByteSize() for item in shown) > MAX_ANSWER_BYTES:
             text = f"the answer would have more than {MAX_ANSWER_BYTES >> 20} MiB: ask for fewer streams at once"
             raise StatusError(Status.RESOURCE_EXHAUSTED, text)
-        response.streamMetadata.extend(shown[name] for name in names)
-        for group in asked.groups:
+        response.streamMetadata.extend(shown)
+        for group in dict.fromkeys(asked.groups):
             _show_group(response.groupMetadata.add(groupId=group), state.groups.get(group))
         return serialize(response)
 

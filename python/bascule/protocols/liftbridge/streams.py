@@ -9,12 +9,12 @@ from bascule._liftbridge_pb import message
 from bascule.control import Controller, Target
 from bascule.control.specs import INTERNAL_STREAMS
 from bascule.errors import BrokerError, CapacityError
-from bascule.metadata import DEFAULT_NAMESPACE, StreamSettings
+from bascule.metadata import DEFAULT_NAMESPACE, MAX_PARTITIONS, StreamSettings
 from bascule.metadata.rejection import RejectedError, RejectionCode
 from bascule.protocols.grpc_status import Status, StatusError
 from bascule.protocols.liftbridge.creation import stream_request
 from bascule.protocols.liftbridge.gate import Gate
-from bascule.protocols.liftbridge.messages import parse, serialize
+from bascule.protocols.liftbridge.messages import check_count, parse, serialize
 from bascule.protocols.liftbridge.rejections import not_applied, status_of_rejection
 from bascule.protocols.router import AdminRequest, Handler
 
@@ -124,8 +124,10 @@ class StreamMethods:
         """The partitions that a request is about.
 
         Raises:
-            StatusError: NOT_FOUND: all partitions of a stream that does not exist.
+            StatusError: NOT_FOUND: all partitions of a stream that does not exist. INVALID_ARGUMENT: more numbers than
+                a stream may have partitions.
         """
+        check_count("partitions", len(asked.partitions), MAX_PARTITIONS, "name each partition once")
         if not asked.partitions and self._controller.state.stream(DEFAULT_NAMESPACE, asked.name) is None:
             raise StatusError(Status.NOT_FOUND, "stream not found", "stream_not_found")
         return Target(DEFAULT_NAMESPACE, asked.name, tuple(asked.partitions))
