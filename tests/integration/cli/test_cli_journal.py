@@ -69,7 +69,7 @@ def test_an_unreadable_journal_file_is_damage_and_one_without_its_beginning_is_n
         assert only_finding(capsys, data) == (1, "damage", 0, str(file))
 
         running.start()
-        assert "nothing of the file can be read" in running.log
+        assert "no frame of the file can be read" in running.log
         assert not file.exists()
         assert file.with_name("damaged").stat().st_size > 0
         with bascule.connect(running.url) as client:
@@ -86,7 +86,7 @@ def test_lost_records_at_the_end_of_the_newest_file_and_lost_end_markers_are_det
         end = len(whole)
         last_but_one = whole.find(b"in the journal: %d" % (BEHIND - 2))
         begin = whole.rfind(b"BSC1", 0, last_but_one) - 16
-        # With one mark the last round may be missing, in part or whole; without both nobody can tell what is.
+        # With one end marker the last round may be missing, in part or whole; without both that is not known.
         for mark in marks(end):
             file.write_bytes(whole[:mark] + bytes(32) + whole[mark + 32 :])
             code, kind, _, path = only_finding(capsys, data)
@@ -102,7 +102,7 @@ def test_lost_records_at_the_end_of_the_newest_file_and_lost_end_markers_are_det
         assert row["position"] == begin
 
         running.start()
-        assert f"the journal does not check at position {row['position']} of {file}" in running.log
+        assert f"the journal fails its checksum at position {row['position']} of {file}" in running.log
         assert "it was acknowledged" in running.log
         with bascule.connect(running.url) as client:
             assert served(client) == (list(range(before + BEHIND - 2)), [])
@@ -190,4 +190,4 @@ def test_records_lost_by_a_damaged_journal_are_reported_and_their_offsets_not_re
             (shown,) = client.describe_stream("orders").partitions[0].damaged
             assert (shown.start, shown.end, shown.fault, shown.path) == (gone, gone + 1, "journal", str(file))
             assert client.describe_broker().statistics["journal_damages"] == 1
-        assert f"the journal does not check at position {shown.position} of {file}" in running.log
+        assert f"the journal fails its checksum at position {shown.position} of {file}" in running.log

@@ -164,7 +164,7 @@ def test_a_missing_partition_is_detected(data: Path, capsys: pytest.CaptureFixtu
     assert (code, found["damaged"]) == (1, True)
     (finding,) = found["findings"]
     assert (finding["kind"], finding["path"]) == ("damage", str(gone))
-    assert finding["what"] == "the partition was made here and its files are gone"
+    assert finding["what"] == "the partition was created here and its files are missing"
     code, repaired = run(capsys, "repair", data, "--dry-run")
     assert (code, [item["path"] for item in repaired["findings"]]) == (1, [str(gone)])
     # an empty directory in its place is no partition either

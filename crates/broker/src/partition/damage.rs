@@ -35,7 +35,7 @@ impl Partition {
         });
         let remedy = match damage.fault {
             Fault::Wal => {
-                "They lay in the journal alone: restore the data directory from a backup that has them, or go on without them"
+                "They were only in the journal: restore the data directory from a backup that has them, or continue without them"
             }
             _ => {
                 "Restore the file from a backup, or check it with `bascule log verify` while the broker is stopped"

@@ -104,7 +104,7 @@ fn directory_findings(target: &Target, end: u64) -> Result<Vec<Value>, EngineErr
     }
     let mut findings = Vec::from_iter(target.check_manifest());
     for path in metadata::damaged_snapshots(&target.root) {
-        let what = "the snapshot does not check; the one before it is used, if there is one";
+        let what = "the snapshot fails its checksum; the one before it is used, if there is one";
         findings.push(report::file(&path, what));
     }
     let behind = metadata::behind_partitions(&target.root, end);

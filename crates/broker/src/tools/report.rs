@@ -8,7 +8,7 @@ use bascule_log::{Identity, WalDamage, WalFault};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One finding of a log. `has_tried`: what a backup has of it was put back.
+/// One finding of a log. `has_tried`: a repair has restored everything that the backup has.
 pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
     let (start, end) = found.offsets;
     let is_foreign = found.kind == FindingKind::Foreign;
@@ -18,7 +18,7 @@ pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
             path = found.path.display()
         )
     } else if has_tried {
-        "repair --from another backup, one that has the whole segment and a later one behind it, or go on without these \
+        "repair --from another backup that has the whole segment and a later one after it, or continue without these \
          offsets"
             .to_owned()
     } else {
@@ -27,16 +27,16 @@ pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
     let (effect, next) = match found.kind {
         FindingKind::Damage => (
             format!(
-                "offsets [{start}, {end}) are lost here: readers are refused them, all others are served"
+                "offsets [{start}, {end}) are lost here: reads of them are refused, all others are served"
             ),
             next,
         ),
         FindingKind::Foreign => (
-            "the partition may not open until it is gone".to_owned(),
+            "the partition may not open until the file is removed".to_owned(),
             next,
         ),
         FindingKind::Derived => (
-            "no record is lost: it is made anew from the segments at the next start".to_owned(),
+            "no record is lost: the next start rebuilds the file from the segments".to_owned(),
             String::new(),
         ),
         _ => ("no acknowledged record is lost".to_owned(), String::new()),
@@ -53,7 +53,7 @@ pub(super) fn finding(found: &Finding, root: &Path, has_tried: bool) -> Value {
     })
 }
 
-/// A file of the data directory that is no log.
+/// A file of the data directory outside the logs.
 pub(super) fn file(path: &Path, what: &str) -> Value {
     json!({
         "kind": "damage",
@@ -67,7 +67,7 @@ pub(super) fn file(path: &Path, what: &str) -> Value {
     })
 }
 
-/// A partition whose files were made here and are not there.
+/// A partition that was created here and has no files.
 pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
     json!({
         "kind": "damage",
@@ -75,7 +75,7 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
         "position": 0,
         "start": 0,
         "end": 0,
-        "what": "the partition was made here and its files are gone",
+        "what": "the partition was created here and its files are missing",
         "effect": "all its records are lost here: the partition does not open, all others are served",
         "next": format!(
             "restore {} from a backup of {}, or delete the stream",
@@ -85,46 +85,45 @@ pub(super) fn missing_partition(directory: &Path, root: &Path) -> Value {
     })
 }
 
-/// What is wrong where a whole file of the journal is lost.
-const FILE_LOST: &str =
-    "a file of the journal is gone, emptied, an older one or of another data directory";
+/// A whole file of the journal is lost.
+const FILE_LOST: &str = "a file of the journal is missing, empty or an older copy";
 
-/// Where its beginning and the copy of it are lost.
-const FILE_UNREAD: &str = "nothing of the file can be read";
+/// The preamble of a file and its copy are lost.
+const FILE_UNREAD: &str = "no frame of the file can be read";
 
-/// What it may cost when frames are lost that nobody can name.
+/// The effect of lost frames whose records are not known.
 const ENDS_LOST: &str =
     "acknowledged records that no segment has may be missing at the end of partitions";
 
-/// What can be done about lost ends of partitions.
-const TOLD: &str = "compare with what publishers were told";
+/// The remedy for lost ends of partitions.
+const COMPARE: &str = "compare the ends of partitions with the acks of publishers";
 
-/// The same for somebody who looks at a broker that has ended.
-const COMPARE: &str = "compare the ends of partitions with what publishers were told, or restore the whole data directory from \
-                       a backup that was taken when the broker had ended";
+/// The remedy while the broker is stopped.
+const RESTORE: &str = "compare the ends of partitions with the acks of publishers, or restore the whole data directory from a \
+                       backup that was taken while the broker was stopped";
 
-/// What a head of the journal costs that does not check.
+/// The effect of a damaged manifest.
 const HEAD_LOST: &str =
-    "no record is lost by it, but nobody can tell now whether a file of the journal is missing";
+    "no record is lost, but missing files of the journal cannot be detected now";
 
-/// What a mark of a journal's file costs that does not check.
+/// The effect of a damaged end marker.
 const MARKS_LOST: &str =
-    "no record is lost by it: that the last frames of the file are there is known without it";
+    "no record is lost: the last frames of the file are known to be complete without it";
 
-/// What nobody can tell when both marks do not check.
+/// Both end markers are damaged.
 const END_UNKNOWN: &str =
-    "the marks at the end of the file, which say how far its frames reach, do not check";
+    "the end markers of the file, which record how far its frames reach, fail their checksums";
 
-/// What a journal's damage is, in a sentence.
+/// A damage of the journal as a sentence.
 pub(crate) fn journal_damage(damage: &WalDamage) -> String {
     let path = damage.path.display();
     match damage.fault {
         WalFault::Lost => {
-            format!("in {path} {FILE_LOST}: {ENDS_LOST}: {TOLD}")
+            format!("in {path} {FILE_LOST}: {ENDS_LOST}: {COMPARE}")
         }
         WalFault::Manifest => {
             format!(
-                "the head of the journal, {path}, does not check or is missing: {HEAD_LOST}; it is written anew"
+                "the manifest of the journal, {path}, is missing or fails its checksum: {HEAD_LOST}; it is written again"
             )
         }
         _ => damage_in_file(damage),
@@ -140,36 +139,36 @@ fn damage_in_file(damage: &WalDamage) -> String {
             )
         }
         None if !damage.fault.can_cost() => "no records".to_owned(),
-        None => "what nobody can tell any more".to_owned(),
+        None => "records that are not known".to_owned(),
     };
     let meaning = match (damage.fault, damage.was_acked, damage.of) {
         (WalFault::Preamble, ..) => {
-            "its copy at the end of the file is used, and nothing is lost by it"
+            "its copy at the end of the file is used, and no record is lost"
         }
         (WalFault::EndMarkers, ..) => MARKS_LOST,
-        (WalFault::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {TOLD}"),
-        (WalFault::End, ..) => &format!("{END_UNKNOWN}: {ENDS_LOST}: {TOLD}"),
+        (WalFault::File, ..) => &format!("{FILE_UNREAD}: {ENDS_LOST}: {COMPARE}"),
+        (WalFault::End, ..) => &format!("{END_UNKNOWN}: {ENDS_LOST}: {COMPARE}"),
         (_, true, None) => {
-            "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened, \
-             but for a partition of which nothing lies behind it: that ends before it"
+            "it was acknowledged: reads of records that no segment has are refused, and each partition reports them when it is \
+             opened; a partition without later records in the journal ends before them"
         }
         (_, true, Some(_)) => {
-            "it was acknowledged: what no segment has either is refused to readers, and told by partition when that is opened"
+            "it was acknowledged: reads of records that no segment has are refused, and each partition reports them when it is opened"
         }
         (_, false, _) => &format!(
-            "it was being written when the broker ended, and then nothing of it was acknowledged, or it is damaged, and \
-             then acknowledged records may be missing at the end of a partition: {TOLD}"
+            "either it was being written when the broker ended, and none of it was acknowledged, or it is damaged, and \
+             acknowledged records may be missing at the end of a partition: {COMPARE}"
         ),
     };
     format!(
-        "the journal does not check at position {} of {}, which held {held}; {meaning}. The file is kept as `damaged` beside \
-         it once no partition has anything to take over from it, until another one is damaged",
+        "the journal fails its checksum at position {} of {}, which held {held}; {meaning}. The file is kept as `damaged` in \
+         its directory once all partitions have replayed it, until another file is damaged",
         damage.position,
         damage.path.display()
     )
 }
 
-/// Offsets that a damaged journal lost.
+/// Offsets lost by damage of the journal.
 pub(super) fn lost_in_journal(damage: &Damage) -> Value {
     let (start, end) = (damage.start, damage.end);
     json!({
@@ -180,13 +179,13 @@ pub(super) fn lost_in_journal(damage: &Damage) -> Value {
         "end": end,
         "what": damage.fault.to_string(),
         "effect": format!(
-            "offsets [{start}, {end}) lay in the journal alone and are lost here: readers are refused them, all others are served"
+            "offsets [{start}, {end}) were only in the journal and are lost here: reads of them are refused, all others are served"
         ),
-        "next": "restore the data directory from a backup that has them, or go on without them",
+        "next": "restore the data directory from a backup that has them, or continue without them",
     })
 }
 
-/// What of a journal does not check: all of it, or what may concern one log. `lost`: what that costs the logs.
+/// Damage of the journal: all of it, or only what may concern one log. `lost`: the lost offsets of the logs.
 pub(super) fn journal_findings(
     journal: &WalVerified,
     of: Option<Identity>,
@@ -214,30 +213,35 @@ fn journal_finding(damage: &WalDamage, lost: &[Damage]) -> Value {
         _ if damage.fault == WalFault::EndMarkers => ("derived", MARKS_LOST),
         (false, _) => (
             "tail",
-            "no acknowledged record is lost if it was being written when the broker ended; if not, some may be missing at \
+            "no acknowledged record is lost if it was being written when the broker ended; otherwise some may be missing at \
              the end of a partition",
         ),
         (true, Some(_)) if !lost.iter().any(costs) => (
             "derived",
-            "no record is lost: the segments have what it held",
+            "no record is lost: the segments have its records",
         ),
-        (true, _) => ("damage", "what it held and no segment has is lost here"),
+        (true, _) => ("damage", "its records that no segment has are lost here"),
     };
     let (start, end) = damage.of.map_or((0, 0), |(_, start, end)| (start, end));
     let what = match damage.of {
-        Some((log, ..)) => format!("a frame of incarnation {} does not check", log.incarnation),
+        Some((log, ..)) => format!(
+            "a frame of incarnation {} fails its checksum",
+            log.incarnation
+        ),
         None if damage.fault == WalFault::Lost => FILE_LOST.to_owned(),
         None if damage.fault == WalFault::Manifest => {
-            "the head of the journal does not check or is missing".to_owned()
+            "the manifest of the journal is missing or fails its checksum".to_owned()
         }
         None if damage.fault == WalFault::EndMarkers => {
-            "a mark at the end of a journal file does not check".to_owned()
+            "an end marker of a journal file fails its checksum".to_owned()
         }
         None if damage.fault == WalFault::End => {
-            "nobody can tell how far a journal file reached".to_owned()
+            "how far a journal file reached is not known".to_owned()
         }
-        None if damage.position == 0 => "the beginning of a journal file does not check".to_owned(),
-        None => "a frame does not check".to_owned(),
+        None if damage.position == 0 => {
+            "the beginning of a journal file fails its checksum".to_owned()
+        }
+        None => "a frame fails its checksum".to_owned(),
     };
     json!({
         "kind": kind,
@@ -247,11 +251,11 @@ fn journal_finding(damage: &WalDamage, lost: &[Damage]) -> Value {
         "end": end,
         "what": what,
         "effect": effect,
-        "next": if damage.is_loss() && kind == "damage" { COMPARE } else { "" },
+        "next": if damage.is_loss() && kind == "damage" { RESTORE } else { "" },
     })
 }
 
-/// How much of a journal was read.
+/// Size of the journal that was read.
 pub(super) fn journal(directory: &Path, journal: &WalVerified) -> Value {
     json!({
         "path": directory,
@@ -261,7 +265,7 @@ pub(super) fn journal(directory: &Path, journal: &WalVerified) -> Value {
     })
 }
 
-/// A log with its segments and batches, and what of it hangs on the journal.
+/// A log with its segments and batches, and its records that only the journal has.
 pub(super) fn log_view(log: &LogPlace, view: &LogView, hanging: Option<&WalOnlyRange>) -> Value {
     let checkpoint = view.checkpoint.map(|(high_watermark, log_start, durable, clean)| {
         json!({"high_watermark": high_watermark, "log_start": log_start, "durable": durable, "clean": clean})
