@@ -1,4 +1,4 @@
-"""What encryption at rest costs: the same loads to a plain stream and to an encrypted one of the same broker."""
+"""The cost of encryption at rest: the same loads to a plain and to an encrypted stream of one broker."""
 
 import base64
 import secrets
@@ -9,12 +9,12 @@ from processes import Broker
 from session import Bench
 
 LEAST = 0.7
-"""Of the rate without."""
+"""Minimum share of the rate without encryption."""
 UNITS = {"in_flight": "in flight", "bytes": "B"}
 
 
 def encryption(bench: Bench) -> None:
-    """Publish and subscribe, in turns."""
+    """Publish and subscribe, alternating."""
     folder = bench.folder / "encryption"
     folder.mkdir()
     key = folder / "master"

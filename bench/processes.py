@@ -18,7 +18,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 @dataclass
 class Watched:
-    """A running process and what it costs."""
+    """A running process and its resource use."""
 
     process: subprocess.Popen[bytes]
 
@@ -50,7 +50,7 @@ class Watched:
         return 0.0
 
     def stop(self) -> None:
-        """End it and wait."""
+        """Stop it and wait."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ class Broker(Watched):
     def start(
         cls, folder: Path, settings: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
     ) -> "Broker":
-        """Start in `folder`, with these settings and variables besides, and wait until it is ready."""
+        """Start in `folder` with additional settings and variables, and wait until it is ready."""
         folder.mkdir(parents=True, exist_ok=True)
         ready = folder / "ready.json"
         ready.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ class Broker(Watched):
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > limit:
                 raise RuntimeError(f"the broker did not become ready: {folder / 'log'}")
-            time.sleep(0.01)  # the file appears by itself; there is nothing to wait on
+            time.sleep(0.01)  # there is nothing else to wait on for a file
         return cls(process, json.loads(ready.read_text()))
 
 
@@ -113,5 +113,5 @@ class NatsServer(Watched):
         while time.monotonic() < limit:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                 return cls(process, f"nats://127.0.0.1:{port}")
-            time.sleep(0.02)  # until it listens
+            time.sleep(0.02)  # poll until it listens
         raise RuntimeError(f"nats-server did not start: {folder / 'log'}")

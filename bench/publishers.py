@@ -1,11 +1,11 @@
-"""JetStream publishers, unmodified, on JetStream and on a stream with natsAcks: the same driver, which take turns."""
+"""Unmodified JetStream publishers on JetStream and on a stream with natsAcks: the same driver, alternating."""
 
 import bascule
 from processes import Broker, NatsServer
 from session import Bench
 
 BAR = 12
-"""Least rate of ours as a multiple of JetStream's with `sync_interval: always`."""
+"""Minimum rate of Bascule as a multiple of JetStream's with `sync_interval: always`."""
 
 
 def publishers(bench: Bench) -> None:
@@ -28,7 +28,7 @@ def _compare(bench: Bench, server: NatsServer, broker: Broker) -> None:
         client.create_stream("bench", "bench", options=bascule.StreamOptions(nats_acks="jetstream"))
     loads = {"JetStream, sync always": server.url, "natsAcks": broker.ready["nats_url"]}
     for ids in (False, True):
-        # A stream remembers a million ids for two minutes and then refuses new ones: all runs together stay below.
+        # A stream stores a million ids for two minutes and then rejects new ones: all runs together stay below.
         seconds = min(bench.seconds, 2) if ids else bench.seconds
         load = {**common, "in_flight": 512, "bytes": 1024, "seconds": seconds}
         shown = "JetStream publishers" + (" with Nats-Msg-Id" if ids else "")

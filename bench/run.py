@@ -1,8 +1,7 @@
 """Measure everything the project claims, side by side with JetStream, and write `bench/results/`.
 
-Every figure is the median of three runs; peers run in the same session on the same machine; the disk's own sync
-time stands in every report. Run with `make bench`; `--only NAME` (repeatable) runs a part, `--quick` takes one short
-run of each.
+Every figure is the median of three runs; peers run in the same session on the same machine; every report has the disk's
+own sync time. Run with `make bench`; `--only NAME` (repeatable) runs a part, `--quick` does one short run of each.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from storage import compaction, dirty, memory, slow_sync, verify
 
 
 def disk(bench: Bench) -> None:
-    """The disk's own sync, and what it costs to touch memory."""
+    """The disk's own sync time, and the cost of touching memory."""
     rate = bench.touch()
     bench.figures["memory, touched"] = {"bytes_per_second": rate}
     print(f"{'memory, touched':50} {rate / 1e6:14,.0f} MB/s", flush=True)
@@ -90,7 +89,7 @@ def liftbridge(bench: Bench) -> None:
 
 
 def secured(bench: Bench) -> None:
-    """What TLS and authorization cost, as ratios to the same load without; the three brokers take turns."""
+    """The cost of TLS and authorization, as ratios to the same load without; the three brokers alternate."""
     import bascule
 
     folder = bench.folder / "secured"
@@ -123,7 +122,7 @@ def secured(bench: Bench) -> None:
 
 
 def ingest(bench: Bench) -> None:
-    """Plain NATS messages into a stream; nothing may be lost."""
+    """Plain NATS messages into a stream; none may be lost."""
     broker = Broker.start(bench.folder / "ingest")
     number = iter(range(100))
 
@@ -152,7 +151,7 @@ def ingest(bench: Bench) -> None:
 
 
 def jetstream(bench: Bench) -> None:
-    """The peer, driven by the same program, on the same nats-server binary."""
+    """JetStream as the peer: the same driver and the same nats-server binary."""
     for sync_always in (False, True):
         mode = "sync always" if sync_always else "default"
         server = NatsServer.start(bench.folder / f"jetstream-{sync_always}", sync_always=sync_always)
@@ -236,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=PARTS, help="run this part (repeatable); default all")
     parser.add_argument(
-        "--quick", action="store_true", help="one short run of each: to see that it works, not to quote"
+        "--quick", action="store_true", help="one short run of each: to check that it works, not to quote"
     )
     parser.add_argument("--profile", default="release", help="cargo profile of the driver: release or fast")
     parser.add_argument("--folder", type=Path, default=ROOT, help="a folder on the disk to measure; default: here")

@@ -1,4 +1,4 @@
-"""The Python SDK: one process that publishes and reads records of 256 B, through what users call."""
+"""The Python SDK: one process that publishes and reads records of 256 B through the public API."""
 
 import os
 import time
@@ -10,13 +10,13 @@ from session import Bench, Figures
 
 SIZE = 256
 LEAST_PUBLISHED, LEAST_READ = 500_000, 1_000_000
-"""Records a second: published, and read by batch."""
+"""Minimum records per second: published, and read by batch."""
 PART = 50_000
 """Records of one `publish_many`."""
 
 
 def sdk(bench: Bench) -> None:
-    """Publish pipelined and read, by batch and by record."""
+    """Publish with and without pipelining, and read by batch and by record."""
     values = [os.urandom(SIZE) for _ in range(PART)]
     broker = Broker.start(bench.folder / "sdk")
     try:
@@ -42,7 +42,7 @@ def sdk(bench: Bench) -> None:
 
 
 def timed(load: Callable[[], int]) -> Figures:
-    """Records moved, and how fast; the CPU is this process's."""
+    """Number of records and their rate; CPU time is that of this process."""
     wall, cpu = time.perf_counter(), time.process_time()
     count = load()
     seconds, spent = time.perf_counter() - wall, time.process_time() - cpu
@@ -55,7 +55,7 @@ def publish_many(client: bascule.Client, stream: str, values: list[bytes], parts
 
 
 def publish_lists(client: bascule.Client, stream: str, values: list[bytes], parts: int) -> int:
-    """One call for each list; acknowledged in the background, a bounded number ahead."""
+    """One call per list; acknowledged in the background with a limited number in flight."""
     with client.producer(stream) as producer:
         for _ in range(parts):
             producer.send_many(values)
@@ -63,7 +63,7 @@ def publish_lists(client: bascule.Client, stream: str, values: list[bytes], part
 
 
 def publish_records(client: bascule.Client, stream: str, values: list[bytes], parts: int) -> int:
-    """One call for each record; acknowledged in the background, a bounded number ahead."""
+    """One call per record; acknowledged in the background with a limited number in flight."""
     with client.producer(stream) as producer:
         for _ in range(parts):
             for value in values:
@@ -72,10 +72,10 @@ def publish_records(client: bascule.Client, stream: str, values: list[bytes], pa
 
 
 def read_batches(client: bascule.Client, stream: str, count: int) -> int:
-    """Every value, in the lists that batches give."""
+    """Read all values as lists of batches."""
     return sum(len(batch.values) for batch in client.subscribe(stream, stop=count))
 
 
 def read_records(client: bascule.Client, stream: str, count: int) -> int:
-    """Every record as an object, and its value."""
+    """Read every record as an object, and its value."""
     return sum(len(record.value or b"") == SIZE for record in client.subscribe(stream, stop=count).records())

@@ -1,4 +1,4 @@
-"""What TLS and authorization cost: the same load in plain text, over mutual TLS, and with a policy."""
+"""The cost of TLS and authorization: the same load in plain text, over mutual TLS, and with a policy."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from tests.certificates import Authority  # noqa: E402 (the folder of the tests 
 
 CLIENT = "bench"
 RULES = 1000
-"""Rules of the policy, of as many clients: a table of a size that people have."""
+"""Number of rules and clients of the policy: a table of realistic size."""
 
 
 class Secured:
@@ -31,7 +31,7 @@ class Secured:
         self.policy.write_text(json.dumps(policy))
 
     def settings(self, *, policy: bool) -> dict[str, Any]:
-        """Of the broker."""
+        """Settings of the broker."""
         tls = {
             "certificate_file": str(self.own.cert),
             "key_file": str(self.own.key),
@@ -45,5 +45,5 @@ class Secured:
         return {"tls_ca": str(self.authority.ca), "tls_cert": str(self.client.cert), "tls_key": str(self.client.key)}
 
     def url(self, address: str) -> str:
-        """What `bascule.connect` takes."""
+        """URL for `bascule.connect`."""
         return f"bascules://{address}?ca={self.authority.ca}&cert={self.client.cert}&key={self.client.key}"

@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 Figures = dict[str, Any]
 SHOWN = ("p50_us", "p99_us", "bytes_on_disk_each")
-"""Figures of a load that are printed beside its rate."""
+"""Figures of a load that are printed with its rate."""
 TOUCHED_BYTES = 4 << 30
-"""Memory touched to see what that costs."""
+"""Bytes of memory touched to measure the cost."""
 SPARE_BYTES = 1 << 30
-"""Memory left free when the page cache is filled: for the processes of a run."""
+"""Bytes left free when the page cache is filled, for the processes of a run."""
 CHUNK_BYTES = 4 << 20
 PAGE = mmap.PAGESIZE
 
@@ -52,7 +52,7 @@ class Bench:
         return json.loads(done.stdout)
 
     def engine(self, name: str) -> list[Figures]:
-        """One run of a bench of the log engine, without a broker: what it prints, one JSON object a line."""
+        """One run of a bench of the log engine without a broker. Returns its output, one JSON object per line."""
         self.fill_page_cache()
         words = f"cargo bench --quiet --locked --profile {self.profile} -p bascule-log --bench {name}"
         where = os.environ | {"BASCULE_BENCH_DIR": str(self.folder)}
@@ -64,11 +64,11 @@ class Bench:
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     def measure(self, name: str, watched: Watched | None, run: Callable[[], Figures]) -> None:
-        """Repeat, keep the median of each figure, and add what the server spent."""
+        """Repeat, keep the median of each figure, and add the resource use of the server."""
         self.compare(watched, {name: run})
 
     def compare(self, watched: Watched | None, loads: Mapping[str, Callable[[], Figures]]) -> None:
-        """The same of several loads, which take turns: what disturbs the machine then disturbs all of them."""
+        """Several loads, alternating, so that disturbances of the machine affect all of them."""
         rows: dict[str, list[Figures]] = {name: [] for name in loads}
         for _ in range(self.runs):
             for name, run in loads.items():
@@ -82,7 +82,7 @@ class Bench:
             print(f"{name:50} {median['rate']:14,.0f} /s{extra}", flush=True)
 
     def _once(self, watched: Watched | None, run: Callable[[], Figures]) -> Figures:
-        # Counted from here: what the run before put off belongs to the median of all.
+        # Counted from here: deferred work of the previous run is included in the median of all.
         before, on_disk = watched.cpu_seconds() if watched else 0.0, self.disk_bytes()
         self.fill_page_cache()
         row = run()
@@ -94,7 +94,7 @@ class Bench:
         return row
 
     def touch(self) -> float:
-        """Touch memory and give it back; bytes per second."""
+        """Touch memory and release it. Returns bytes per second."""
         wanted = TOUCHED_BYTES // 8 if self.quick else TOUCHED_BYTES
         size = max(PAGE, min(wanted, _free_bytes() // 2))
         began = time.perf_counter()
@@ -104,11 +104,11 @@ class Bench:
         return size / (time.perf_counter() - began)
 
     def fill_page_cache(self) -> None:
-        """Fill the page cache with what nobody needs, as that of a server is that has run for a day.
+        """Fill the page cache with unneeded data, as on a server that has run for a day.
 
-        A virtual machine may get a page from its host only when it is first touched, and lose it once it is free. That
-        can cost more than everything else of an append, differs from run to run, and would be measured in place of the
-        broker. What a run writes then takes the place of pages that are there already.
+        A virtual machine may get a page from its host only on first use, and return it once it is free. That can cost
+        more than the rest of an append, and differs from run to run. With a full page cache, writes of a run replace
+        existing pages.
         """
         left = TOUCHED_BYTES // 8 if self.quick else _free_bytes() - SPARE_BYTES
         chunk = bytearray(CHUNK_BYTES)
@@ -121,27 +121,27 @@ class Bench:
                 pass
 
     def disk_bytes(self) -> int:
-        """Bytes that the disk of the working folder was asked to write since the machine started, by anybody."""
+        """Bytes written to the disk of the working folder since the machine started, by all processes."""
         device = self.folder.stat().st_dev
         path = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
         return int(path.read_text().split()[6]) * 512 if path.exists() else 0
 
     def ratio(self, name: str, one: str, other: str) -> float:
-        """Rate of `one` as a share of that of `other`: the median over the turns."""
+        """The ratio of the rates of `one` and `other`: the median over the turns."""
         pairs = zip(self.figures[one]["runs"], self.figures[other]["runs"], strict=True)
         share = statistics.median(a / b for a, b in pairs)
         self.figures.setdefault(name, {})["ratio"] = share
         return share
 
     def judge(self, what: str, figure: float, *, least: float | None = None, most: float | None = None) -> None:
-        """Keep a figure beside its bar, and say whether it is met."""
+        """Store a figure with its bar, and print whether it is met."""
         met = figure >= least if least is not None else most is None or figure <= most
         bar = f">= {least:g}" if least is not None else f"<= {most:g}"
         self.bars.append({"what": what, "figure": figure, "bar": bar, "met": met})
         print(f"  {'met    ' if met else 'NOT MET'} {what}: {figure:,.3g} (bar: {bar})", flush=True)
 
     def judge_rate(self, name: str, least: float, p99_ms: float | None = None) -> None:
-        """The same of a load's rate, and of its p99."""
+        """Store a load's rate and p99 with their bars."""
         figures = self.figures[name]
         self.judge(f"{name}, /s", round(figures["rate"]), least=least)
         if p99_ms is not None:
@@ -157,7 +157,7 @@ class Bench:
         return RESULTS / name
 
     def clear(self) -> None:
-        """Remove what a part has left in the working folder: all parts together leave more than 30 GB."""
+        """Remove the files of a part from the working folder: all parts together need more than 30 GB."""
         for path in self.folder.iterdir():
             if path == self.hole:
                 continue
@@ -172,12 +172,12 @@ class Bench:
 
 
 def _free_bytes() -> int:
-    """Memory that nobody uses, not even as page cache, bytes."""
+    """Unused memory, without page cache, in bytes."""
     return min(os.sysconf("SC_AVPHYS_PAGES") * PAGE, _left_to_group())
 
 
 def _left_to_group() -> int:
-    """Memory that this process's container may still take, bytes; very much when none is set."""
+    """Memory that the container of this process may still use, in bytes; very large if there is no limit."""
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     words = limit.read_text().strip() if limit.exists() and used.exists() else "max"
     return 1 << 62 if words == "max" else max(0, int(words) - int(used.read_text()))

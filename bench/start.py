@@ -1,4 +1,4 @@
-"""How long `liftbridge`, as Liftbridge's owners start it, takes until it answers a call."""
+"""The time until the `liftbridge` command, started like Liftbridge, answers a call."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ FLAGS = ("--embedded-nats", "--raft-bootstrap-seed")
 
 
 def start(bench: Bench) -> None:
-    """`liftbridge -c FILE -d DIR --embedded-nats --raft-bootstrap-seed`: on an empty directory, and again on it."""
+    """`liftbridge -c FILE -d DIR --embedded-nats --raft-bootstrap-seed`: on an empty directory, and again."""
     rows: dict[str, list[float]] = {"empty": [], "again": []}
     for number in range(bench.runs):
         folder = bench.folder / f"start-{number}"
@@ -50,5 +50,5 @@ def _address(broker: Watched, log: Path) -> str:
         for line in log.read_text().splitlines():
             if line.startswith("{") and line.endswith("}") and (said := json.loads(line))["message"] == "ready":
                 return str(said["address"])
-        time.sleep(0.01)  # the line appears by itself; there is nothing to wait on
+        time.sleep(0.01)  # there is nothing else to wait on for a line
     raise RuntimeError(f"liftbridge did not become ready: {log}")

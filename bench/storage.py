@@ -1,4 +1,4 @@
-"""What durability costs: many dirty partitions, slow syncs, compaction, checks, memory."""
+"""The cost of durability: many dirty partitions, slow syncs, compaction, checks, memory."""
 
 import statistics
 import time
@@ -9,10 +9,10 @@ from processes import Broker
 from session import ROOT, Bench
 
 MANY = 50
-"""Partitions that are dirty at once."""
+"""Number of partitions that are dirty at the same time."""
 IDLE = 1000
 DELAYS_US = {0: None, 1000: 500_000, 5000: 200_000}
-"""Added to each sync, and the least rate of asynchronous publishing with 4,096 in flight then."""
+"""Time added to each sync, and the minimum rate of asynchronous publishing with 4,096 in flight."""
 
 
 def _create(address: str, name: str, partitions: int = 1) -> None:
@@ -21,7 +21,7 @@ def _create(address: str, name: str, partitions: int = 1) -> None:
 
 
 def dirty(bench: Bench) -> None:
-    """One partition and many, with the same number in flight in all: through a broker, and the engine alone."""
+    """One partition and many, with the same total number in flight: with a broker, and with the engine alone."""
     broker = Broker.start(bench.folder / "dirty")
     try:
         address = broker.ready["address"]
@@ -72,10 +72,10 @@ def _dirty_engine(bench: Bench) -> None:
 
 
 def slow_sync(bench: Bench) -> None:
-    """The curve of a disk whose syncs take longer: the preloaded shim pauses before each."""
+    """The rate on disks with slower syncs: the preloaded shim pauses before each sync."""
     shim = ROOT / "target" / bench.profile / "libbascule_shim.so"
     if not shim.is_file():
-        # A library that is not there is not preloaded, without a word.
+        # A missing library is silently not preloaded.
         raise RuntimeError(f"{shim} is missing: cargo build --profile {bench.profile} -p bascule-shim")
     for delay, least in DELAYS_US.items():
         folder = bench.folder / f"slow-{delay}"
@@ -105,7 +105,7 @@ def slow_sync(bench: Bench) -> None:
 
 
 def compaction(bench: Bench) -> None:
-    """1 GiB compacted while it is published to; the engine alone, without the broker's limit of its rate."""
+    """Compaction of 1 GiB during publishes; the engine alone, without the broker's rate limit."""
     for _ in range(bench.runs):
         (row,) = bench.engine("compaction")
         bench.figures.setdefault("engine, compaction of 1 GiB", {"rows": []})["rows"].append(row)
@@ -116,7 +116,7 @@ def compaction(bench: Bench) -> None:
 
 
 def verify(bench: Bench) -> None:
-    """Whole logs from the page cache, checked as `bascule log verify` and the scrub do, on one core."""
+    """Complete logs in the page cache, checked like `bascule log verify` and the scrub, on one core."""
     rows = bench.engine("verify")
     bench.figures["engine, verify"] = {"rows": rows}
     for row in rows:
@@ -126,14 +126,14 @@ def verify(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Resident memory of a broker: empty, with many idle partitions, and at most under load."""
+    """Resident memory of a broker: empty, with many idle partitions, and the maximum under load."""
     broker = Broker.start(bench.folder / "memory")
     try:
         address = broker.ready["address"]
         resident = {"empty": broker.resident_mib()}
         _create(address, "idle", IDLE)
         _create(address, "one")
-        time.sleep(bench.seconds)  # what was needed to make them is given back
+        time.sleep(bench.seconds)  # memory used to create them is released
         resident["idle"] = broker.resident_mib()
         for command, in_flight in (("publish", 64), ("publish-async", 4096)):
             bench.drive(

@@ -1,4 +1,4 @@
-"""Authorities and certificates, made on the spot."""
+"""Creates authorities and certificates for tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Pair:
 
 
 class Authority:
-    """Issues certificates into a directory. `ca` is its own."""
+    """Issues certificates into a directory. `ca`: its own certificate."""
 
     def __init__(
         self, directory: Path, name: str = "test authority", *, begins: timedelta = -DAY, ends: timedelta = DAY * 30
@@ -63,7 +63,7 @@ class Authority:
 
 
 def locked(pair: Pair, password: bytes) -> Path:
-    """The same key under a password, in a file of its own."""
+    """The same key with a password, in a separate file."""
     key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
     file = pair.key.with_suffix(".locked")
     encryption = serialization.BestAvailableEncryption(password)

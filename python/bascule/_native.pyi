@@ -294,7 +294,7 @@ def name_flaw(name: str) -> str | None:
 
 def id_flaw(name: str) -> str | None:
     """The same of the id of a group, consumer or cursor; refused are what is too long, control and format characters, and what
-    is no character.
+    is not a character.
     """
 
 def log_verify(path: str) -> bytes:

@@ -10,7 +10,7 @@ from tests.checker import History, check
 
 
 def main() -> int:
-    """Print one verdict a file."""
+    """Print one verdict per file."""
     parser = argparse.ArgumentParser(prog="python -m tests.checker", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a history, one JSON object a line")
     failed = False

@@ -1,4 +1,4 @@
-"""Anomalies of what is in the log: A1 to A7, A12, A14, A15, A17, A18. Each takes one pass over its facts."""
+"""Anomalies of the log's content: A1 to A7, A12, A14, A15, A17, A18. Each needs one pass over its facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lost_writes(facts: Facts) -> Iterator[Anomaly]:
 
 
 def _superseded(facts: Facts) -> set[int]:
-    """Offsets that compaction may have removed: a record of the same key stands behind them."""
+    """Offsets that compaction may have removed: a later record has the same key."""
     if not facts.compacted:
         return set()
     newest: dict[str, int] = {}
@@ -40,8 +40,8 @@ def _superseded(facts: Facts) -> set[int]:
 def unseen(facts: Facts) -> Iterator[Anomaly]:
     """A2: an acked value was never delivered to any reader by the end.
 
-    Where readers polled they have to have seen everything from the least offset that one of them asked for; where
-    nobody did, the final read is the reader.
+    If readers polled, they must have seen everything from the lowest requested offset; otherwise the final read counts
+    as the reader.
     """
     seen = {value for _, value, _ in facts.delivered()}
     starts = [poll.invoke.start for poll in facts.polls if poll.invoke.start is not None]
@@ -67,7 +67,7 @@ def _places(facts: Facts) -> Iterator[tuple[int, str]]:
 
 
 def duplicates(facts: Facts) -> Iterator[Anomaly]:
-    """A3: one value at two offsets. Without idempotence a value that was sent twice may be."""
+    """A3: one value at two offsets. Without idempotence this is allowed for a value that was sent twice."""
     places: defaultdict[str, set[int]] = defaultdict(set)
     for offset, value, _ in facts.delivered():
         places[value].add(offset)
@@ -78,7 +78,7 @@ def duplicates(facts: Facts) -> Iterator[Anomaly]:
         if len(offsets) > 1:
             sendings = facts.sent.get(value, [])
             repeated = len(sendings) > 1 and not any(sent.call.invoke.idempotent for sent in sendings)
-            yield facts.anomaly("A3", f"{value} stands at offsets {sorted(offsets)}", tolerated=repeated)
+            yield facts.anomaly("A3", f"{value} is at offsets {sorted(offsets)}", tolerated=repeated)
 
 
 def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
@@ -125,13 +125,13 @@ def offset_mismatches(facts: Facts) -> Iterator[Anomaly]:
         where[value].add(offset)
     for value, offset, _ in facts.acked():
         if where[value] and offset not in where[value]:
-            yield facts.anomaly("A7", f"{value} acked at offset {offset} stands at {sorted(where[value])}")
+            yield facts.anomaly("A7", f"{value} acked at offset {offset} is at {sorted(where[value])}")
 
 
 def producer_order(facts: Facts) -> Iterator[Anomaly]:
     """A12: sends of one producer are stored in another order.
 
-    A publish with unknown outcome may have been on its way for long, so nothing is said of the order behind it.
+    A publish with unknown outcome may have been delayed for long, so the order after it is not checked.
     """
     where = {value: offset for offset, value in facts.final().items()}
     last: dict[str, tuple[int, str]] = {}
@@ -171,7 +171,7 @@ def uncommitted_reads(facts: Facts) -> Iterator[Anomaly]:
 
 
 def real_time_order(facts: Facts) -> Iterator[Anomaly]:
-    """A15: B was sent after A's ack, but stands before A."""
+    """A15: B was sent after A's ack, but is stored before A."""
     earliest: tuple[int, str] | None = None
     for offset, value in reversed(facts.final().items()):
         sendings = facts.sent.get(value, [])

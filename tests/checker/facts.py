@@ -1,4 +1,4 @@
-"""What a history says of one partition, gathered in one pass: who sent which value, and where it was seen."""
+"""The facts about each partition, collected in one pass: who sent which value, and where it was seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.checker.history import Call, Event, History, Operation, Phase
 
 ALL_LOSE_POWER = "power loss of all"
-"""The fault after which records of class `memory` may be gone."""
+"""The fault after which records of class `memory` may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Sent:
 
     @property
     def offset(self) -> int | None:
-        """Where the ack said it went."""
+        """Its acked offset."""
         answer = self.call.ok
         return answer.offsets[self.index] if answer and self.index < len(answer.offsets) else None
 
 
 @dataclass
 class Copy:
-    """What one replica held at the end."""
+    """The content of one replica at the end."""
 
     records: dict[int, str] = field(default_factory=dict[int, str])
     digests: dict[int, str] = field(default_factory=dict[int, str])
@@ -67,7 +67,7 @@ class Facts:
     """A final read did not succeed."""
 
     def final(self) -> dict[int, str]:
-        """What any replica held at the end, by offset, ascending."""
+        """The content of all replicas at the end, by offset, ascending."""
         if len(self.copies) == 1:
             return next(iter(self.copies.values())).records
         merged: dict[int, str] = {}
@@ -77,18 +77,18 @@ class Facts:
 
     @property
     def log_start(self) -> int:
-        """First offset that had to be there at the end."""
+        """First offset that must exist at the end."""
         return max((copy.log_start for copy in self.copies.values()), default=0)
 
     def acked(self) -> Iterator[tuple[str, int, Call]]:
-        """Value, offset and call of everything acked."""
+        """Value, offset and call of all acked records."""
         for value, sendings in self.sent.items():
             for sent in sendings:
                 if sent.offset is not None:
                     yield value, sent.offset, sent.call
 
     def delivered(self) -> Iterator[tuple[int, str, Call]]:
-        """Offset, value and call of everything that a poll answered."""
+        """Offset, value and call of all polled records."""
         for poll in self.polls:
             if answer := poll.ok:
                 for offset, value in zip(answer.offsets, answer.values, strict=True):

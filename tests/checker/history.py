@@ -1,10 +1,10 @@
 """The history of a run: requests and answers of each client with their times, and when faults began and ended.
 
-In a file it is one JSON object a line, with the fields of `Event`; fields that do not apply are left out. A call has an
-`invoke` event and at most one more with the same process and call number: `ok`; `fail`, only when it certainly had no
-effect; or `info`, when nobody can say. A call without a second event is `info` too.
+A file has one JSON object per line, with the fields of `Event`; fields that do not apply are left out. A call has an
+`invoke` event and at most one more with the same process and call number: `ok`; `fail`, only if it certainly had no
+effect; or `info`, if the outcome is unknown. A call without a second event is `info` too.
 
-What each operation carries:
+Fields of each operation:
 
 | Operation | `invoke` | `ok` |
 |---|---|---|
@@ -35,7 +35,7 @@ from typing import Any
 
 
 class Phase(StrEnum):
-    """Where in the life of a call an event stands."""
+    """The phase of a call that an event belongs to."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -44,7 +44,7 @@ class Phase(StrEnum):
 
 
 class Operation(StrEnum):
-    """What was asked."""
+    """Kinds of calls."""
 
     RUN = "run"
     FAULT = "fault"
@@ -60,7 +60,7 @@ class Operation(StrEnum):
 
 
 class Notice(StrEnum):
-    """Why a reader's place may change between two polls."""
+    """Why the position of a reader may change between two polls."""
 
     SEEK = "seek"
     ASSIGNED = "assigned"
@@ -74,13 +74,13 @@ class Event:
     time: int
     """Monotonic clock, ns; one clock for the whole history."""
     process: str
-    """Who asked: a client, sequential or with calls in flight together."""
+    """The client, sequential or with concurrent calls."""
     call: int
     """Number of the call, unique within the process, ascending in the order of sending."""
     operation: Operation
     phase: Phase
     incarnation: int = 0
-    """Which creation of the partition."""
+    """Incarnation of the partition."""
     partition: int = 0
     epoch: int | None = None
     """Leader epoch that answered."""
@@ -89,7 +89,7 @@ class Event:
     record_keys: tuple[str | None, ...] = ()
     offsets: tuple[int, ...] = ()
     digests: tuple[str, ...] = ()
-    """Of the stored bytes, one per offset."""
+    """Digests of the stored bytes, one per offset."""
     durability: str = "disk"
     policy: str = "all"
     idempotent: bool = False
@@ -108,9 +108,9 @@ class Event:
     key: str = ""
     value: str | None = None
     expected: str | int | None = None
-    """What a swap expects; how many successful calls a run expects."""
+    """Expected value of a swap; expected number of successful calls of a run."""
     name: str = ""
-    """Of a fault."""
+    """Name of a fault."""
 
     def to_json(self) -> str:
         """One line, without fields at their defaults."""
@@ -120,10 +120,10 @@ class Event:
 
     @classmethod
     def from_json(cls, line: str) -> Event:
-        """Read one line. Unknown fields are refused, since a misspelt one would switch a check off.
+        """Read one line. Unknown fields are rejected, since a misspelt one would disable a check.
 
         Raises:
-            ValueError: for what is not an event.
+            ValueError: the line is not an event.
         """
         document: dict[str, Any] = json.loads(line)
         if unknown := set(document) - {known.name for known in fields(cls)}:
@@ -140,11 +140,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked and what came of it."""
+    """A call and its outcome."""
 
     invoke: Event
     end: Event | None = None
-    """`ok` or `fail`; none when nobody knows."""
+    """`ok` or `fail`; None = unknown."""
 
     @property
     def phase(self) -> Phase:
@@ -159,7 +159,7 @@ class Call:
 
 @dataclass
 class History:
-    """The calls of a run in the order of their sending."""
+    """The calls of a run in the order in which they were sent."""
 
     calls: list[Call] = field(default_factory=list[Call])
 
@@ -206,7 +206,7 @@ class History:
 
 
 class Recorder:
-    """Takes down a history while a rig runs. Safe to use from several threads."""
+    """Records a history while a rig runs. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
@@ -221,7 +221,7 @@ class Recorder:
         return event
 
     def invoke(self, process: str, operation: Operation, **known: Any) -> Event:
-        """Take down that something is asked, before it is sent; hand the result to `ok`, `fail` or `info`."""
+        """Record a call before it is sent; pass the result to `ok`, `fail` or `info`."""
         return self._add(process=process, operation=operation, call=next(self._calls), phase=Phase.INVOKE, **known)
 
     def _end(self, invoked: Event, phase: Phase, known: dict[str, Any]) -> None:
@@ -233,24 +233,24 @@ class Recorder:
         )
 
     def ok(self, invoked: Event, **known: Any) -> None:
-        """Take down an answer."""
+        """Record an answer."""
         self._end(invoked, Phase.OK, known)
 
     def fail(self, invoked: Event) -> None:
-        """Take down a refusal. Only for what certainly had no effect."""
+        """Record an error. Only for calls that certainly had no effect."""
         self._end(invoked, Phase.FAIL, {})
 
     def info(self, invoked: Event) -> None:
-        """Take down that the outcome is unknown."""
+        """Record that the outcome is unknown."""
         self._end(invoked, Phase.INFO, {})
 
     def fault(self, name: str) -> Callable[[], None]:
-        """Take down that a fault begins; call the result when it ends."""
+        """Record the begin of a fault; call the result when it ends."""
         begun = self.invoke("faults", Operation.FAULT, name=name)
         return lambda: self.ok(begun, name=name)
 
     def history(self) -> History:
-        """What was taken down so far."""
+        """The history so far."""
         with self._lock:
             return History.of(self.events)
 

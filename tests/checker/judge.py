@@ -40,27 +40,27 @@ LEAST_SUCCESSFUL = 0.6
 
 @dataclass
 class Verdict:
-    """What a history shows."""
+    """The result of judging a history."""
 
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
     tolerated: Counter[str] = field(default_factory=Counter[str])
-    """Codes of what the promises of those records allow, counted."""
+    """Number of tolerated anomalies by code, which the promises of their records allow."""
     broken: list[Outcome] = field(default_factory=list[Outcome])
     """Keys that are not linearizable."""
     unknown: list[Outcome] = field(default_factory=list[Outcome])
-    """Keys whose search was given up."""
+    """Keys whose search exceeded the limit."""
     vacuous: str = ""
     """Why the run proves nothing, or empty."""
     calls: int = 0
 
     @property
     def codes(self) -> set[str]:
-        """The codes found."""
+        """The codes of the anomalies."""
         return {anomaly.code for anomaly in self.anomalies}
 
     @property
     def passed(self) -> bool:
-        """Without anomalies and broken keys. Proves nothing if the run is vacuous."""
+        """Whether there are no anomalies and no broken keys. Without meaning if the run is vacuous."""
         return not self.anomalies and not self.broken
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ def check(history: History) -> Verdict:
 
 
 def vacuous(history: History, facts: list[Facts]) -> str:
-    """Why a run proves nothing: too much unknown, too little done, no fault, no final read; empty when it does."""
+    """Why a run proves nothing: many unknown outcomes, few successes, no fault, no final read; empty = valid."""
     expected, fired = 0, False
     done, unknown, asked = 0, 0, 0
     for call in history.calls:

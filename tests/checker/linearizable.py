@@ -1,9 +1,9 @@
-"""Is there one order of the calls of a key that explains every answer? For metadata and for stored positions.
+"""Checks linearizability of metadata and of stored positions: one order of the calls of a key explains every answer.
 
-The search of Wing and Gong in the form of Lowe: it walks the events in time and keeps every *state of affairs* that is
-still possible (the value, and which of the calls under way have taken effect). At an answer, only those stay in which
-the call has taken effect with that answer. When none is left, the history is not linearizable. Calls of unknown outcome
-stay under way for ever. Keys are independent, so each is searched alone; the number of states is bounded.
+The algorithm is that of Wing and Gong in the form of Lowe: it walks the events in time and keeps all possible *states*
+(the value, and which pending calls have taken effect). At an answer, only states remain in which the call has taken
+effect with that answer. If none remains, the history is not linearizable. Calls with unknown outcome stay pending.
+Keys are independent, so each is searched alone; the number of states is bounded.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from tests.checker.history import Call, Event, History, Operation
 
 BOUND = 20_000
-"""States of affairs of one key at one time; beyond it the answer is *unknown*."""
+"""Maximum number of states of one key at one time; beyond it the result is *unknown*."""
 
 Value = Hashable
 Affairs = tuple[Value, frozenset[int]]
-"""The value, and the calls under way that have taken effect."""
+"""The value, and the pending calls that have taken effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the search of one key came to."""
+    """The result of the search for one key."""
 
     key: str
     linearizable: bool | None
-    """None: given up at the bound."""
+    """None = the limit was exceeded."""
     message: str = ""
 
 
@@ -64,7 +64,7 @@ def _search_key(key: str, calls: list[Call], bound: int) -> Outcome:
 
 
 def _steps(calls: list[Call]) -> list[tuple[int, int, bool]]:
-    """Times of questions and answers, with the number of the call. What cannot have had an effect is left out."""
+    """Times of calls and answers, with the number of the call; calls without an effect are left out."""
     steps: list[tuple[int, int, bool]] = []
     for number, call in enumerate(calls):
         if _has_effect(call):
@@ -75,7 +75,7 @@ def _steps(calls: list[Call]) -> list[tuple[int, int, bool]]:
 
 
 def _take_effect(possible: Iterable[Affairs], under_way: dict[int, Call], number: int, bound: int) -> set[Affairs]:
-    """Every state in which call `number` has taken effect, with any of the calls under way before it."""
+    """All states in which call `number` has taken effect, after any of the pending calls."""
     done: set[Affairs] = set()
     seen: set[Affairs] = set()
     open_states = list(possible)
@@ -96,14 +96,14 @@ def _take_effect(possible: Iterable[Affairs], under_way: dict[int, Call], number
 
 
 def _has_effect(call: Call) -> bool:
-    """Reads of unknown outcome and refused writes matter to nobody."""
+    """Whether the call is a read with unknown outcome or a rejected write, which cannot matter."""
     if call.end is None:
         return call.invoke.operation not in {Operation.READ, Operation.FETCH}
     return call.ok is not None or call.invoke.operation is Operation.SWAP
 
 
 def _apply(call: Call, value: Value) -> tuple[bool, Value]:
-    """Whether the call may take effect now with the answer it got, and the value after it."""
+    """Whether the call can take effect now with its answer, and the value after it."""
     invoke = call.invoke
     match invoke.operation:
         case Operation.WRITE:
@@ -119,7 +119,7 @@ def _apply(call: Call, value: Value) -> tuple[bool, Value]:
 
 
 def _answer(event: Event) -> Value:
-    """What a read or fetch showed."""
+    """The result of a read or fetch."""
     if event.operation is Operation.FETCH:
         return None if event.position is None else (event.generation, event.position)
     return event.value

@@ -1,4 +1,4 @@
-"""Anomalies of what readers are shown: A8 to A11, A13. Each takes one pass over the polls."""
+"""Anomalies of reads: A8 to A11, A13. Each needs one pass over the polls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def backward_within(facts: Facts) -> Iterator[Anomaly]:
 
 
 def skips_within(facts: Facts) -> Iterator[Anomaly]:
-    """A9: a committed record was jumped over inside one answer."""
+    """A9: a committed record is missing inside one answer."""
     there = list(facts.final())
     for poll in facts.polls:
         for before, after in pairwise(poll.ok.offsets if poll.ok else ()):
@@ -45,7 +45,7 @@ def backward_between(facts: Facts) -> Iterator[Anomaly]:
 
 
 def skips_between(facts: Facts) -> Iterator[Anomaly]:
-    """A11: a committed record was jumped over from one answer to the next, without a notice."""
+    """A11: a committed record is missing between two answers, without a notice."""
     there = list(facts.final())
     for process, expected, first in _steps(facts):
         if skipped := _between(there, expected, first):
@@ -53,7 +53,7 @@ def skips_between(facts: Facts) -> Iterator[Anomaly]:
 
 
 def _steps(facts: Facts) -> Iterator[tuple[str, int, int]]:
-    """For each answer with records: who, which offset was next, which came first. Starts and notices begin again."""
+    """For each answer with records: the client, the expected offset, the first one. Starts and notices reset it."""
     next_offset: dict[str, int] = {}
     for poll in facts.polls:
         answer, process = poll.ok, poll.invoke.process
@@ -69,9 +69,9 @@ def _steps(facts: Facts) -> Iterator[tuple[str, int, int]]:
 
 
 def end_regressions(facts: Facts) -> Iterator[Anomaly]:
-    """A13: a high watermark was shown, and to one who asked later a smaller one, without a notice.
+    """A13: a high watermark is smaller than one that was returned before the call was sent, without a notice.
 
-    The largest one shown before a question was asked counts, whoever saw it.
+    The largest one returned before the call counts, to any client.
     """
     answered = sorted(facts.shown, key=lambda call: call.ok.time if call.ok else 0)
     at, highest = 0, 0

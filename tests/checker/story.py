@@ -1,4 +1,4 @@
-"""Hand-made histories for the checker's own tests: each step a line, the clock moves by itself."""
+"""Hand-made histories for the tests of the checker: one step per line; the clock advances automatically."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tests.checker.history import Event, Operation, Recorder
 
 
 class Story:
-    """Takes down calls one after another; `begin` leaves a call open."""
+    """Records calls one after another; `begin` leaves a call open."""
 
     def __init__(self) -> None:
         ticks = itertools.count(1)
         self.recorder = Recorder(clock=lambda: next(ticks))
 
     def begin(self, process: str, operation: Operation, **known: Any) -> Event:
-        """A call that is not answered yet."""
+        """A call without an answer so far."""
         return self.recorder.invoke(process, operation, **known)
 
     def publish(self, process: str, values: str, first: int, **known: Any) -> None:
-        """A publish of the values in `values`, split at spaces, acked from offset `first` on."""
+        """A publish of the values in `values`, split at spaces, acked with the offsets from `first`."""
         names = tuple(values.split())
         begun = self.begin(process, Operation.PUBLISH, values=names, **known)
         self.recorder.ok(begun, offsets=tuple(range(first, first + len(names))))

@@ -30,7 +30,7 @@ def a2_bad(it: Story) -> None:
 
 def a2_near(it: Story) -> None:
     it.publish("p", "a b", 0)
-    it.poll("r", "1:b", start=1)  # nobody asked for the first
+    it.poll("r", "1:b", start=1)  # the first one was not requested
     it.final("0:a 1:b")
 
 
@@ -174,7 +174,7 @@ def a13_bad(it: Story) -> None:
 
 def a13_near(it: Story) -> None:
     it.publish("p", "a b", 0)
-    slow = it.begin("s", Operation.POLL, start=0)  # asked before the larger one was shown
+    slow = it.begin("s", Operation.POLL, start=0)  # sent before the larger one was returned
     it.poll("r", "0:a 1:b", start=0, high_watermark=2)
     it.recorder.ok(slow, offsets=(0,), values=("a",), high_watermark=1)
     it.final("0:a 1:b")
@@ -226,7 +226,7 @@ def a17_bad(it: Story) -> None:
 def a17_near(it: Story) -> None:
     it.publish("p", "a b", 0)
     it.final("0:a 1:b", replica="one", digests=("x", "y"))
-    it.final("1:b", replica="two", digests=("y",), log_start=1)  # its retention has gone further
+    it.final("1:b", replica="two", digests=("y",), log_start=1)  # its retention is further
 
 
 def a18_bad(it: Story) -> None:

@@ -1,4 +1,4 @@
-"""The search for one order that explains every answer."""
+"""Tests of the linearizability check."""
 
 from tests.checker import Operation, check
 from tests.checker.linearizable import search

@@ -1,4 +1,4 @@
-"""The Liftbridge API by its messages, without a client library: every call, with codes and texts as they come."""
+"""The Liftbridge API without a client library: every call, with unchanged codes and texts."""
 
 import json
 import time
@@ -20,7 +20,7 @@ STOP_ON_CANCEL, STOP_OFFSET, STOP_LATEST, STOP_TIMESTAMP = range(4)
 
 @dataclass
 class Failed(Exception):  # noqa: N818 - a status, not an error of ours
-    """How a call ended that did not succeed."""
+    """The status of a failed call."""
 
     code: grpc.StatusCode
     text: str
@@ -37,7 +37,7 @@ def failed(code: str, text: str) -> Callable[[BaseException], bool]:
 
 
 class Api:
-    """One connection, with TLS when there are credentials. Safe to use from several threads; a context."""
+    """One connection, with TLS if credentials are given. Safe to use from several threads; a context manager."""
 
     def __init__(self, address: str, credentials: Any = None) -> None:
         secure = credentials is not None
@@ -72,12 +72,12 @@ class Api:
             raise _failed(failure) from None
 
     def create(self, name: str, **fields: Any) -> None:
-        """Create a stream on the subject of its name, unless another is given."""
+        """Create a stream; the default subject is its name."""
         fields.setdefault("subject", name)
         self.call("CreateStream", name=name, **fields)
 
     def publish(self, stream: str, value: bytes = b"", **fields: Any) -> int:
-        """Publish one record with policy ALL unless another is given; its offset."""
+        """Publish one record, by default with policy ALL. Returns its offset."""
         fields.setdefault("ackPolicy", ALL)
         return self.call("Publish", stream=stream, value=value, **fields).ack.offset
 
@@ -91,7 +91,7 @@ class Api:
         return list(self.publishing(requests, TIMEOUT_S))
 
     def publishing(self, requests: Iterable[dict[str, Any]], timeout: float | None) -> Iterator[Any]:
-        """The answers to requests on one PublishAsync stream as they come; raises `Failed`."""
+        """The answers to requests on one PublishAsync stream as they arrive; raises `Failed`."""
         call = self._channel.stream_stream(
             "/proto.API/PublishAsync",
             request_serializer=_bytes,
@@ -136,7 +136,7 @@ class Reading:
         assert handshake == message("Message")(), "the first message is empty"
 
     def next(self) -> Any:
-        """The next message; raises `Failed` at the end, `StopIteration` when it ended with OK."""
+        """The next message; raises `Failed` at the end, `StopIteration` if it ended with OK."""
         try:
             return next(self._call)
         except grpc.RpcError as failure:
@@ -147,7 +147,7 @@ class Reading:
         return [self.next() for _ in range(count)]
 
     def rest(self) -> tuple[list[Any], Failed | None]:
-        """What comes until the end, and how it ended; None = OK."""
+        """The messages until the end, and the error; None = OK."""
         found: list[Any] = []
         try:
             while True:
@@ -158,7 +158,7 @@ class Reading:
             return found, None
 
     def cancel(self) -> None:
-        """End it."""
+        """Cancel the subscription."""
         self._call.cancel()
 
 
@@ -171,7 +171,7 @@ def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Wait until `condition()` holds."""
     end = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.01)
 
 

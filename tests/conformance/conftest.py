@@ -1,4 +1,4 @@
-"""One real broker for all conformance tests; each test has a stream of its own."""
+"""One real broker for all conformance tests; each test has its own stream."""
 
 from collections.abc import Iterator
 
@@ -17,5 +17,5 @@ def running() -> Iterator[TestBroker]:
 
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses, nor this one when it is tried again."""
+    """A name that no other test, and no repetition of this test, uses."""
     return fresh(request.node.name)

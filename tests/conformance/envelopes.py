@@ -1,4 +1,4 @@
-"""Envelopes as a foreign publisher makes them, written after the protocol's description, not with our codec."""
+"""Envelopes of a foreign publisher, written from the protocol's description, not with our codec."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ POLYNOMIAL = 0x82F63B78
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli, bit by bit."""
+    """CRC-32C (Castagnoli), bit by bit."""
     value = 0xFFFFFFFF
     for byte in data:
         value ^= byte

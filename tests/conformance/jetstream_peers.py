@@ -1,4 +1,4 @@
-"""What a JetStream publisher publishes to: a stream of ours with natsAcks, and one of a real nats-server."""
+"""The two peers of a JetStream publisher: a Bascule stream with natsAcks, and a stream of a real nats-server."""
 
 import asyncio
 import shutil
@@ -25,12 +25,12 @@ INBOX = "_INBOX.frames"
 
 @dataclass(frozen=True)
 class Peer:
-    """One of the two."""
+    """One of the two peers."""
 
     name: str
     url: str
     broker: TestBroker | None
-    """None = JetStream."""
+    """The Bascule broker; None = the peer is JetStream."""
 
     async def create(self, stream: str, subject: str) -> None:
         """A stream that acknowledges publishers."""
@@ -45,7 +45,7 @@ class Peer:
 
 @contextmanager
 def jetstream_server() -> Generator[str]:
-    """A nats-server with JetStream; its URL. Ended with the context."""
+    """A nats-server with JetStream, stopped with the context. Yields its URL."""
     binary = Path(sys.executable).with_name("nats-server")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -59,7 +59,7 @@ def jetstream_server() -> Generator[str]:
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
                     break
                 assert time.monotonic() < limit, "nats-server did not start"
-                time.sleep(0.02)  # until it listens
+                time.sleep(0.02)  # poll until it listens
             yield f"nats://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -98,10 +98,10 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, se
 
 
 def nats_cli() -> str | None:
-    """The `nats` program, where it is."""
+    """The path of the `nats` program."""
     return shutil.which("nats") or shutil.which("nats", path=str(Path.home() / "go" / "bin"))
 
 
 def stream_name(request_name: str) -> str:
-    """A name that JetStream takes too."""
+    """A name that JetStream also accepts."""
     return fresh(request_name).replace(".", "-")

@@ -1,4 +1,4 @@
-"""A broker that knows its clients by their certificates, and connections as one of them."""
+"""A broker that identifies clients by certificates, and connections as such clients."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def rule(clients: str | Sequence[str], allow: str | Sequence[str], resources: st
 
 @dataclass
 class Mutual:
-    """A directory of certificates, a policy, and the broker once it runs. The client `root` may do everything."""
+    """A directory of certificates, a policy, and the broker while it runs. The client `root` may do everything."""
 
     directory: Path
     authority: Authority
@@ -37,7 +37,7 @@ class Mutual:
 
     @classmethod
     def at(cls, directory: Path) -> Self:
-        """Certificate and policy are made; nothing runs yet."""
+        """Creates certificate and policy; does not start the broker."""
         mutual = cls(directory, Authority(directory / "ca"))
         mutual.authority.issue(BROKER)
         mutual.write_policy()
@@ -48,7 +48,7 @@ class Mutual:
         return self.directory / "policy.yaml"
 
     def settings(self, **more: object) -> dict[str, object]:
-        """Mutual TLS and the policy."""
+        """Settings of mutual TLS and the policy."""
         own = self.pair(BROKER)
         return {
             "tls.certificate_file": str(own.cert),
@@ -60,7 +60,7 @@ class Mutual:
         }
 
     def pair(self, name: str) -> Pair:
-        """The certificate of a client, made when it is first asked for."""
+        """The certificate of a client, created on first use."""
         if name not in self.pairs:
             self.pairs[name] = self.authority.issue(name)
         return self.pairs[name]
@@ -73,12 +73,12 @@ class Mutual:
         new.replace(self.policy)
 
     def allow(self, *rules: dict[str, Any]) -> None:
-        """Make the broker go by these rules; returns when it does."""
+        """Apply these rules; returns when the broker uses them."""
         self.write_policy(*rules)
         self.hangup("the policy is in use")
 
     def hangup(self, said: str) -> None:
-        """SIGHUP; returns when the broker has said this once more."""
+        """Send SIGHUP; returns when the broker has logged this text once more."""
         assert self.running is not None
         running = self.running
         before = running.log.count(said)
@@ -86,7 +86,7 @@ class Mutual:
         until(lambda: running.log.count(said) > before, 30)
 
     def credentials(self, name: str | None) -> Any:
-        """Of a client; `None` = one without a certificate."""
+        """Credentials of a client; `None` = a client without a certificate."""
         ca = self.authority.ca.read_bytes()
         if name is None:
             return grpc.ssl_channel_credentials(ca)
@@ -99,7 +99,7 @@ class Mutual:
         return Api(self.running.address, self.credentials(name))
 
     def tls(self, name: str | None) -> bascule.Tls:
-        """The same for our SDK."""
+        """The URL of a client for the SDK."""
         if name is None:
             return bascule.Tls(ca=self.authority.ca)
         pair = self.pair(name)
@@ -108,7 +108,7 @@ class Mutual:
 
 @contextmanager
 def mutual_broker(directory: Path, **settings: object) -> Generator[Mutual]:
-    """One that runs."""
+    """A running broker."""
     mutual = Mutual.at(directory)
     with broker(directory=directory / "broker", settings=mutual.settings(**settings)) as running:
         mutual.running = running

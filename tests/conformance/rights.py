@@ -23,7 +23,7 @@ def check_creation(api: Api, name: str, subject: str, partitions: int = 1) -> No
 
 
 def report(api: Api, stream: str) -> None:
-    """A complaint about the coordinator: there is no other one, which is said to those only who may complain."""
+    """Report the coordinator. The error that there is no other one is returned only to clients with the right."""
     try:
         api.call("ReportConsumerGroupCoordinator", groupId=f"g-{stream}", consumerId="me", coordinator="x", epoch=0)
     except Failed as refused:
@@ -81,17 +81,17 @@ ACTIONS: Final = {
     "FetchGroupDetails": "FetchMetadata",
     "FetchBrokerDetails": "FetchMetadata",
 }
-"""What a policy calls a method, where that is not its name."""
+"""The action of a method in a policy, if it is not the method's name."""
 
 NEEDED_TOO = {"JoinConsumerGroup": ["Subscribe"]}
 
 
 def action(method: str) -> str:
-    """What a policy calls the method."""
+    """The action of a method in a policy."""
     return ACTIONS.get(method, method)
 
 
 def rules_for(client: str, method: str, stream: str) -> list[dict[str, Any]]:
-    """The rules that let a client call a method on a stream, and nothing else."""
+    """The rules that allow a client to call a method on a stream, and nothing else."""
     more = [rule(client, too, stream) for too in NEEDED_TOO.get(method, [])]
     return [rule(client, action(method), CALLS[method][1](stream)), *more]

@@ -1,5 +1,5 @@
-"""The `liftbridge` command in a process of its own, with a file, variables and flags as the original takes them; and
-`bascule serve` with the same file as one of ours.
+"""The `liftbridge` command in a separate process, with a file, variables and flags of the original; and `bascule serve`
+with the converted file.
 """
 
 import json
@@ -22,7 +22,7 @@ LIMIT_S: Final = 90.0
 
 
 class Running:
-    """A broker that runs: its address, its log, and how long it took until it answered a call."""
+    """A running broker: its address, its log, and the time until it answered a call."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path, began: float, credentials: Any = None) -> None:
         self.process: Final = process
@@ -36,11 +36,11 @@ class Running:
 
     @property
     def log(self) -> str:
-        """Everything it said."""
+        """Its output."""
         return self._log.read_text(errors="replace")
 
     def events(self, text: str) -> list[dict[str, Any]]:
-        """The lines of its log that say exactly this."""
+        """The lines of its log with exactly this message."""
         lines = (json.loads(line) for line in self.log.splitlines() if line.startswith("{") and line.endswith("}"))
         return [line for line in lines if line["message"] == text]
 
@@ -49,9 +49,9 @@ class Running:
 def liftbridge(
     directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None, credentials: Any = None
 ) -> Generator[Running]:
-    """Run one while the context lasts; it must stop in order. Listens on a free port unless the text says otherwise.
+    """Run a broker while the context lasts; it must stop cleanly. It uses a free port unless the text sets one.
 
-    Its data lie in `data`, unless the text says where. `credentials` are of a client that may FetchMetadata.
+    Its data are in `data`, unless the text sets a directory. `credentials`: of a client that may FetchMetadata.
     """
     file = directory / "liftbridge.yaml"
     file.write_text(text)
@@ -63,7 +63,7 @@ def liftbridge(
 
 @contextmanager
 def ours(directory: Path, variables: Mapping[str, str]) -> Generator[Running]:
-    """Run `bascule serve` on the same data, with what `imported` wrote and with variables of ours."""
+    """Run `bascule serve` on the same data, with the file of `imported` and variables of Bascule."""
     file, data = str(directory / "ours.yaml"), str(directory / "data")
     command = [sys.executable, "-m", "bascule.cli", "serve", "--config", file, "--data-dir", data]
     with _running(directory, command, variables) as broker:
@@ -93,7 +93,7 @@ def _running(
 
 
 def said_by(directory: Path, text: str, *flags: str, variables: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Exit code and last words of one that does not start."""
+    """Exit code and last line of a start that fails."""
     file = directory / "liftbridge.yaml"
     file.write_text(text)
     command = [sys.executable, "-m", "bascule.cli.liftbridge", "-c", str(file), "-d", str(directory / "data"), *flags]
@@ -110,11 +110,11 @@ def free_port() -> int:
 
 LISTEN: Final = "listen: 127.0.0.1:0\n"
 ALONE: Final = f"{LISTEN}nats.servers: [nats://127.0.0.1:1]\n"
-"""Without NATS: what is tested needs none."""
+"""Configuration without NATS, which these tests do not need."""
 
 
 def imported(directory: Path) -> dict[str, Any]:
-    """The file as one of ours, by `bascule config import` and read again."""
+    """The settings of the file, converted by `bascule config import` and read again."""
     ours = directory / "ours.yaml"
     command = [sys.executable, "-m", "bascule.cli", "config", "import", str(directory / "liftbridge.yaml")]
     subprocess.run([*command, "--output", str(ours)], check=True, timeout=LIMIT_S)

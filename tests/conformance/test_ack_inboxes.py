@@ -1,4 +1,4 @@
-"""Where acks may go when `nats.ack_inbox_prefixes` says it."""
+"""Subjects of acks with `nats.ack_inbox_prefixes`."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -17,7 +17,7 @@ OUTSIDE = "begins with none of nats.ack_inbox_prefixes: acks do not go there"
 
 @pytest.fixture(scope="module")
 def bounded() -> Iterator[TestBroker]:
-    """A broker that acknowledges to two kinds of subjects only."""
+    """A broker that sends acks only to subjects with two prefixes."""
     with broker(settings={"nats.ack_inbox_prefixes": ["_INBOX.", "acks."]}) as started:
         yield started
 
@@ -61,5 +61,5 @@ async def test_an_enveloped_message_is_stored_and_its_ack_goes_inside_only(
     ack = envelopes.ack((await inbox.next_msg(timeout=60)).data)
     await publisher.close()
     assert (ack.stream, ack.offset) == (stream, 1)
-    # acks go out in order, so the first one would be there
+    # acks are sent in order, so the first one would have arrived
     assert api.partition(f"{stream}-victim").highWatermark == -1

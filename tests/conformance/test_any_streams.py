@@ -37,7 +37,7 @@ def tested() -> Iterator[TestBroker]:
 
 
 def check(api: Api) -> None:
-    """What the broker says in one place is what it says in another: metadata, ends, and the records themselves."""
+    """Check that metadata, ends and records of the broker are consistent."""
     streams = api.call("FetchMetadata").streamMetadata
     assert {"s", "t", "__cursors", "__activity"} <= {shown.name for shown in streams}
     for shown in streams:
@@ -64,7 +64,7 @@ def check_partition(api: Api, name: str, number: int) -> None:
 
 
 def publish_requests() -> st.SearchStrategy[list[dict[str, Any]]]:
-    """A stream of requests, most of them for streams that are there; `producerBatch` is for a test of its own."""
+    """A stream of requests, most of them for existing streams; `producerBatch` has a separate test."""
     fields = fields_of("PublishRequest").map(lambda given: {k: v for k, v in given.items() if k != "producerBatch"})
     one = st.tuples(fields, STREAMS, st.integers(0, 1), st.booleans()).map(
         lambda parts: {**parts[0], "stream": parts[1], "partition": parts[2]} if parts[3] else parts[0]
@@ -110,7 +110,7 @@ def test_arbitrary_batches_of_producers_end_their_call_or_are_answered(tested: T
 
 
 def subscriptions() -> st.SearchStrategy[dict[str, Any]]:
-    """Requests of any fields, most of which are refused, and as many of those that are not."""
+    """Requests with arbitrary fields, most of which are rejected, and as many valid ones."""
     small = st.integers(-1, 3)
     numbers = {"startOffset": small, "stopPosition": st.integers(0, 3), "stopOffset": small, "partition": st.just(0)}
     plain = st.fixed_dictionaries({"startPosition": st.integers(0, 4), "reverse": st.booleans()}, optional=numbers)
@@ -118,7 +118,7 @@ def subscriptions() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def test_arbitrary_subscriptions_give_ascending_offsets_and_an_end(tested: TestBroker) -> None:
-    delivered: set[tuple[bool, bool]] = set()  # of each reading: whether it was in reverse, whether anything came
+    delivered: set[tuple[bool, bool]] = set()  # of each read: whether it was in reverse, whether a record came
 
     @settings(max_examples=80, **QUIET)
     @given(subscriptions(), st.one_of(st.none(), STREAMS))
@@ -129,7 +129,7 @@ def test_arbitrary_subscriptions_give_ascending_offsets_and_an_end(tested: TestB
         try:
             reading = api.subscribe(timeout=0.5, **asked)
         except Failed as refusal:
-            assert refusal.code.name in REFUSALS  # noqa: PT017 - either outcome is right
+            assert refusal.code.name in REFUSALS  # noqa: PT017 - both outcomes are valid
             return
         found, end = reading.rest()
         offsets = [item.offset for item in found]
@@ -168,7 +168,7 @@ def test_a_body_that_is_not_a_message_is_refused(tested: TestBroker, method: str
 
 
 def test_arbitrary_messages_from_nats_are_stored_as_they_are(tested: TestBroker) -> None:
-    """Whole envelopes, envelopes with damage in them, and bytes that are none."""
+    """Valid envelopes, damaged envelopes, and other bytes."""
     sent: list[bytes] = []
     damage = st.tuples(st.integers(0, 60), st.integers(0, 255))
     cut = st.one_of(st.none(), st.integers(0, 40))
@@ -196,13 +196,13 @@ def test_arbitrary_messages_from_nats_are_stored_as_they_are(tested: TestBroker)
         found = api.subscribe("any").take(len(sent) + 1)
         assert [item.offset for item in found] == list(range(len(sent) + 1))
         for data, item in zip(sent, found, strict=False):
-            assert item.value in {data, value_of(data)}, "the value of an envelope, or all of it"
+            assert item.value in {data, value_of(data)}, "the value of an envelope, or the whole payload"
         assert found[-1].value == b"the last one"
         check(api)
 
 
 def value_of(envelope: bytes) -> bytes | None:
-    """The value of a Publish envelope, when it is one as far as its payload goes."""
+    """The value of a Publish envelope, if its payload can be decoded."""
     if len(envelope) < 8 or envelope[5] > len(envelope):
         return None
     try:

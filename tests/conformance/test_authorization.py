@@ -54,7 +54,7 @@ def test_each_method_is_denied_without_its_right_and_allowed_with_it(mutual: Mut
     assert root.stream(stream).error, "the last call deleted it"
 
 
-def test_no_method_is_forgotten() -> None:
+def test_all_methods_are_tested() -> None:
     # PublishAsync has its refusals in its answers, and the control plane alone asks for ResumePartition
     assert set(CALLS) == {*methods(), *RIGHTS} - {"PublishAsync", "ResumePartition"}
 
@@ -78,10 +78,10 @@ def test_a_stream_on_a_subject_does_not_bypass_the_rights_on_it(mutual: Mutual, 
     assert root.partition(stream).highWatermark == -1
 
 
-def test_a_partition_on_the_subject_of_another_stream_takes_the_rights_on_that_stream(
+def test_a_partition_on_the_subject_of_another_stream_needs_the_rights_on_it(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
-    """`pay` with two partitions listens on `pay.1`, and so does whatever is named or listens there."""
+    """`pay` with two partitions listens on `pay.1`, like a stream of that name or subject."""
     root.create(f"{stream}.1")
     mutual.allow(rule("shop", ["CreateStream", "Publish", "Subscribe"], stream))
     with mutual.api("shop") as shop:
@@ -104,7 +104,7 @@ def test_a_partition_on_the_subject_of_another_stream_takes_the_rights_on_that_s
     ("subject", "allowed"),
     [("", False), (".1", False), (".*", False), (".>", False), (".2", True), (".1.1", True), (".one", True)],
 )
-def test_who_may_do_anything_but_with_one_stream_shares_nothing_of_it(
+def test_a_client_denied_one_stream_gets_nothing_of_it(
     mutual: Mutual, root: Api, stream: str, subject: str, *, allowed: bool
 ) -> None:
     root.create(stream, partitions=2)
@@ -120,7 +120,7 @@ def test_who_may_do_anything_but_with_one_stream_shares_nothing_of_it(
                 api.create(name, subject=f"{stream}{subject}")
 
 
-def test_a_stream_under_the_wildcard_of_another_takes_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_stream_under_the_wildcard_of_another_needs_the_rights_on_it(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(f"{stream}-all", subject=f"{stream}.*")
     mutual.allow(rule("shop", ["CreateStream", "Publish", "Subscribe"], f"{stream}.*"))
     with mutual.api("shop") as shop:
@@ -146,7 +146,7 @@ def test_a_policy_that_names_the_subject_keeps_working_beside_a_stream_on_it(
             api.create(f"{stream}-again", subject=f"{stream}.>")
 
 
-def test_the_right_to_set_a_cursor_is_enough_for_it_and_no_right_writes_to_the_stream_of_cursors(
+def test_the_right_to_set_a_cursor_suffices_and_no_right_allows_writing_to_the_stream_of_cursors(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
     root.create(stream)
@@ -156,7 +156,7 @@ def test_the_right_to_set_a_cursor_is_enough_for_it_and_no_right_writes_to_the_s
     assert root.call("FetchCursor", stream=stream, partition=0, cursorId="c").offset == 1
 
 
-def test_who_may_not_publish_learns_not_which_streams_there_are(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_denied_publisher_cannot_find_out_which_streams_exist(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     mutual.allow(rule("somebody", "Publish", "elsewhere"))
     with mutual.api("somebody") as api:
@@ -228,7 +228,7 @@ def test_a_flood_of_denied_calls_is_counted_and_does_not_flood_the_log(mutual: M
     assert 1 <= len(lines) <= 5
 
 
-def test_publishing_asynchronously_is_denied_in_an_error_of_its_own_and_stores_nothing(
+def test_a_denied_asynchronous_publish_gets_its_own_error_and_stores_nothing(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
     other = f"{stream}-other"
@@ -249,7 +249,7 @@ def test_publishing_asynchronously_is_denied_in_an_error_of_its_own_and_stores_n
     assert root.partition(other).highWatermark == -1
 
 
-def test_an_ack_goes_to_no_subject_that_the_client_may_not_publish_on(mutual: Mutual, root: Api, stream: str) -> None:
+def test_an_ack_is_not_sent_to_a_denied_subject(mutual: Mutual, root: Api, stream: str) -> None:
     victim = f"{stream}.victim"
     root.create(stream)
     root.create(victim)
@@ -272,7 +272,7 @@ def test_a_denied_subscription_resumes_nothing(mutual: Mutual, root: Api, stream
     assert root.stream(stream).partitions[0].paused
 
 
-def test_a_right_that_is_taken_away_ends_what_is_open(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_revoked_right_ends_open_calls(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     mutual.allow(rule("reader", "Subscribe", stream), rule("writer", "Publish", stream))
     with mutual.api("reader") as api, mutual.api("writer") as writer:
@@ -287,7 +287,7 @@ def test_a_right_that_is_taken_away_ends_what_is_open(mutual: Mutual, root: Api,
         assert writer.publish(stream, b"more") == 1
 
 
-def test_who_may_only_read_a_stream_ends_no_reader_of_a_group(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_client_with_read_rights_only_cannot_end_a_group_reader(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     group = f"g-{stream}"
     needed = ("FetchConsumerGroupAssignments", group)
@@ -307,7 +307,7 @@ def test_who_may_only_read_a_stream_ends_no_reader_of_a_group(mutual: Mutual, ro
             reading.next()
 
 
-def test_the_rights_of_the_page_are_enough_for_a_consumer_of_a_group(mutual: Mutual, root: Api, stream: str) -> None:
+def test_the_documented_rights_suffice_for_a_group_consumer(mutual: Mutual, root: Api, stream: str) -> None:
     root.create(stream)
     root.publish(stream, b"x")
     group = f"g-{stream}"
@@ -324,7 +324,7 @@ def test_the_rights_of_the_page_are_enough_for_a_consumer_of_a_group(mutual: Mut
         assert client.fetch_cursor(f"__group:{group}", stream) == 0
 
 
-def test_rights_change_under_load_and_no_publish_is_lost_or_stored_against_them(
+def test_rights_change_under_load_without_lost_or_unauthorized_publishes(
     mutual: Mutual, root: Api, stream: str
 ) -> None:
     root.create(stream)
@@ -354,7 +354,7 @@ def test_rights_change_under_load_and_no_publish_is_lost_or_stored_against_them(
         for allowed in (True, False, True, False, True):
             mutual.allow(*([may] if allowed else []))
             begun = len(outcomes)
-            # Calls that were decided before the change may still be on their way; then only one answer is left.
+            # Calls decided before the change may still be in flight; then only one answer remains.
             until(lambda begun=begun, allowed=allowed: any(took is allowed for _, took in outcomes[begun:]), 30)
     finally:
         stop.set()
@@ -366,7 +366,7 @@ def test_rights_change_under_load_and_no_publish_is_lost_or_stored_against_them(
     assert not all(took for _, took in outcomes)
 
 
-def test_who_shows_no_certificate_or_one_of_another_authority_does_not_get_in(mutual: Mutual, root: Api) -> None:
+def test_a_client_without_a_valid_certificate_cannot_connect(mutual: Mutual, root: Api) -> None:
     stranger = Authority(mutual.directory / "stranger").issue(ROOT)
     expired = mutual.authority.issue(ROOT, file="expired", begins=-3 * DAY, ends=-DAY)
     assert mutual.running is not None
@@ -380,10 +380,10 @@ def test_who_shows_no_certificate_or_one_of_another_authority_does_not_get_in(mu
     with Api(mutual.running.address) as plain, pytest.raises(Failed) as end:
         plain.stream("x")
     assert end.value.code is grpc.StatusCode.UNAVAILABLE
-    assert root.stream("x").error, "everybody else is served"
+    assert root.stream("x").error, "other clients are served"
 
 
-def test_a_certificate_without_a_name_is_nobody(mutual: Mutual, stream: str) -> None:
+def test_a_certificate_without_a_name_has_no_rights(mutual: Mutual, stream: str) -> None:
     mutual.pairs["nobody"] = mutual.authority.issue([], file="nobody")
     mutual.allow(rule("*", "*", "*"))
     text = "api: Failed to retrieve client ID"
@@ -395,7 +395,7 @@ def test_a_certificate_without_a_name_is_nobody(mutual: Mutual, stream: str) -> 
     assert (answer.asyncError.code, answer.asyncError.message) == (PERMISSION_DENIED, text)
 
 
-def test_of_several_common_names_the_last_counts(mutual: Mutual, root: Api, stream: str) -> None:
+def test_the_last_of_several_common_names_counts(mutual: Mutual, root: Api, stream: str) -> None:
     mutual.pairs["both"] = mutual.authority.issue(["first", "last"])
     mutual.allow(rule("last", "CreateStream", stream), rule("first", "DeleteStream", stream))
     with mutual.api("both") as api:
@@ -405,7 +405,7 @@ def test_of_several_common_names_the_last_counts(mutual: Mutual, root: Api, stre
     assert not root.stream(stream).error
 
 
-def test_health_answers_everybody_who_got_in(mutual: Mutual) -> None:
+def test_health_answers_every_connected_client(mutual: Mutual) -> None:
     mutual.allow()
     with mutual.api("somebody") as api:
         assert api.raw("/grpc.health.v1.Health/Check", b"\x0a\x09proto.API") == b"\x08\x01"

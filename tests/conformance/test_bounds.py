@@ -1,4 +1,4 @@
-"""Input beyond every bound, from NATS and over gRPC: refused by itself, and nothing else notices."""
+"""Input beyond all limits, from NATS and over gRPC: it is rejected without effect on others."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -36,13 +36,13 @@ async def publisher(running: TestBroker) -> AsyncIterator[NatsClient]:
 async def stored(api: Api, stream: str, count: int) -> list[Any]:
     """All records, once there are `count`."""
     async with asyncio.timeout(60):
-        while await asyncio.to_thread(lambda: api.partition(stream).highWatermark) < count - 1:  # noqa: ASYNC110 - a process of its own
+        while await asyncio.to_thread(lambda: api.partition(stream).highWatermark) < count - 1:  # noqa: ASYNC110 - a separate process
             await asyncio.sleep(0.02)
     return await asyncio.to_thread(api.read, stream)
 
 
 def value_of(data: bytes) -> bytes:
-    """The tests of liftbridge §1.4 in their order: what is stored of a NATS payload."""
+    """The steps of liftbridge §1.4 in order: the stored value of a NATS payload."""
     if len(data) < 8 or data[:4] != envelopes.MAGIC:
         return data
     version, length, flags, kind = data[4:8]
@@ -92,7 +92,7 @@ async def test_an_envelope_damaged_at_any_byte_of_its_payload_is_stored_and_ends
     await publisher.flush()
     found = await stored(api, stream, len(damaged) + 1)
     assert len(found) == len(damaged) + 1
-    # Each as a whole or by its value: nothing in between.
+    # The whole payload or its value is stored, nothing else.
     for data, record in zip(damaged, found, strict=False):
         assert record.value == data or len(record.value) <= len(data) - 8
     assert found[-1].value == b"value"
@@ -111,7 +111,7 @@ async def test_an_envelope_damaged_at_any_byte_of_its_payload_is_stored_and_ends
         b"\x1b\x1c",  # and as a group
         b"\x1a\x05x",  # cut short
         b"\x52\x01\xff",  # an inbox that is not UTF-8
-        b"\x4a\x03\x0a\x01\xff",  # nor is a header's name
+        b"\x4a\x03\x0a\x01\xff",  # a header's name that is not UTF-8
     ],
 )
 async def test_a_field_of_another_kind_makes_it_a_plain_message(
@@ -191,7 +191,7 @@ def test_metadata_is_bounded_by_names_each_of_which_is_answered_once(api: Api, s
     many = "20000 streams and groups are asked for, at most 10000 are answered at once"
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", many)):
         api.call("FetchMetadata", streams=["s"] * 10_000, groups=["g"] * 10_000)
-    # 9,000 times a hundred partitions would be some 90 MB.
+    # 9,000 times a hundred partitions would need about 90 MB.
     (shown,) = api.call("FetchMetadata", streams=[stream] * 9_000).streamMetadata
     assert len(shown.partitions) == 100
 
@@ -231,6 +231,6 @@ async def test_a_stream_on_a_wildcard_copies_nothing_and_stores_what_names_a_sub
     answer = await asyncio.to_thread(lambda: api.call("PublishToSubject", **asked))
     assert (answer.ack.offset, answer.ack.msgSubject) == (1, f"{stream}.a")
     first = await heard.next_msg(timeout=60)
-    # The first that is heard is the second that was published.
+    # The first received one is the second published one.
     assert (first.subject, value_of(first.data)) == (f"{stream}.a", b"names one")
     assert values(await asyncio.to_thread(api.read, stream)) == [b"names no subject", b"names one"]

@@ -1,4 +1,4 @@
-"""Partition by subject (ours): plain NATS publishers fill all partitions of a stream."""
+"""Partitioning by subject (an extension): plain NATS publishers fill all partitions of a stream."""
 
 import asyncio
 from collections import defaultdict
@@ -46,7 +46,7 @@ def test_plain_publishers_fill_all_partitions_in_order_of_each_subject(
     found: dict[str, list[int]] = defaultdict(list)
     for number in range(partitions):
         records = api.read(stream, partition=number)
-        assert records, "every partition gets some"
+        assert records, "every partition has records"
         for record in records:
             places[record.subject].add(number)
             found[record.subject].append(int(record.value))

@@ -31,7 +31,7 @@ def api(running: TestBroker) -> Iterator[Api]:
 
 def test_only_the_next_offset_or_minus_1_is_accepted(api: Api, stream: str) -> None:
     api.create(stream, **ON)
-    assert api.publish(stream, b"a") == 0, "an absent field is 0, the very first record"
+    assert api.publish(stream, b"a") == 0, "an absent field is 0, the first offset"
     assert api.publish(stream, b"b", expectedOffset=1, ackPolicy=LEADER) == 1
     assert api.publish(stream, b"c", expectedOffset=-1) == 2
     for expected in (0, 1, 2, 4, -2, -(1 << 63), (1 << 63) - 1):
@@ -41,7 +41,7 @@ def test_only_the_next_offset_or_minus_1_is_accepted(api: Api, stream: str) -> N
     assert values(api.read(stream)) == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_is_sent_again_is_stored_again_unless_its_offset_is_expected(api: Api, stream: str) -> None:
+def test_a_repeated_record_is_stored_again_unless_its_offset_is_expected(api: Api, stream: str) -> None:
     checked = f"{stream}-checked"
     api.create(stream)
     api.create(checked, **ON)
@@ -96,7 +96,7 @@ def test_of_concurrent_writers_of_one_offset_exactly_one_wins_and_retrying_succe
     for writer in writers:
         writer.join()
     assert sorted(offset for offset, _ in wins) == list(range(80))
-    assert refusals, "they met at some offsets"
+    assert refusals, "some publishers collided"
     assert all(WRONG(refusal) for refusal in refusals)
     assert values(api.read(stream)) == [b"%d" % writer for _, writer in sorted(wins)]
 

@@ -1,4 +1,4 @@
-"""SetCursor and FetchCursor (liftbridge §3.11), linearizable and bound to a history (reliability P10)."""
+"""SetCursor and FetchCursor (liftbridge §3.11), linearizable and bound to an incarnation (reliability P10)."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ CURSORS = {"cursors.partitions": 3}
 
 @pytest.fixture(scope="module")
 def keeping() -> Iterator[TestBroker]:
-    """A broker with cursors on."""
+    """A broker with cursors."""
     with broker(settings=CURSORS) as started:
         yield started
 
@@ -74,7 +74,7 @@ def test_ids_with_commas_are_places_of_their_own(api: Api, keeping: TestBroker) 
 
 
 def test_nobody_but_the_broker_writes_to_the_stream(api: Api, keeping: TestBroker, stream: str) -> None:
-    """Not by name, on no door, and not by its subject."""
+    """The stream is hidden by name and by subject, on all protocols."""
     put(api, stream, "c", 5)
     key = f"c,{stream},0".encode()
     ends = [api.partition("__cursors", number).newestOffset for number in range(3)]
@@ -97,7 +97,7 @@ def test_nobody_but_the_broker_writes_to_the_stream(api: Api, keeping: TestBroke
     asyncio.run(publish_on_nats(keeping, [stream], b"behind them"))
     until(lambda: api.partition(stream).newestOffset == 0)
     assert [api.partition("__cursors", number).newestOffset for number in range(3)] == ends
-    assert fetch(api, stream, "c") == -1, "the stream began after it"
+    assert fetch(api, stream, "c") == -1, "the stream was created later"
 
 
 async def publish_on_nats(keeping: TestBroker, subjects: list[str], value: bytes) -> None:
@@ -109,7 +109,7 @@ async def publish_on_nats(keeping: TestBroker, subjects: list[str], value: bytes
 
 
 @pytest.mark.parametrize("method", ["SetCursor", "FetchCursor"])
-def test_what_is_missing_is_named(api: Api, running: TestBroker, method: str) -> None:
+def test_missing_arguments_of_cursor_calls_are_named(api: Api, running: TestBroker, method: str) -> None:
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "No stream provided")):
         api.call(method, cursorId="c")
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "No cursorId provided")):
@@ -211,7 +211,7 @@ def test_readers_never_see_a_cursor_go_back_while_one_writer_moves_it_forward(ap
         for reader in readers:
             reader.join()
     assert not wrong
-    assert ends == [299] * 3, "what each reader found last"
+    assert ends == [299] * 3, "the last position that each reader fetched"
 
 
 def test_cursors_survive_kills() -> None:

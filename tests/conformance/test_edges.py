@@ -36,14 +36,14 @@ def api(running: TestBroker) -> Iterator[Api]:
 
 
 def in_one_batch(api: Api, stream: str, count: int = COUNT) -> None:
-    """Publish so that the records lie in few batches, and an edge may fall into the middle of one."""
+    """Publish so that the records are in few batches, and an edge may be inside a batch."""
     requests = ({"stream": stream, "value": b"%d" % index, "correlationId": str(index)} for index in range(count))
     assert len(api.publish_async(requests)) == count
 
 
 @pytest.fixture
 def trimmed(running: TestBroker, api: Api, stream: str) -> Api:
-    """Records 7 to 19; those before were trimmed."""
+    """A stream with the records 7 to 19, after a trim."""
     api.create(stream)
     in_one_batch(api, stream)
     with running.connect() as client:
@@ -53,13 +53,13 @@ def trimmed(running: TestBroker, api: Api, stream: str) -> Api:
 
 
 def down(api: Api, stream: str, **fields: Any) -> tuple[list[int], str]:
-    """Offsets read in reverse, and how it ended."""
+    """Offsets read in reverse, and the final status."""
     found, end = api.subscribe(stream, reverse=True, **{"startPosition": LATEST, **fields}).rest()
     return [item.offset for item in found], str(end)
 
 
 def up(api: Api, stream: str, **fields: Any) -> tuple[list[int], str]:
-    """Offsets read forward, and how it ended."""
+    """Offsets read forward, and the final status."""
     found, end = api.subscribe(stream, **fields).rest()
     return [item.offset for item in found], str(end)
 
@@ -78,9 +78,7 @@ def test_reverse_ends_where_the_log_was_trimmed(trimmed: Api, stream: str) -> No
     assert down(trimmed, stream, stopPosition=STOP_LATEST) == ([COUNT - 1], STOPPED)
 
 
-def test_what_is_trimmed_while_it_is_read_in_reverse_is_not_delivered(
-    running: TestBroker, api: Api, stream: str
-) -> None:
+def test_records_trimmed_during_a_reverse_read_are_not_delivered(running: TestBroker, api: Api, stream: str) -> None:
     api.create(stream, segmentMaxBytes={"value": 64_000})
     requests = ({"stream": stream, "value": b"x" * 500, "correlationId": str(index)} for index in range(4_000))
     assert len(api.publish_async(requests)) == 4_000
@@ -95,7 +93,7 @@ def test_what_is_trimmed_while_it_is_read_in_reverse_is_not_delivered(
     assert down(api, stream)[0] == [3_999, 3_998, 3_997, 3_996, 3_995]
 
 
-def test_a_log_that_was_trimmed_away_has_nothing_to_read_in_reverse(running: TestBroker, api: Api, stream: str) -> None:
+def test_a_completely_trimmed_log_has_no_records_in_reverse(running: TestBroker, api: Api, stream: str) -> None:
     api.create(stream)
     in_one_batch(api, stream, 5)
     with running.connect() as client:
@@ -116,7 +114,7 @@ def test_forward_begins_and_stops_at_the_edges_of_a_trimmed_log(trimmed: Api, st
         assert up(trimmed, stream, **fields, stopOffset=TRIMMED) == ([TRIMMED], STOPPED)
     for stop in (0, 3, TRIMMED - 1):
         fields = {"startPosition": OFFSET, "stopPosition": STOP_OFFSET, "stopOffset": stop}
-        assert up(trimmed, stream, **fields) == ([], STOPPED), "all of the range is gone"
+        assert up(trimmed, stream, **fields) == ([], STOPPED), "the whole range was removed"
     newest = {"startPosition": LATEST, "stopPosition": STOP_OFFSET, "stopOffset": COUNT - 1}
     assert up(trimmed, stream, **newest) == ([COUNT - 1], STOPPED)
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", "Stop offset is before start offset: 18 < 19")):
@@ -146,7 +144,7 @@ def test_times_stop_at_the_last_record_at_or_before_them(api: Api, stream: str) 
         api.subscribe(stream, stopPosition=STOP_TIMESTAMP, stopTimestamp=times[0] - 1)
     assert refusal.value.text.endswith("timestamp is before the beginning of the log")
     unset = {"startTimestamp": -(1 << 63), "stopTimestamp": -(1 << 63), "startOffset": -9, "stopOffset": -9}
-    assert up(api, stream, **unset, stopPosition=STOP_LATEST) == ([0, 1, 2, 3, 4], STOPPED), "not asked for"
+    assert up(api, stream, **unset, stopPosition=STOP_LATEST) == ([0, 1, 2, 3, 4], STOPPED), "the flag is not set"
 
 
 def test_a_stop_in_a_hole_of_a_compacted_log_ends_the_reading() -> None:
@@ -160,7 +158,9 @@ def test_a_stop_in_a_hole_of_a_compacted_log_ends_the_reading() -> None:
             fields = {"startPosition": OFFSET, "stopPosition": STOP_OFFSET, "stopOffset": stop}
             assert up(api, "s", **fields) == (offsets, STOPPED)
         hole = {"startPosition": OFFSET, "startOffset": 1}
-        assert up(api, "s", **hole, stopPosition=STOP_OFFSET, stopOffset=2) == ([], STOPPED), "all of the range is gone"
+        assert up(api, "s", **hole, stopPosition=STOP_OFFSET, stopOffset=2) == ([], STOPPED), (
+            "the whole range was removed"
+        )
         assert up(api, "s", **hole, stopPosition=STOP_OFFSET, stopOffset=3) == ([3], STOPPED)
         assert down(api, "s") == ([6, 5, 4, 3, 0], DOWN_TO_THE_OLDEST)
         for start, offsets in ((3, [3, 0]), (2, [0]), (1, [0]), (0, [0])):
@@ -180,7 +180,7 @@ def test_a_read_only_partition_ends_at_its_newest_record(trimmed: Api, stream: s
             trimmed.subscribe(stream, startPosition=start, startOffset=offset)
 
 
-def test_a_read_only_partition_that_was_trimmed_away_ends_at_once(running: TestBroker, api: Api, stream: str) -> None:
+def test_a_completely_trimmed_read_only_partition_ends_at_once(running: TestBroker, api: Api, stream: str) -> None:
     api.create(stream)
     in_one_batch(api, stream, 5)
     with running.connect() as client:
@@ -190,7 +190,7 @@ def test_a_read_only_partition_that_was_trimmed_away_ends_at_once(running: TestB
         assert up(api, stream, startPosition=position) == ([], "RESOURCE_EXHAUSTED End of readonly partition")
 
 
-def test_resume_wakes_one_partition_or_all_and_harms_nobody_that_is_awake(api: Api, stream: str) -> None:
+def test_resume_opens_one_partition_or_all_and_does_not_affect_open_ones(api: Api, stream: str) -> None:
     api.create(stream, partitions=3)
     api.publish(stream, b"x")
 
@@ -245,7 +245,7 @@ def test_the_three_times_of_a_partition_over_a_kill() -> None:
         running.start()
         with Api(running.address) as api:
             after = api.partition("s")
-            assert (after.messagesReceivedTimestamps.firstTimestamp, after.highWatermark) == (0, 1), "of this life"
+            assert (after.messagesReceivedTimestamps.firstTimestamp, after.highWatermark) == (0, 1), "times of this run"
             api.publish("s")
             last = api.partition("s").messagesReceivedTimestamps
     for times in (before.messagesReceivedTimestamps, before.pauseTimestamps, before.readonlyTimestamps):

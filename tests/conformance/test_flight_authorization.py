@@ -25,7 +25,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutual]:
 
 @pytest.fixture
 def root(mutual: Mutual, stream: str) -> Iterator[Api]:
-    """The client that may do everything; the stream is there and has one record."""
+    """The client that may do everything; the stream exists and has one record."""
     with mutual.api(ROOT) as it:
         it.create(stream)
         it.publish(stream, b"first")
@@ -89,7 +89,7 @@ def test_only_readers_of_a_stream_learn_about_it(mutual: Mutual, stream: str, me
         READS[method](client, stream)
 
 
-def test_a_stream_of_another_namespace_is_a_resource_of_its_own(mutual: Mutual, root: Api, stream: str) -> None:
+def test_a_stream_of_another_namespace_is_a_separate_resource(mutual: Mutual, root: Api, stream: str) -> None:
     assert root.partition(stream).highWatermark == 0
     mutual.allow(rule("reader", "Subscribe", stream))
     with flight(mutual, "reader") as client, pytest.raises(fl.FlightUnauthorizedError, match=f"on resource n/{stream}"):
@@ -141,7 +141,7 @@ def test_the_list_of_streams_needs_the_right_to_metadata(mutual: Mutual, stream:
         assert [b"default", stream.encode()] in [found.descriptor.path for found in client.list_flights()]
 
 
-def test_the_spark_sources_connection_takes_the_same_url(mutual: Mutual, root: Api, stream: str) -> None:
+def test_the_spark_source_accepts_the_same_url(mutual: Mutual, root: Api, stream: str) -> None:
     mutual.allow(rule("reader", ["Subscribe", "FetchMetadata"], "*"))
     assert mutual.running is not None
     pair = mutual.pair("reader")
@@ -157,9 +157,7 @@ def test_the_spark_sources_connection_takes_the_same_url(mutual: Mutual, root: A
     assert root.partition(stream).highWatermark == 0
 
 
-def test_a_scan_that_follows_ends_before_the_first_record_that_it_may_not_see(
-    mutual: Mutual, root: Api, stream: str
-) -> None:
+def test_a_following_scan_ends_before_the_first_denied_record(mutual: Mutual, root: Api, stream: str) -> None:
     mutual.allow(rule("reader", "Subscribe", stream))
     with flight(mutual, "reader") as client:
         reader = get(client, stream, follow=True)

@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 @pytest.fixture(scope="module")
 def patient() -> Iterator[TestBroker]:
-    """A broker that waits for members longer than any test takes."""
+    """A broker with a consumer timeout that is longer than every test."""
     timeouts = {"groups.consumer_timeout_ms": 600_000, "groups.coordinator_timeout_ms": 500_000}
     with broker(settings=timeouts) as started:
         yield started
@@ -23,7 +23,7 @@ def patient() -> Iterator[TestBroker]:
 
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[TestBroker]:
-    """A broker that does not wait long for silent members."""
+    """A broker with a short consumer timeout."""
     with broker(settings={"groups.consumer_timeout_ms": int(TIMEOUT_S * 1000)}) as started:
         yield started
 
@@ -103,7 +103,7 @@ def test_the_worked_example_over_the_wire(api: Api, stream: str) -> None:
         ("ReportConsumerGroupCoordinator", {"groupId": "g", "consumerId": "c"}, "No coordinator provided"),
     ],
 )
-def test_what_is_missing_is_named(api: Api, method: str, fields: dict[str, Any], text: str) -> None:
+def test_missing_arguments_of_cursor_calls_are_named(api: Api, method: str, fields: dict[str, Any], text: str) -> None:
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", text)):
         api.call(method, **fields)
 
@@ -187,11 +187,11 @@ def test_the_last_member_that_is_expelled_stops_reading(hasty: TestBroker, strea
         api.create(stream)
         epoch = join(api, stream, "silent", stream).epoch
         reading = api.subscribe(stream, None, consumer=member(stream, "silent", epoch))
-        assert reading.rest() == ([], None), "ends with status OK when the group is gone"
+        assert reading.rest() == ([], None), "ends with status OK when the group no longer exists"
         assert group_of(api, stream).error == 1
 
 
-def test_a_former_group_of_the_same_id_shuts_nobody_out(api: Api, stream: str) -> None:
+def test_a_former_group_of_the_same_id_does_not_exclude_members(api: Api, stream: str) -> None:
     api.create(stream)
     api.publish(stream)
     join(api, stream, "a", stream)
@@ -200,10 +200,10 @@ def test_a_former_group_of_the_same_id_shuts_nobody_out(api: Api, stream: str) -
     assert old.next().offset == 0
     leave(api, stream, "a")
     leave(api, stream, "b")
-    assert old.rest() == ([], None), "the group is gone"
+    assert old.rest() == ([], None), "the group no longer exists"
     late = api.subscribe(stream, consumer=member(stream, "a", epoch))
     assert join(api, stream, "c", stream).epoch == 0
-    assert late.rest()[1] is None, "the id belongs to another group now"
+    assert late.rest()[1] is None, "the id now belongs to another group"
     new = api.subscribe(stream, consumer=member(stream, "c", 0))
     assert new.next().offset == 0
     lower = "Consumer is not currently assigned this partition"
@@ -211,11 +211,11 @@ def test_a_former_group_of_the_same_id_shuts_nobody_out(api: Api, stream: str) -
         api.subscribe(stream, consumer=member(stream, "a", epoch))
     epoch = join(api, stream, "d", stream).epoch
     newer = api.subscribe(stream, consumer=member(stream, "d", epoch))
-    assert new.rest() == ([], None), "a newer epoch takes the place"
+    assert new.rest() == ([], None), "a newer epoch replaces it"
     assert newer.next().offset == 0
 
 
-def test_members_who_create_a_group_at_once_are_all_in_it(patient: TestBroker, stream: str) -> None:
+def test_members_that_create_a_group_concurrently_are_all_in_it(patient: TestBroker, stream: str) -> None:
     names = [f"member-{index}" for index in range(8)]
     with Api(patient.address) as api, ThreadPoolExecutor(len(names)) as pool:
         api.create(stream, partitions=5)
@@ -228,7 +228,7 @@ def test_members_who_create_a_group_at_once_are_all_in_it(patient: TestBroker, s
         assert group_of(api, stream).error == 1
 
 
-def test_groups_survive_a_kill_and_their_members_get_their_time_again() -> None:
+def test_groups_survive_a_kill_and_members_get_a_new_timeout() -> None:
     settings = {"groups.consumer_timeout_ms": 15_000}
     with broker(durability="disk", settings=settings) as running:
         with Api(running.address) as api:
@@ -276,7 +276,7 @@ def test_one_member_of_a_group_reads_a_partition_and_the_higher_epoch_wins(api: 
     until(admits_lower)
 
 
-def test_a_group_whose_id_nobody_meant_has_no_members(api: Api, stream: str) -> None:
+def test_an_unknown_group_has_no_members(api: Api, stream: str) -> None:
     api.create(stream)
     flaw = failed("INVALID_ARGUMENT", r'groupId "g\u{200b}" has U+200B, which cannot be seen: leave it out')
     with pytest.raises(Failed, check=flaw):
@@ -290,7 +290,7 @@ def test_a_group_whose_id_nobody_meant_has_no_members(api: Api, stream: str) -> 
         join(api, taken, taken, stream)
 
 
-def test_a_member_needs_an_id_and_a_failed_subscribe_ends_nobody(api: Api, stream: str) -> None:
+def test_a_member_needs_an_id_and_a_failed_subscribe_ends_no_subscription(api: Api, stream: str) -> None:
     api.create(stream)
     needed = "Consumer id cannot be empty when group id is provided"
     with pytest.raises(Failed, check=failed("INVALID_ARGUMENT", needed)):
@@ -302,4 +302,4 @@ def test_a_member_needs_an_id_and_a_failed_subscribe_ends_nobody(api: Api, strea
     assert first.next().offset == 0
     api.publish(stream)
     assert first.next().offset == 1
-    assert api.subscribe(stream, startPosition=OFFSET).next().offset == 0, "readers of their own do not count"
+    assert api.subscribe(stream, startPosition=OFFSET).next().offset == 0, "readers without a group are not affected"

@@ -1,4 +1,4 @@
-"""gufo-liftbridge 0.2.0, unmodified: what the other two files leave, so that every call and every argument is used."""
+"""gufo-liftbridge 0.2.0, unmodified: the calls and arguments that the other files do not use."""
 
 import ast
 import asyncio
@@ -17,9 +17,9 @@ from tests.conformance.test_gufo_liftbridge import fill, take
 
 FILES = sorted(Path(__file__).parent.glob("test_gufo_*.py"))
 NO_EFFECT = {"timeout"}
-"""Arguments that the client takes and never looks at."""
+"""Arguments that the client accepts and ignores."""
 NOT_NAMED = {"OFFSET", "TIMESTAMP"}
-"""Positions that the client takes itself when an offset or a time is given."""
+"""Positions that the client chooses itself if an offset or a time is given."""
 
 
 def test_every_call_and_every_argument_is_used() -> None:
@@ -43,7 +43,7 @@ def test_every_call_and_every_argument_is_used() -> None:
 
 
 def optional(function: Callable[..., Any]) -> set[str]:
-    """Arguments that may be left out, or are named."""
+    """Optional and keyword arguments."""
     return {
         item.name
         for item in inspect.signature(function).parameters.values()
@@ -51,7 +51,7 @@ def optional(function: Callable[..., Any]) -> set[str]:
     }
 
 
-async def test_whoever_waits_for_a_stream_finds_it(running: TestBroker, stream: str) -> None:
+async def test_waiting_for_a_stream_succeeds(running: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([running.address]) as client, asyncio.timeout(90):
         await client.create_stream(stream, subject=f"on.{stream}", enable_compact=True, partitions=2)
         await client.wait_for_stream(stream)

@@ -1,4 +1,4 @@
-"""gufo-liftbridge 0.2.0, unmodified: cursors, resuming, reading from replicas, and every setting it sends."""
+"""gufo-liftbridge 0.2.0, unmodified: cursors, resuming, reading from replicas, and all settings that it sends."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.conformance.test_gufo_liftbridge import fill, take
 
 @pytest.fixture(scope="module")
 def keeping() -> Iterator[TestBroker]:
-    """A broker with cursors on."""
+    """A broker with cursors."""
     with broker(settings={"cursors.partitions": 2}) as started:
         yield started
 
@@ -26,7 +26,7 @@ async def test_a_cursor_is_where_a_reader_continues(keeping: TestBroker, stream:
         assert await client.get_cursor(stream, 0, "reader") == -1
         await fill(client, stream, 10)
         await client.set_cursor(stream, 0, "reader", 4)
-        assert await client.get_cursor(stream, 0, "reader") == 5, "this client keeps the next one to read"
+        assert await client.get_cursor(stream, 0, "reader") == 5, "this client stores the next offset to read"
         found = await take(client.subscribe(stream, start_position=StartPosition.RESUME, cursor_id="reader"), 3)
         assert [message.offset for message in found] == [5, 6, 7]
 

@@ -1,4 +1,4 @@
-"""gufo-liftbridge 0.2.0, unmodified, against a real broker: what its users do every day."""
+"""gufo-liftbridge 0.2.0, unmodified, against a real broker: common operations."""
 
 import asyncio
 import itertools
@@ -32,7 +32,7 @@ async def fill(client: LiftbridgeClient, stream: str, count: int) -> list[Any]:
         return [ack async for ack in client.publish_bulk(requests)]
 
 
-def test_the_client_is_the_published_one() -> None:
+def test_the_client_is_unmodified() -> None:
     assert version("gufo-liftbridge") == "0.2.0"
 
 
@@ -48,14 +48,14 @@ async def test_create_shows_in_metadata(running: TestBroker, stream: str) -> Non
         assert all(partition.isr == [metadata.brokers[0].id] for partition in found.partitions.values())
 
 
-async def test_a_second_create_says_that_it_exists(running: TestBroker, stream: str) -> None:
+async def test_a_second_create_fails(running: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([running.address]) as client:
         await client.create_stream(stream, wait_for_stream=True)
         with pytest.raises(ErrorAlreadyExists):
             await client.create_stream(stream)
 
 
-async def test_publish_comes_back_with_key_headers_and_offset(running: TestBroker, stream: str) -> None:
+async def test_a_record_is_read_with_key_headers_and_offset(running: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([running.address]) as client:
         await client.create_stream(stream, subject=f"subject.{stream}", wait_for_stream=True)
         before = time.time()
@@ -100,14 +100,12 @@ async def test_every_start_position(running: TestBroker, stream: str) -> None:
         (at_offset,) = await take(client.subscribe(stream, start_offset=4), 1)
         assert at_offset.offset == 4
         time_of_six = everything[6].timestamp
-        # a microsecond before: the client counts in floating seconds; records of one group share their time
+        # a microsecond earlier: the client uses float seconds; records of one group have the same time
         by_time = await take(client.subscribe(stream, start_timestamp=(time_of_six - 1000) / 1e9), 1)
         assert time_of_six - 2000 <= by_time[0].timestamp <= time_of_six
 
 
-async def test_new_only_and_offsets_behind_the_end_begin_with_the_next_message(
-    running: TestBroker, stream: str
-) -> None:
+async def test_new_only_and_offsets_after_the_end_begin_with_the_next_message(running: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([running.address]) as client:
         await client.create_stream(stream, wait_for_stream=True)
         await fill(client, stream, 5)
@@ -115,7 +113,7 @@ async def test_new_only_and_offsets_behind_the_end_begin_with_the_next_message(
             asyncio.create_task(take(client.subscribe(stream, start_position=StartPosition.NEW_ONLY), 1)),
             asyncio.create_task(take(client.subscribe(stream, start_offset=100), 1)),
         ]
-        # a subscription gives no sign of standing, so publish until both have seen something
+        # the client does not report an open subscription, so publish until both have received a record
         for number in itertools.count():
             if all(task.done() for task in waiting):
                 break
@@ -137,7 +135,7 @@ async def test_partitions_are_separate_logs(running: TestBroker, stream: str) ->
     ]
 
 
-async def test_delete_ends_it_and_the_name_is_free_again(running: TestBroker, stream: str) -> None:
+async def test_a_deleted_streams_name_can_be_used_again(running: TestBroker, stream: str) -> None:
     async with LiftbridgeClient([running.address]) as client:
         await client.create_stream(stream, wait_for_stream=True)
         await fill(client, stream, 3)
@@ -149,7 +147,7 @@ async def test_delete_ends_it_and_the_name_is_free_again(running: TestBroker, st
         assert ack.ack.offset == 0
 
 
-async def test_compressed_values_are_the_clients_own_matter(running: TestBroker, stream: str) -> None:
+async def test_values_compressed_by_the_client_are_not_changed(running: TestBroker, stream: str) -> None:
     value = b"again and again " * 500
     async with LiftbridgeClient([running.address], compression_method="zlib", compression_threshold=100) as client:
         await client.create_stream(stream, wait_for_stream=True)

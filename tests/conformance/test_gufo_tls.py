@@ -1,4 +1,4 @@
-"""gufo-liftbridge 0.2.0 over mutual TLS. It knows no TLS: only the one function that makes its channel is another."""
+"""gufo-liftbridge 0.2.0 over mutual TLS. It has no TLS: the function that creates its channel is replaced."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutual]:
 
 @pytest.fixture
 def address(mutual: Mutual, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where the client connects to, now with the certificate of `gufo`."""
+    """The address for the client, which now uses the certificate of `gufo`."""
     credentials = mutual.credentials(CLIENT)
 
     def channel(target: str, options: Any = None) -> Any:
@@ -44,7 +44,7 @@ async def test_publish_and_subscribe_with_a_certificate(mutual: Mutual, address:
         assert [message.value for message in await take(messages, 10)] == [b"%d" % number for number in range(10)]
 
 
-async def test_what_the_client_may_not_fails_and_stores_nothing(mutual: Mutual, address: str, stream: str) -> None:
+async def test_denied_calls_fail_and_store_nothing(mutual: Mutual, address: str, stream: str) -> None:
     with mutual.api("root") as root:
         root.create(stream)
         mutual.allow(rule(CLIENT, ["Subscribe", "CreateStream"], stream), rule(CLIENT, "FetchMetadata", "*"))

@@ -1,4 +1,4 @@
-"""`__cursors` and `__activity` (liftbridge §7): ordinary streams, encrypted when streams are."""
+"""`__cursors` and `__activity` (liftbridge §7): ordinary streams, encrypted if streams are."""
 
 import base64
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def on_disk(directory: Path) -> bytes:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_they_are_encrypted_when_streams_are(tmp_path: Path, encrypted: bool) -> None:
+def test_internal_streams_are_encrypted_if_streams_are(tmp_path: Path, encrypted: bool) -> None:
     (tmp_path / "key").write_bytes(base64.b64encode(bytes(range(32))))
     keys = {"encryption.keys": {"one": str(tmp_path / "key")}, "streams.encryption": True} if encrypted else {}
     name = PLANTED.decode()
@@ -42,7 +42,7 @@ def test_they_are_encrypted_when_streams_are(tmp_path: Path, encrypted: bool) ->
     assert (PLANTED in on_disk(tmp_path / "broker")) == (not encrypted)
 
 
-def test_they_are_read_paused_and_made_read_only_as_any_stream() -> None:
+def test_internal_streams_are_read_paused_and_made_read_only_like_others() -> None:
     with broker(settings=ON) as running, Api(running.address) as api:
         api.call("SetCursor", stream="s", cursorId="c", offset=3)
         (record,) = api.read("__cursors")
@@ -62,7 +62,7 @@ def test_they_are_read_paused_and_made_read_only_as_any_stream() -> None:
         assert api.call("FetchCursor", stream="s", cursorId="c").offset == 4
 
 
-def test_the_activity_stream_does_not_pause_itself_for_ever() -> None:
+def test_the_activity_stream_does_not_resume_itself_endlessly() -> None:
     settings = {**ON, "streams.auto_pause_time_ms": 500, "cursors.auto_pause_time_ms": 0}
     with broker(settings=settings) as running, Api(running.address) as api:
         for number in range(3):
@@ -70,7 +70,7 @@ def test_the_activity_stream_does_not_pause_itself_for_ever() -> None:
         until(lambda: all(api.stream(f"s{number}").partitions[0].paused for number in range(3)))
         until(lambda: api.partition("__activity").newestOffset >= 2 + 3 + 3 - 1)
         last = api.subscribe("__activity", startPosition=LATEST).next()
-        for number in range(3):  # each is paused again later
+        for number in range(3):  # each one is paused again later
             api.publish(f"s{number}")
         until(lambda: all(api.stream(f"s{number}").partitions[0].paused for number in range(3)))
         events = [message("ActivityStreamEvent").FromString(item.value) for item in api.read("__activity")]

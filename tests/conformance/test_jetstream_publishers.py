@@ -1,6 +1,6 @@
-"""Unmodified JetStream publishers (nats-py, the nats CLI, frames): a stream of ours answers as JetStream does.
+"""Unmodified JetStream publishers (nats-py, the nats CLI, raw frames): a Bascule stream answers like JetStream.
 
-Every test with `peer` runs against both, so that what is expected here is what a real nats-server does.
+Every test with `peer` runs against both, so that the expectations are checked with a real nats-server.
 """
 
 # nats-py leaves some of its parameters without a type
@@ -52,7 +52,7 @@ async def client(peer: Peer) -> AsyncIterator[NatsClient]:
 
 
 async def refusal(publish: Any) -> tuple[int | None, int | None, str | None]:
-    """Code, error code and description that a publish is refused with."""
+    """Code, error code and description of a rejected publish."""
     with pytest.raises(APIError) as caught:
         await publish
     return caught.value.code, caught.value.err_code, caught.value.description
@@ -106,7 +106,7 @@ async def test_conditions_that_do_not_hold_are_refused_with_the_codes_of_jetstre
     assert (await js.publish(name, b"b", headers=right, stream=name)).seq == 2
 
 
-async def test_nobody_answers_on_a_subject_without_a_stream(peer: Peer, client: NatsClient, name: str) -> None:
+async def test_a_subject_without_a_stream_has_no_responders(peer: Peer, client: NatsClient, name: str) -> None:
     await peer.create(name, f"{name}.a")
     with pytest.raises(NoStreamResponseError):
         await client.jetstream().publish(f"{name}.b", b"x")
@@ -177,7 +177,7 @@ async def test_other_control_headers_are_refused_as_by_a_stream_without_the_feat
         for answer in (refused, known):
             assert f'"err_code":{code},' in answer.decode()
     stored = await answers(ours.url, [frame(name, [])])
-    assert stored == [f'{{"stream":"{name}","seq":1}}'.encode()], "what was refused is not stored"
+    assert stored == [f'{{"stream":"{name}","seq":1}}'.encode()], "a rejected message is not stored"
 
 
 async def test_the_nats_cli_publishes(peer: Peer, name: str) -> None:
@@ -192,7 +192,7 @@ async def test_the_nats_cli_publishes(peer: Peer, name: str) -> None:
         assert f"Stored in Stream: {name} Sequence: {sequence}" in done.stdout + done.stderr
 
 
-async def test_what_was_acknowledged_is_there_with_headers_and_reply_subject(ours: Peer, name: str) -> None:
+async def test_acknowledged_messages_are_stored_with_headers_and_reply_subject(ours: Peer, name: str) -> None:
     assert ours.broker is not None
     await ours.create(name, name)
     connection = await nats.connect(ours.url)
@@ -210,7 +210,7 @@ async def test_replies_outside_the_allowed_prefixes_get_no_ack(ours: Peer, name:
     connection = await nats.connect(ours.url)
     elsewhere = await connection.subscribe(f"{name}-elsewhere")
     await connection.publish(name, b"a", reply=f"{name}-elsewhere")
-    # Acks of a stream go out in its order: when this one is here, the other is not coming.
+    # Acks of a stream are sent in order: after this one, the other will not come.
     assert (await connection.jetstream().publish(name, b"b")).seq == 2
     assert elsewhere.pending_msgs == 0
     with ours.broker.connect() as client:
@@ -235,10 +235,10 @@ async def test_without_a_reply_subject_ids_and_conditions_count_too(ours: Peer, 
     await connection.close()
     with ours.broker.connect() as client:
         details = client.describe_stream(name)
-    assert details.partitions[0].nats_dropped == 1, "refused, and nobody heard of it"
+    assert details.partitions[0].nats_dropped == 1, "rejected without an ack"
 
 
-async def test_a_read_only_stream_says_so_and_a_paused_one_has_no_responders(ours: Peer, name: str) -> None:
+async def test_a_read_only_stream_returns_an_error_and_a_paused_one_has_no_responders(ours: Peer, name: str) -> None:
     assert ours.broker is not None
     await ours.create(name, name)
     connection = await nats.connect(ours.url)

@@ -1,4 +1,4 @@
-"""Plain and enveloped NATS publishers (nats-py), against a real broker: what is stored, and which acks come back."""
+"""Plain and enveloped NATS publishers (nats-py) against a real broker: stored records and acks."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -33,7 +33,7 @@ def create(running: TestBroker, stream: str, subject: str) -> None:
 
 
 async def stored(running: TestBroker, stream: str, count: int) -> list[Record]:
-    """The first `count` records, waiting for them."""
+    """The first `count` records; waits for them."""
     async with (
         asyncio.timeout(60),
         running.connect_async() as client,
@@ -112,7 +112,7 @@ async def test_policy_none_is_stored_and_not_acknowledged(
     assert (ack.offset, ack.ackPolicy) == (2, LEADER), "the only ack is the last message's"
 
 
-async def test_what_is_read_only_drops_messages_from_nats_without_a_word(
+async def test_a_read_only_stream_drops_nats_messages_silently(
     running: TestBroker, stream: str, publisher: NatsClient
 ) -> None:
     create(running, stream, stream)
@@ -189,7 +189,7 @@ async def test_publishing_through_the_broker_is_visible_to_nats(
         places = [(copy.headers or {})["Bascule-Origin"].split("/")[2:] for copy in copies]
         assert places == [["0", "0"], ["0", "1"]], "partition and offset"
         partition = await client.get_partition(stream)
-    assert (receipt.offset, partition.high_watermark) == (0, 2), "its own copies are not stored again"
+    assert (receipt.offset, partition.high_watermark) == (0, 2), "the broker's own copies are not stored again"
 
 
 async def test_publish_to_subject_is_pure_nats(running: TestBroker, stream: str) -> None:
@@ -212,7 +212,7 @@ def test_the_envelopes_of_these_tests_are_the_vectors_of_the_protocol() -> None:
     assert envelopes.crc32c(b"123456789") == 0xE3069283
 
 
-def test_garbage_on_the_port_leaves_the_broker_well(running: TestBroker, stream: str) -> None:
+def test_garbage_on_the_port_does_not_affect_the_broker(running: TestBroker, stream: str) -> None:
     host, _, port = running.address.rpartition(":")
     for garbage in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64):
         with socket.create_connection((host, int(port)), timeout=60) as connection:

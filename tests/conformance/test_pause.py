@@ -26,7 +26,7 @@ def paused(api: Api, stream: str) -> list[bool]:
     return [partitions[index].paused for index in range(len(partitions))]
 
 
-def test_metadata_shows_what_is_paused_and_a_publish_resumes_one_partition(api: Api, stream: str) -> None:
+def test_metadata_shows_paused_partitions_and_a_publish_resumes_one(api: Api, stream: str) -> None:
     api.create(stream, partitions=3)
     api.publish(stream, b"before", partition=1)
     api.call("PauseStream", name=stream, partitions=[1, 2])
@@ -48,12 +48,12 @@ def test_flight_counts_no_records_of_a_stream_that_is_paused(api: Api, running: 
 
         assert listed() == (10, 2)
         api.call("PauseStream", name=stream, partitions=[1])
-        assert listed() == (-1, 1), "not known, rather than short"
+        assert listed() == (-1, 1), "reported as unknown"
         with pytest.raises(pa.ArrowInvalid, match=r"1 is paused: publish to it, or resume it with"):
             client.get_flight_info(fl.FlightDescriptor.for_path(stream))
 
 
-def test_resume_all_wakes_the_whole_stream_once(api: Api, stream: str) -> None:
+def test_resume_all_resumes_the_whole_stream_once(api: Api, stream: str) -> None:
     api.create(stream, partitions=3)
     api.call("PauseStream", name=stream, resumeAll=True)
     assert paused(api, stream) == [True, True, True]
@@ -107,7 +107,7 @@ def test_a_live_subscription_ends_and_the_paused_partition_is_not_led(api: Api, 
     assert api.call("FetchMetadata").brokers[0].leaderCount == here.leaderCount
 
 
-def test_subscribing_with_resume_wakes_the_partition(api: Api, stream: str) -> None:
+def test_subscribing_with_resume_resumes_the_partition(api: Api, stream: str) -> None:
     api.create(stream)
     api.fill(stream, 3)
     api.call("PauseStream", name=stream)
@@ -129,7 +129,7 @@ def test_pausing_moves_the_timestamps_and_pausing_again_too(api: Api, stream: st
     assert 0 < once.firstTimestamp == once.latestTimestamp == twice.firstTimestamp
     assert once.latestTimestamp < twice.latestTimestamp < resumed.pauseTimestamps.latestTimestamp
     first = before.messagesReceivedTimestamps.firstTimestamp
-    assert resumed.messagesReceivedTimestamps.firstTimestamp == first, "pausing forgets no receipt"
+    assert resumed.messagesReceivedTimestamps.firstTimestamp == first, "pausing keeps the receive times"
 
 
 @pytest.mark.parametrize("method", ["PauseStream", "SetStreamReadonly"])
@@ -220,7 +220,7 @@ def test_deleting_a_paused_stream_removes_it(api: Api, stream: str) -> None:
     assert len(api.read(stream, startPosition=EARLIEST)) == 1
 
 
-def test_an_idle_partition_pauses_by_itself_and_use_keeps_it_awake(api: Api, stream: str) -> None:
+def test_an_idle_partition_is_paused_automatically_and_a_used_one_is_not(api: Api, stream: str) -> None:
     idle_s = 2.0
     api.create(stream, partitions=2, autoPauseTime={"value": int(idle_s * 1000)})
     longest_s = 0.0
@@ -236,10 +236,10 @@ def test_an_idle_partition_pauses_by_itself_and_use_keeps_it_awake(api: Api, str
     until(lambda: paused(api, stream) == [True, True])
 
 
-def test_subscribers_keep_a_partition_awake_when_the_stream_says_so(api: Api, stream: str) -> None:
+def test_subscribers_prevent_auto_pause_if_configured(api: Api, stream: str) -> None:
     api.create(stream, autoPauseTime={"value": 1_000}, autoPauseDisableIfSubscribers={"value": True})
     reading = api.subscribe(stream, resume=True)
-    time.sleep(2.5)  # longer than it would take
+    time.sleep(2.5)  # longer than the pause time
     assert paused(api, stream) == [False]
     api.publish(stream)
     reading.next()
@@ -272,7 +272,7 @@ class Publishing:
             try:
                 self.acked.append((self.api.publish(self.stream, value), value))
             except Failed as refusal:
-                assert refusal.text == AGAIN  # noqa: PT017 - the other outcome is right too
+                assert refusal.text == AGAIN  # noqa: PT017 - the other outcome is also valid
 
     def streamed(self, name: str) -> None:
         def requests() -> Iterator[dict[str, Any]]:
@@ -304,11 +304,11 @@ def test_publishing_continues_beside_pauses_and_nothing_is_lost_doubled_or_moved
     stored = {item.offset: item.value for item in api.read(stream)}
     assert sorted(stored) == list(range(len(stored)))
     assert len(set(stored.values())) == len(stored)
-    assert {value[:1] for _, value in publishing.acked} == {b"a", b"b", b"c"}, "each of them was acked something"
+    assert {value[:1] for _, value in publishing.acked} == {b"a", b"b", b"c"}, "each publisher received acks"
     assert [(offset, stored.get(offset)) for offset, _ in publishing.acked] == publishing.acked
 
 
-def test_nothing_is_stored_behind_the_answer_that_makes_it_read_only(api: Api, stream: str) -> None:
+def test_nothing_is_stored_after_the_stream_became_read_only(api: Api, stream: str) -> None:
     api.create(stream)
     acked: list[int] = []
 

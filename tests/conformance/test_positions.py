@@ -34,7 +34,7 @@ def api(running: TestBroker) -> Iterator[Api]:
 
 @pytest.fixture
 def filled(api: Api, stream: str) -> Api:
-    """Five records, `0` to `4`, each with a time of its own."""
+    """Five records, `0` to `4`, with different times."""
     api.create(stream)
     for index in range(5):
         api.publish(stream, b"%d" % index)
@@ -109,7 +109,7 @@ def test_stop_positions(filled: Api, stream: str) -> None:
     assert offsets(never.take(8)) == list(range(8))
 
 
-def test_stops_that_cannot_be_are_refused(api: Api, stream: str) -> None:
+def test_invalid_stops_are_rejected(api: Api, stream: str) -> None:
     api.create(stream)
     with pytest.raises(Failed, check=failed("RESOURCE_EXHAUSTED", "Stream is empty")):
         api.subscribe(stream, stopPosition=STOP_LATEST)
@@ -173,7 +173,7 @@ def test_reverse_takes_a_stop_as_the_lower_bound(filled: Api, stream: str) -> No
         filled.subscribe(stream, startPosition=OFFSET, startOffset=1, stopPosition=STOP_LATEST, reverse=True)
 
 
-def test_reverse_on_an_empty_log_has_nothing_to_begin_at(api: Api, stream: str) -> None:
+def test_reverse_on_an_empty_log_fails(api: Api, stream: str) -> None:
     api.create(stream)
     nothing = failed("INTERNAL", "Failed to create stream reader: segment not found")
     with pytest.raises(Failed, check=nothing):
@@ -194,7 +194,7 @@ def test_reverse_is_the_exact_mirror_over_many_batches_and_segments(api: Api, st
 
 
 @pytest.mark.parametrize("start", [OFFSET, LATEST, NEW_ONLY])
-def test_what_was_published_without_waiting_counts_for_the_start(start: int) -> None:
+def test_records_published_without_ack_count_for_the_start(start: int) -> None:
     with broker(durability="disk") as running, Api(running.address) as api:
         api.create("s")
         for index in range(60):
@@ -207,7 +207,7 @@ def test_what_was_published_without_waiting_counts_for_the_start(start: int) -> 
             reading.cancel()
 
 
-def test_what_was_published_without_waiting_is_read_in_reverse_and_by_time() -> None:
+def test_records_published_without_ack_are_read_in_reverse_and_by_time() -> None:
     with broker(durability="disk") as running, Api(running.address) as api:
         api.create("s")
         for index in range(60):

@@ -17,7 +17,7 @@ def api(running: TestBroker) -> Iterator[Api]:
         yield it
 
 
-def test_ten_messages_come_back_as_they_were_sent(api: Api, stream: str) -> None:
+def test_ten_messages_are_read_as_they_were_sent(api: Api, stream: str) -> None:
     api.create(stream, subject=f"sub.{stream}")
     for index in range(10):
         policy = LEADER if index % 2 else ALL
@@ -33,7 +33,7 @@ def test_ten_messages_come_back_as_they_were_sent(api: Api, stream: str) -> None
         assert (found.ackInbox, found.correlationId, found.ackPolicy, found.replySubject) == ("", "", 0, "")
 
 
-def test_an_ack_says_everything_and_its_reception_is_the_records_time(api: Api, stream: str) -> None:
+def test_an_ack_has_all_fields_and_its_reception_is_the_records_time(api: Api, stream: str) -> None:
     api.create(stream, subject=f"sub.{stream}", partitions=2)
     answer = api.call(
         "Publish", stream=stream, partition=1, ackPolicy=ALL, correlationId="c", ackInbox=f"inbox.{stream}"
@@ -47,7 +47,7 @@ def test_an_ack_says_everything_and_its_reception_is_the_records_time(api: Api, 
 
 
 @pytest.mark.parametrize("policy", [LEADER, ALL, NONE])
-def test_without_deadline_the_answer_is_empty_and_comes_at_once(api: Api, stream: str, policy: int) -> None:
+def test_without_a_deadline_the_answer_is_empty_and_immediate(api: Api, stream: str, policy: int) -> None:
     api.create(stream)
     answer = api.call("Publish", None, stream=stream, value=b"x", ackPolicy=policy)
     assert answer == message("PublishResponse")()
@@ -78,7 +78,7 @@ def test_an_ack_inbox_that_is_not_a_subject_is_refused(api: Api, stream: str, in
 
 
 @pytest.mark.parametrize("policy", [3, -1])
-def test_an_ack_policy_of_no_meaning_is_refused(api: Api, stream: str, policy: int) -> None:
+def test_an_unknown_ack_policy_is_rejected(api: Api, stream: str, policy: int) -> None:
     api.create(stream)
     refused = failed("INVALID_ARGUMENT", f"Unknown AckPolicy {policy}")
     with pytest.raises(Failed, check=refused):
@@ -111,7 +111,7 @@ def test_asynchronous_answers_follow_their_messages(api: Api, stream: str) -> No
         "partition": (NOT_FOUND, "no such partition: 7"),
         "large": (BAD_REQUEST, "message exceeds max replication size"),
     }
-    assert all(answers[name].HasField("ack") for name in errors), "an error has an ack beside it"
+    assert all(answers[name].HasField("ack") for name in errors), "an error comes with an ack"
 
 
 def test_publish_to_subject_returns_the_first_ack(api: Api, stream: str) -> None:
@@ -138,7 +138,7 @@ def test_publish_to_subject_returns_the_first_ack(api: Api, stream: str) -> None
     assert empty == message("PublishToSubjectResponse")()
 
 
-def test_calls_that_name_no_ack_inbox_get_one_of_their_own(api: Api, stream: str) -> None:
+def test_calls_without_an_ack_inbox_get_a_generated_one(api: Api, stream: str) -> None:
     api.create(stream)
     calls: dict[str, dict[str, Any]] = {"Publish": {"stream": stream}, "PublishToSubject": {"subject": stream}}
     inboxes = {api.call(method, ackPolicy=ALL, **fields).ack.ackInbox for method, fields in calls.items()}
@@ -146,14 +146,14 @@ def test_calls_that_name_no_ack_inbox_get_one_of_their_own(api: Api, stream: str
     assert all(inbox.startswith("liftbridge-default.ack.") for inbox in inboxes)
 
 
-def test_an_error_ack_of_publish_to_subject_is_returned_as_it_is(api: Api, stream: str) -> None:
+def test_an_error_ack_of_publish_to_subject_is_returned_unchanged(api: Api, stream: str) -> None:
     api.create(stream, optimisticConcurrencyControl={"value": True})
     assert api.call("PublishToSubject", subject=stream, ackPolicy=ALL).ack.offset == 0
     ack = api.call("PublishToSubject", subject=stream, ackPolicy=ALL).ack
     assert (ack.ackError, ack.offset) == (2, 0)
 
 
-def test_a_publisher_that_sends_nothing_is_left_in_peace(api: Api) -> None:
+def test_a_publisher_that_sends_nothing_is_not_closed(api: Api) -> None:
     began = time.monotonic()
 
     def silence() -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""python-liftbridge 0.0.7, unmodified, against a real broker: every call it offers.
+"""python-liftbridge 0.0.7, unmodified, against a real broker: all its calls.
 
-Its generated code is older than protobuf's rules of today: it loads only with the pure Python implementation, so each
-scenario runs in a process of its own (`python_liftbridge/users.py`).
+Its generated code is too old for the present protobuf: it loads only with the pure Python implementation, so each
+scenario runs in a separate process (`python_liftbridge/users.py`).
 """
 
 import ast
@@ -20,13 +20,13 @@ from tests.certificates import Authority
 HERE = Path(__file__).parent / "python_liftbridge"
 SCENARIOS = ["creates", "publishes", "publishes_to_a_subject", "begins_anywhere", "closes"]
 IMPOSSIBLE = {"start_at_time"}
-"""What asks for a terabyte in the client itself, whatever the broker (`"…%s" % time * 10**9`)."""
+"""Arguments that need a terabyte in the client, with any broker (`"…%s" % time * 10**9`)."""
 RECEIVED = {"offset", "timestamp"}
-"""What a message has when it comes, and nobody sends."""
+"""Fields of a received message that publishers do not set."""
 
 
 def offered() -> tuple[set[str], set[str]]:
-    """The calls of the client's classes, and what those are made with; read, since the client cannot be imported."""
+    """The methods of the client's classes and their arguments, from the source, since it cannot be imported."""
     found = find_spec("python_liftbridge")
     assert found is not None
     assert found.submodule_search_locations is not None
@@ -41,7 +41,7 @@ def offered() -> tuple[set[str], set[str]]:
     return calls, made_with
 
 
-def test_the_client_is_the_published_one() -> None:
+def test_the_client_is_unmodified() -> None:
     assert version("python-liftbridge") == "0.0.7"
 
 
@@ -57,7 +57,7 @@ def test_every_call_and_every_argument_is_used() -> None:
 
 
 def play(scenario: str, address: str, stream: str, *more: str) -> None:
-    """A scenario in a process of its own."""
+    """Run a scenario in a separate process."""
     ways = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python", "PYTHONPATH": str(HERE), "TZ": "UTC"}
     played = subprocess.run(
         [sys.executable, str(HERE / "users.py"), scenario, address, stream, *more],
@@ -68,15 +68,15 @@ def play(scenario: str, address: str, stream: str, *more: str) -> None:
         check=False,
     )
     assert played.returncode == 0, played.stderr
-    assert "Failed with" not in played.stdout, "the client prints what it swallows"
+    assert "Failed with" not in played.stdout, "the client prints the errors that it catches"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_its_users_see_what_they_know(running: TestBroker, stream: str, scenario: str) -> None:
+def test_users_of_python_liftbridge_work_as_before(running: TestBroker, stream: str, scenario: str) -> None:
     play(scenario, running.address, stream)
 
 
-def test_its_users_see_the_same_over_tls(tmp_path: Path, stream: str) -> None:
+def test_users_of_python_liftbridge_work_over_tls(tmp_path: Path, stream: str) -> None:
     authority = Authority(tmp_path)
     own = authority.issue("broker")
     settings = {"tls.certificate_file": str(own.cert), "tls.key_file": str(own.key)}

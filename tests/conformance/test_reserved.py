@@ -1,4 +1,4 @@
-"""What is the broker's own: subjects and names under its namespace, and what lies on the activity stream."""
+"""Reserved subjects and names under the broker's namespace, and the content of the activity stream."""
 
 import json
 from collections.abc import Iterator
@@ -47,13 +47,13 @@ def test_no_stream_begins_under_the_namespace(api: Api, name: str, subject: str,
         assert f"under {NAMESPACE}., the broker's own" in refused.value.text
 
 
-def test_names_beside_the_namespace_are_free(api: Api, stream: str) -> None:
+def test_names_outside_of_the_namespace_are_free(api: Api, stream: str) -> None:
     for name in (f"{NAMESPACE}-{stream}", f"{stream}.{NAMESPACE}.x"):
         api.create(name)
 
 
-def test_a_stream_from_before_stays_and_the_start_warns_of_it(tmp_path: Path) -> None:
-    said = "which is the broker's own"
+def test_an_older_reserved_stream_stays_and_the_start_warns(tmp_path: Path) -> None:
+    said = "which is reserved for the broker"
 
     def settings(namespace: str) -> dict[str, object]:
         return {"broker.namespace": namespace, "log.format": "json"}
@@ -95,7 +95,7 @@ def forge(data: Path) -> None:
     settings: dict[str, Any] = {key: manifest[key] for key in ("cluster_id", "broker_id")}
     plane = Engine({"data_dir": str(data), "runtime_threads": 1, "namespace": "n", **settings})
     try:
-        incarnation = min(int(item.name) for item in (data / "partitions").iterdir())  # the first stream that was made
+        incarnation = min(int(item.name) for item in (data / "partitions").iterdir())  # the first created stream
         assert plane.open(json.dumps([spec(incarnation)]).encode()) == []
         plane.lead([(incarnation, incarnation >> 16)])
         event = message("ActivityStreamEvent")(id=2**63 - 1)
@@ -106,7 +106,7 @@ def forge(data: Path) -> None:
 
 
 def spec(incarnation: int) -> dict[str, Any]:
-    """Of the activity stream's partition (specs/formats/seam.md)."""
+    """The document of the activity stream's partition (specs/formats/seam.md)."""
     return {
         "namespace": "default", "stream": "__activity", "number": 0, "incarnation": incarnation, "subject": "",
         "base_subject": "", "durability": "disk", "codec": "none", "nats_copy": "none", "max_record_bytes": 1 << 20,

@@ -1,4 +1,4 @@
-"""How much may exist, and what one client may have of what all share: the refusal names value, bound and remedy."""
+"""Limits of the whole broker and shares of one client: errors name the value, the bound and the remedy."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ FEW = {
 
 @pytest.fixture
 def small() -> Iterator[TestBroker]:
-    """A broker with little room; its own streams take none of it."""
+    """A broker with low limits; its internal streams do not count."""
     with broker(settings=FEW) as running:
         yield running
 
@@ -39,7 +39,7 @@ def exhausted(*words: str) -> Callable[[BaseException], bool]:
     return check
 
 
-def test_streams_and_partitions_have_bounds(small: TestBroker) -> None:
+def test_streams_and_partitions_have_limits(small: TestBroker) -> None:
     with Api(small.address) as api:
         api.create("a")
         api.create("b", partitions=2)
@@ -58,7 +58,7 @@ def test_streams_and_partitions_have_bounds(small: TestBroker) -> None:
         api.create("d")
 
 
-def test_creations_at_the_same_time_do_not_get_past_the_bound(small: TestBroker) -> None:
+def test_concurrent_creations_do_not_exceed_the_limit(small: TestBroker) -> None:
     with Api(small.address) as api, ThreadPoolExecutor(20) as pool:
         calls = [pool.submit(api.create, f"s{number}") for number in range(20)]
         failures = [call.exception() for call in calls]
@@ -68,7 +68,7 @@ def test_creations_at_the_same_time_do_not_get_past_the_bound(small: TestBroker)
     assert all(failure is None or exhausted("limits.streams (3)")(failure) for failure in failures)
 
 
-def test_groups_have_a_bound(small: TestBroker) -> None:
+def test_groups_have_a_limit(small: TestBroker) -> None:
     def join(group: str, consumer: str) -> None:
         api.call("JoinConsumerGroup", groupId=group, consumerId=consumer, streams=["s"])
 
@@ -83,7 +83,7 @@ def test_groups_have_a_bound(small: TestBroker) -> None:
         join("h", "a")
 
 
-def test_what_exists_stays_when_its_bound_is_lowered(tmp_path: Path) -> None:
+def test_existing_objects_stay_if_the_limit_is_lowered(tmp_path: Path) -> None:
     with broker(durability="disk", directory=tmp_path) as running, Api(running.address) as api:
         for name in ("a", "b"):
             api.create(name)

@@ -1,7 +1,6 @@
-"""Configurations of Liftbridge as people have them: each starts a broker that behaves as it says.
+"""Realistic configurations of Liftbridge: each starts a broker that behaves accordingly.
 
-Every broker is the `liftbridge` command in a process of its own, with a file, variables and flags as the original takes
-them.
+Every broker is the `liftbridge` command in a separate process, with a file, variables and flags of the original.
 """
 
 # nats-py leaves some of its parameters without a type
@@ -25,7 +24,7 @@ from tests.conformance.api import ALL, Api, Failed, failed, until, values
 from tests.conformance.samples import ALONE, LIMIT_S, LISTEN, free_port, liftbridge, said_by
 
 READY_S: Final = 3.0
-"""What is promised on a machine with nothing else to do."""
+"""Promised start time on an idle machine."""
 
 
 def test_it_is_ready_in_seconds(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
@@ -83,7 +82,7 @@ def test_variables_win_over_the_file_and_flags_over_both(tmp_path: Path) -> None
         assert api.call("FetchMetadata").brokers[0].id == "flag"
 
 
-def test_activity_and_cursors_are_there_when_their_keys_say_so(tmp_path: Path) -> None:
+def test_activity_and_cursors_exist_if_configured(tmp_path: Path) -> None:
     text = f"{ALONE}activity.stream: {{enabled: true, publish.timeout: 2s}}\ncursors.stream.partitions: 2\n"
     with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
         api.create("s")
@@ -95,13 +94,13 @@ def test_activity_and_cursors_are_there_when_their_keys_say_so(tmp_path: Path) -
         assert first.createStreamOp.stream == "__activity"
 
 
-def test_nothing_but_defaults_has_neither(tmp_path: Path) -> None:
+def test_defaults_have_neither(tmp_path: Path) -> None:
     with liftbridge(tmp_path, ALONE) as broker, Api(broker.address) as api:
         assert not api.call("FetchMetadata").streamMetadata
         assert [item.error for item in api.call("FetchMetadata", streams=["__cursors"]).streamMetadata] == [1]
 
 
-def test_concurrency_control_is_what_streams_get(tmp_path: Path) -> None:
+def test_concurrency_control_applies_to_streams(tmp_path: Path) -> None:
     with liftbridge(tmp_path, f"{ALONE}streams.concurrency.control: true\n") as broker, Api(broker.address) as api:
         api.create("s")
         assert api.publish("s", b"first", expectedOffset=0) == 0
@@ -109,7 +108,7 @@ def test_concurrency_control_is_what_streams_get(tmp_path: Path) -> None:
             api.publish("s", b"again", expectedOffset=0)
 
 
-def test_a_size_limit_refuses_larger_messages(tmp_path: Path) -> None:
+def test_a_size_limit_rejects_larger_messages(tmp_path: Path) -> None:
     with liftbridge(tmp_path, f"{ALONE}clustering.replication.max.bytes: 2048\n") as broker, Api(broker.address) as api:
         api.create("s")
         assert api.publish("s", b"x" * 1024) == 0
@@ -117,7 +116,7 @@ def test_a_size_limit_refuses_larger_messages(tmp_path: Path) -> None:
             api.publish("s", b"x" * 4096)
 
 
-def test_min_insync_replicas_hold_for_streams_that_say_nothing(tmp_path: Path) -> None:
+def test_min_insync_replicas_is_the_default_of_streams(tmp_path: Path) -> None:
     text = f"{ALONE}clustering.min.insync.replicas: 2\ncursors.stream.partitions: 1\n"
     with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
         api.create("theirs")
@@ -126,7 +125,7 @@ def test_min_insync_replicas_hold_for_streams_that_say_nothing(tmp_path: Path) -
             api.publish("theirs", b"x")
         api.create("own", minIsr=message("NullableInt32")(value=1))
         assert api.publish("own", b"x") == 0
-        # The broker's own streams need one.
+        # Internal streams need one.
         api.call("SetCursor", stream="own", cursorId="c", offset=0)
 
 
@@ -134,20 +133,20 @@ def paused(api: Api, stream: str) -> bool:
     return bool(api.stream(stream).partitions[0].paused)
 
 
-def test_partitions_pause_after_the_time_that_the_file_says_unless_somebody_reads(tmp_path: Path) -> None:
+def test_partitions_pause_after_the_configured_time_unless_they_are_read(tmp_path: Path) -> None:
     text = f"{ALONE}streams.auto.pause: {{time: 1s, disable.if.subscribers: true}}\n"
     with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
         api.create("read")
         reading = api.subscribe("read", resume=True)
         api.create("idle")
         until(lambda: paused(api, "idle"), LIMIT_S)
-        assert not paused(api, "read"), "it has been idle for longer"
+        assert not paused(api, "read"), "it was idle for longer"
         assert api.publish("idle", b"x") == 0
         reading.cancel()
         until(lambda: paused(api, "read"), LIMIT_S)
 
 
-def test_data_lie_where_the_file_says_and_subjects_begin_as_it_says(tmp_path: Path) -> None:
+def test_data_directory_and_subject_prefix_are_configured(tmp_path: Path) -> None:
     text = (
         f"{ALONE}data.dir: {tmp_path / 'elsewhere'}\nclustering.namespace: depot\nactivity.stream.enabled: true\n"
         "cursors.stream: {partitions: 2, auto.pause.time: 1s}\n"
@@ -157,12 +156,12 @@ def test_data_lie_where_the_file_says_and_subjects_begin_as_it_says(tmp_path: Pa
         assert api.stream("__activity").subject == "depot.activity"
         assert api.stream("__cursors").subject == "depot.cursors"
         until(lambda: paused(api, "__cursors"), LIMIT_S)
-        assert not paused(api, "__activity"), "the time is that of cursors"
+        assert not paused(api, "__activity"), "the setting applies to cursors"
         api.call("SetCursor", stream="s", cursorId="c", offset=3)
         assert api.call("FetchCursor", stream="s", cursorId="c").offset == 3
 
 
-def test_a_batch_has_no_more_messages_than_the_file_says(tmp_path: Path) -> None:
+def test_the_messages_of_a_batch_are_limited_by_the_file(tmp_path: Path) -> None:
     port = free_port()
     text = f"{LISTEN}nats: {{embedded: true, servers: ['nats://127.0.0.1:{port}']}}\nbatch.max.messages: 5\n"
     with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
@@ -176,7 +175,7 @@ def test_a_batch_has_no_more_messages_than_the_file_says(tmp_path: Path) -> None
     assert (sum(sizes), max(sizes)) == (2000, 5)
 
 
-def test_group_timeouts_are_told_to_members(tmp_path: Path) -> None:
+def test_group_timeouts_are_sent_to_members(tmp_path: Path) -> None:
     text = f"{ALONE}groups: {{consumer.timeout: 7s, coordinator.timeout: 9s}}\n"
     with liftbridge(tmp_path, text) as broker, Api(broker.address) as api:
         api.create("s")
@@ -185,9 +184,7 @@ def test_group_timeouts_are_told_to_members(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [("--embedded-nats",), ("-e",), ("-embedded-nats",), ()])
-def test_an_embedded_server_takes_plain_publishers_where_nats_servers_says(
-    tmp_path: Path, flags: tuple[str, ...]
-) -> None:
+def test_an_embedded_server_listens_at_the_configured_address(tmp_path: Path, flags: tuple[str, ...]) -> None:
     port = free_port()
     text = f"{LISTEN}nats:\n  servers:\n    - nats://127.0.0.1:{port}\n" + ("" if flags else "  embedded: true\n")
     with liftbridge(tmp_path, text, *flags) as broker, Api(broker.address) as api:
@@ -205,7 +202,7 @@ async def publish(url: str, subject: str, *values: bytes, **options: Any) -> Non
     await client.close()
 
 
-def test_a_password_that_looks_like_a_number_arrives(tmp_path: Path) -> None:
+def test_a_numeric_password_is_used_as_text(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "nats.conf").write_text(
         f'listen: "127.0.0.1:{port}"\nauthorization: {{ user: "0123", password: "1e5" }}\n'
@@ -230,7 +227,7 @@ def test_a_password_that_looks_like_a_number_arrives(tmp_path: Path) -> None:
         ("nats.tls.cert: /nowhere.pem", "go together"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason_and_2(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_configurations_exit_with_2_and_the_reason(tmp_path: Path, text: str, said: str) -> None:
     code, words = said_by(tmp_path, f"{text}\n")
     assert code == 2
     assert said in words
@@ -250,11 +247,11 @@ telemetry: {enabled: true, interval.seconds: 86400}
 """
 
 
-def test_keys_without_effect_are_told_once_each(tmp_path: Path) -> None:
+def test_keys_without_effect_are_logged_once_each(tmp_path: Path) -> None:
     with liftbridge(tmp_path, f"{ALONE}{WITHOUT_EFFECT}") as broker, Api(broker.address) as api:
         api.create("s")
         assert api.publish("s", b"x", ackPolicy=ALL) == 0
     notes = [line for line in broker.log.splitlines() if line.startswith("liftbridge: ")]
-    told = {note.split()[1]: note.split(" has no effect: ")[1] for note in notes}
-    assert len(told) == len(notes)
-    assert told == {name: key.idle for name, key in KEYS.items() if key.idle}
+    reasons = {note.split()[1]: note.split(" has no effect: ")[1] for note in notes}
+    assert len(reasons) == len(notes)
+    assert reasons == {name: key.idle for name, key in KEYS.items() if key.idle}

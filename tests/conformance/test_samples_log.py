@@ -1,4 +1,4 @@
-"""Configurations of Liftbridge that say what a log keeps: segments roll, old records and old values go."""
+"""Configurations of Liftbridge for logs: segments roll, old records and old values are removed."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ VALUE = b"x" * 1000
 
 
 def log_start(address: str) -> int:
-    """The first offset that the stream `s` still has."""
+    """The first offset of the stream `s`."""
     with bascule.connect(f"liftbridge://{address}") as client:
         (partition,) = client.describe_stream("s").partitions
     assert partition.log_start is not None
@@ -20,7 +20,7 @@ def log_start(address: str) -> int:
 
 
 def segments(directory: Path) -> int:
-    """Files with records, of the only partition there is."""
+    """Segment files of the only partition."""
     return len(list((directory / "data" / "partitions").glob("*/*.seg")))
 
 
@@ -35,7 +35,7 @@ def segments(directory: Path) -> int:
     ids=["mixed", "dots", "nested", "case"],
 )
 def test_every_spelling_of_retention_makes_streams_that_keep_the_last_five(tmp_path: Path, text: str) -> None:
-    # 1. as Liftbridge
+    # 1. as the liftbridge command
     with liftbridge(tmp_path, f"{ALONE}{text}\n") as broker, Api(broker.address) as api:
         api.create("s")
         api.fill("s", 10)
@@ -96,7 +96,7 @@ def test_compaction_leaves_the_latest_value_of_each_key(tmp_path: Path) -> None:
         api.create("s")
         for number in range(20):
             api.publish("s", b"%d" % number, key=b"even" if number % 2 == 0 else b"odd")
-        # The segment that is written to is not compacted.
+        # The active segment is not compacted.
         until(lambda: len(api.read("s")) <= 3, LIMIT_S)
         found = api.read("s")
         assert {record.key: record.value for record in found} == {b"even": b"18", b"odd": b"19"}

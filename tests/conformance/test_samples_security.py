@@ -1,4 +1,4 @@
-"""Configurations of Liftbridge that protect: TLS, client certificates, model and policy, NATS with TLS and a password,
+"""Security configurations of Liftbridge: TLS, client certificates, model and policy, NATS with TLS and a password,
 encryption at rest.
 """
 
@@ -30,13 +30,13 @@ def credentials(authority: Authority, pair: Pair | None) -> Any:
 
 
 def hang_up(broker: Running, said: str) -> None:
-    """SIGHUP; returns when the broker has said this once more."""
+    """Send SIGHUP; returns when the broker has logged this text once more."""
     before = len(broker.events(said))
     broker.process.send_signal(signal.SIGHUP)
     until(lambda: len(broker.events(said)) > before, LIMIT_S)
 
 
-def test_certificates_model_and_policy_say_who_may_what(tmp_path: Path) -> None:
+def test_certificates_model_and_policy_are_applied(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     own = authority.issue("broker")
     alice, bob = (credentials(authority, authority.issue(name)) for name in ("alice", "bob"))
@@ -68,7 +68,7 @@ tls:
                 nobody.call("FetchMetadata")
 
 
-def test_tls_alone_takes_everybody_and_its_flags_are_its_keys(tmp_path: Path) -> None:
+def test_tls_alone_accepts_all_clients_and_flags_equal_keys(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     own = authority.issue("broker")
     anybody = credentials(authority, None)
@@ -117,7 +117,7 @@ def test_encryption_of_all_streams_needs_the_variable_and_leaves_no_value_on_dis
         api.create("t")
 
 
-def test_a_certificate_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+def test_a_missing_certificate_fails_the_start(tmp_path: Path) -> None:
     code, words = said_by(tmp_path, f"{ALONE}tls: {{cert: {tmp_path}/no.pem, key: {tmp_path}/no.key}}\n")
     assert code == 2
     assert "no.pem" in words

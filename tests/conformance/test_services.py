@@ -1,4 +1,4 @@
-"""Beside the API: health, reflection, queue groups and partition subjects on NATS (liftbridge §4.1, §4.2, §9.5)."""
+"""Further services: health, reflection, queue groups and partition subjects on NATS (liftbridge §4.1, §4.2, §9.5)."""
 
 import asyncio
 from collections.abc import Iterator

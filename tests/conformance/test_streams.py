@@ -14,7 +14,7 @@ EMPTY = "Name cannot be empty"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[TestBroker]:
-    """A broker that removes at once what retention names; others keep everything for 15 minutes."""
+    """A broker that applies retention at once; others keep everything for 15 minutes."""
     with broker(settings={"streams.retention_min_age_ms": 0}) as started:
         yield started
 

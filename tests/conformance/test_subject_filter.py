@@ -1,4 +1,4 @@
-"""Subscribe with a filter of subjects (ours): the broker sends what matches, and nothing else."""
+"""Subscribe with a subject filter (an extension): the broker sends only matching records."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from bascule.testing import TestBroker
 from tests.conformance.api import ALL, LATEST, NEW_ONLY, Api, Failed
 
 SUBJECTS = ["", "a.x", "b.x", "a.y.z"]
-"""Of the records, by turns; "" = that of the stream."""
+"""Subjects of the records in turn; "" = that of the stream."""
 RECORDS = 400
 
 
@@ -45,7 +45,7 @@ def test_a_record_without_a_subject_has_that_of_its_stream(api: Api, filled: str
     assert [item.offset for item in api.read(filled, subject=filled)] == list(range(0, RECORDS, len(SUBJECTS)))
 
 
-def test_what_comes_later_is_filtered_too(api: Api, filled: str) -> None:
+def test_later_records_are_also_filtered(api: Api, filled: str) -> None:
     reading = api.subscribe(filled, subject="a.*", startPosition=NEW_ONLY)
     for number in range(8):
         api.publish(filled, b"%d" % number, subject=SUBJECTS[number % len(SUBJECTS)])
@@ -54,7 +54,7 @@ def test_what_comes_later_is_filtered_too(api: Api, filled: str) -> None:
 
 
 @pytest.mark.parametrize("subject", ["a..b", ".", "a.>.b", "a b", "a."])
-def test_what_is_not_a_filter_is_refused_by_its_name(api: Api, filled: str, subject: str) -> None:
+def test_an_invalid_filter_is_rejected_by_name(api: Api, filled: str, subject: str) -> None:
     with pytest.raises(Failed, match="INVALID_ARGUMENT subject: ") as refused:
         api.subscribe(filled, subject=subject)
     assert repr(subject)[1:-1] in refused.value.text

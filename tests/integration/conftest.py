@@ -1,4 +1,4 @@
-"""A real broker for the tests of what users touch; tests of the broker itself start their own."""
+"""A real broker for tests of the user interfaces; tests of the broker itself start their own."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from tests.names import fresh
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[TestBroker]:
-    """A standalone broker that all share; each test has a stream of its own."""
+    """A standalone broker that all tests share; each test has its own stream."""
     with broker() as started:
         yield started
 
 
 @pytest.fixture
 def stream(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses, nor this one when it is tried again."""
+    """A name that no other test, and no repetition of this test, uses."""
     return fresh(request.node.name)

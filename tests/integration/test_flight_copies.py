@@ -1,4 +1,4 @@
-"""DoPut publishes copies to NATS only when it is asked to."""
+"""DoPut republishes to NATS only on request."""
 
 import asyncio
 import json

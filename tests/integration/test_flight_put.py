@@ -1,4 +1,4 @@
-"""Flight's DoPut to a stream of several partitions: each row goes to its own."""
+"""Flight's DoPut to a stream of several partitions: each row is stored in its partition."""
 
 import json
 import zlib
@@ -75,7 +75,7 @@ def test_keyed_rows_use_the_same_partition_as_the_sdk(broker: testing.TestBroker
     halves = [rows(values[part], key=pa.array(keys[part])) for part in (slice(30), slice(30, 60))]
     answers = put(broker, flight.FlightDescriptor.for_path(stream), *halves)
     expected = [[v for k, v in zip(keys, values, strict=True) if by_key(k) == n] for n in range(PARTITIONS)]
-    assert all(expected), "the keys are too much alike"
+    assert all(expected), "the keys do not reach all partitions"
     assert stored(client, stream) == expected
     assert [answer["partition"] for answer in answers] == [0, 1, 2] * 2
     for number in range(PARTITIONS):
@@ -96,7 +96,7 @@ def test_rows_without_a_key_stay_together_in_a_call_and_calls_take_turns(
         answers = put(broker, {"stream": stream}, rows([b"a", b"b"], key=keys), rows([b"c", b"d"], key=keys))
         assert [(answer["base_offset"], answer["count"]) for answer in answers] == [(0, 2), (2, 2)]
         chosen += {answer["partition"] for answer in answers}
-    assert sorted(chosen) == [0, 1, 2], "one partition for each call, another for each"
+    assert sorted(chosen) == [0, 1, 2], "one partition per call, and a different one for each"
     assert stored(client, stream) == [[b"a", b"b", b"c", b"d"]] * PARTITIONS
 
 

@@ -16,17 +16,17 @@ from tests.integration.faults.process import wait_for
 ROOT: Final = Path(__file__).resolve().parents[2]
 BIN: Final = Path(sys.executable).parent
 PROFILES: Final = {"debug": "dev"}
-"""Cargo's names of profiles by those of their directories."""
+"""Cargo's profiles by the names of their directories."""
 
 LIMIT_S: Final = 150.0
 
 pytestmark = pytest.mark.alone
-"""Cargo's own tests hold the directory of objects while they compile."""
+"""Time limit in seconds: other cargo processes may lock the target directory."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as `make wheel` builds it, with the profile whose objects are there already."""
+    """The wheel as built by `make wheel`, with the profile that is already compiled."""
     target = tmp_path_factory.mktemp("wheels")
     profile = PROFILES.get(BUILD_PROFILE, BUILD_PROFILE)
     command = [BIN / "maturin", "build", "--quiet", "--profile", profile, "--out", target]
@@ -38,7 +38,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables of a process in an environment that holds the wheel and what it requires, and nothing else."""
+    """Environment variables of a process in a virtual environment with only the wheel and its requirements."""
     home = tmp_path_factory.mktemp("empty") / "env"
     for command in (
         [BIN / "uv", "venv", "--quiet", "--python", sys.executable, home],

@@ -1,4 +1,4 @@
-"""The compiled table, on both planes, decides as a plain reading of the rules does; and as Casbin does."""
+"""The compiled table decides, on both planes, like a direct evaluation of the rules, and like Casbin."""
 
 import tempfile
 from pathlib import Path

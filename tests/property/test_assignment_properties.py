@@ -1,4 +1,4 @@
-"""Balancing gives, for all histories, what the words of liftbridge §3.15 give."""
+"""Balancing equals the definition in liftbridge §3.15 for all histories."""
 
 import time
 
@@ -23,7 +23,7 @@ Held = dict[str, dict[str, list[int]]]
 
 
 class Specification:
-    """Section 3.15, word for word, with no regard to time."""
+    """A direct, slow implementation of section 3.15."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = counts

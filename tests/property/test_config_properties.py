@@ -1,4 +1,4 @@
-"""Settings for all inputs: parsers never fail in another way than by saying what is wrong."""
+"""Settings for all inputs: parsers fail only with their own errors."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Which streams share messages with a new one: as a search over all short subjects finds."""
+"""Streams that share messages with a new one, compared with a search over all short subjects."""
 
 from dataclasses import replace
 from itertools import product
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 TOKENS = ["a", "b", "0", "1", "2", "01"]
 SUBJECTS = [parts for length in (1, 2, 3, 4) for parts in product(TOKENS, repeat=length)]
-"""Every concrete subject that the patterns below can tell apart."""
+"""All concrete subjects that the patterns below can distinguish."""
 Asked = tuple[str, int, bool]
 """Subject, number of partitions, whether they share the stream's subject."""
 

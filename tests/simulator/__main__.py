@@ -13,7 +13,7 @@ from tests.simulator.sometimes import missing
 
 
 def main() -> int:
-    """1 when a seed shows a violation."""
+    """The exit code: 1 if a seed has a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("seed", nargs="?", type=int, help="one seed, with its trace")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="so many seeds")

@@ -14,16 +14,16 @@ Answer: TypeAlias = tuple[int, int | None, str]
 """Number of the commit, durable end (exclusive) or none, kind of the error."""
 
 class SimError(Exception):
-    """A refusal; `args` are its kind (full, failed, io, exists, absent, foreign, stale_epoch, …) and its message."""
+    """An error; `args` are its kind (full, failed, io, exists, absent, foreign, stale_epoch, …) and its message."""
 
 def plant(number: int) -> None:
-    """Make planted bug `number` the one that is alive, 0 for none; only in the build that has them."""
+    """Activate planted bug `number`, 0 = none; only in the build with planted bugs."""
 
 def read_bomb(frames: int) -> str:
-    """Read a batch that promises 1 MiB and unfolds to so many; why it was refused, or an empty text."""
+    """Read a batch that declares 1 MiB and decompresses to more. Returns the error, or an empty text."""
 
 class Disk:
-    """Files and names, what of them is durable, and what goes wrong. Paths are absolute."""
+    """A simulated disk: files and names, what is durable, and faults. Paths are absolute."""
 
     def __init__(self, seed: int) -> None: ...
     def set_faults(
@@ -38,34 +38,34 @@ class Disk:
         no_descriptors: bool = False,
         space: int | None = None,
     ) -> None:
-        """Set every fault anew: probabilities per operation; `space` in bytes by which files may still grow."""
+        """Set all faults: probabilities per operation; `space`: bytes by which files may still grow."""
     def set_now(self, now_ns: int) -> None: ...
     def stop_after(self, operations: int) -> None:
-        """The power goes after so many more operations: from then on each fails, until `crash` or `restart`."""
+        """Cut the power after so many more operations: then all operations fail until `crash` or `restart`."""
     def is_stopped(self) -> bool: ...
     def crash(self, keep: float, tear: float, noise: float, keep_names: float) -> None:
-        """Lose power: each unsynced page is kept, torn (with noise in a sector) or lost; so are changes of names."""
+        """A power cut: each unsynced page, and each change of a name, is kept, torn (with noise) or lost."""
     def restart(self) -> None:
-        """Every process ends; memory stays."""
+        """End all processes; the page cache stays."""
     def fork(self) -> Disk:
-        """A copy that goes its own way."""
+        """An independent copy."""
     def digest(self) -> int:
-        """Of all operations and their outcomes so far."""
+        """Digest of all operations and their outcomes so far."""
     def counts(self) -> list[tuple[str, int]]: ...
     def paths(self) -> list[str]: ...
     def read(self, path: str, *, durable: bool = False) -> bytes: ...
     def damage(self, path: str, position: int, bytes: bytes) -> None: ...  # noqa: A002
     def truncate(self, path: str, len: int) -> None: ...  # noqa: A002
     def make_directory(self, path: str) -> None:
-        """Make a directory under the root, durably."""
+        """Create a directory under the root, durably."""
     def misdirected(self) -> list[tuple[str, int, int]]:
-        """Pages that a sync put in the wrong place: path, position meant, position hit."""
+        """Pages that a sync wrote to a wrong position: path, intended position, actual position."""
 
 class Store:
-    """One life of one process; everything it does happens in `step` and in the calls of its logs."""
+    """One run of one process; all work happens in `step` and in the calls of its logs."""
 
     def __init__(self, disk: Disk, journal: tuple[int, int, int, int] | None = None) -> None:
-        """`journal`: dirty segments from which on it is used, bytes of one of its files, files, rounds until segments
+        """`journal`: dirty segments above which it is used, bytes of one of its files, files, rounds until segments
         are synced."""
     def create(
         self,
@@ -91,7 +91,7 @@ class Store:
     ) -> tuple[Log, Report]: ...
     def step(self) -> bool: ...
     def journal_losses(self) -> list[tuple[str, int]]:
-        """Path and position of what of the journal is missing or damaged, though it was acknowledged."""
+        """Path and position of acknowledged data of the journal that is missing or damaged."""
 
     def failure(self) -> str | None: ...
     def end(self) -> None: ...
@@ -123,7 +123,7 @@ class Log:
     def maintain(self, age_ns: int, bytes: int, messages: int, now_ns: int, min_age_ns: int) -> int: ...  # noqa: A002
     def trim(self, before: int, now_ns: int) -> int: ...
     def compact(self, tombstone_grace_ns: int, map_bytes: int, now_ns: int) -> bool:
-        """Ask for a compaction, done in a later step; false when none is due."""
+        """Request a compaction, which a later step runs; false = none is due."""
     def removed(self) -> list[int]:
         """Records removed by each compaction that ended since the last call."""
     def checkpoint(self) -> None: ...
@@ -131,4 +131,4 @@ class Log:
     def close(self) -> None: ...
     def delete(self) -> None: ...
     def abandon(self) -> None:
-        """Drop it as a crash does."""
+        """Drop the store like a crash."""

@@ -1,4 +1,4 @@
-"""Compares the engine with the model through its own doors: reads, look-ups, producers, epochs, files."""
+"""Compares the engine with the model: reads, look-ups, producers, epochs, files."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NO_DESCRIPTORS = "os error 24"
 
 
 class PowerGoneError(Exception):
-    """The power went during a read."""
+    """A power cut during a read."""
 
 
 def read_all(model: Model, log: Log, span: tuple[int, int], reached: Reached, faulty: Disk | None) -> list[Record]:
-    """Every record in [start, until), judged; damaged ranges are passed over where they may be.
+    """Read and check every record in [start, until); damaged ranges are skipped where they are allowed.
 
-    `faulty`: the disk, when reads may fail.
+    `faulty`: the disk, if reads may fail.
 
     Raises:
-        ViolationError: A4, A6, A8, A9, I25, or P12 for a range refused without reason.
-        PowerGoneError: when that is why a read failed.
+        ViolationError: A4, A6, A8, A9, I25, or P12 for a range with an unjustified error.
+        PowerGoneError: a read failed because of a power cut.
     """
     start, until = span
     found: list[Record] = []
@@ -46,12 +46,12 @@ def read_all(model: Model, log: Log, span: tuple[int, int], reached: Reached, fa
         if faulty and faulty.is_stopped():
             raise PowerGoneError
         if faulty and kind == "io" and (model.no_opening or NO_DESCRIPTORS in message):
-            return found  # a segment that was rewritten or closed has to be opened
+            return found  # a rewritten or closed segment must be opened
         if kind != "damaged" or last <= at:
             raise ViolationError("P12", f"read of partition {model.number} at {stopped_at}: {message}")
         last = min(last, until)
         if not model.weak and not model.may_be_damaged(max(first, at), last):
-            raise ViolationError("P12", f"{message} in partition {model.number}, but only {model.damaged} were harmed")
+            raise ViolationError("P12", f"{message} in partition {model.number}, but only {model.damaged} were damaged")
         reached.sometimes("a damaged record was refused and the others were served", when=not model.flaky)
         reached.sometimes("a record that could not be read was refused", when=model.flaky)
         at = last
@@ -62,30 +62,30 @@ def _check_gaps(model: Model, start: int, offsets: list[int], end: int | None) -
     expected = range(start, end if end is not None else (offsets[-1] + 1 if offsets else start))
     missing = sorted(set(expected) - set(offsets) - model.gone)
     if missing or not set(offsets) <= set(expected):
-        raise ViolationError("A9", f"offsets {missing[:5]} of partition {model.number} were jumped over")
+        raise ViolationError("A9", f"offsets {missing[:5]} of partition {model.number} were skipped")
 
 
 def contents(model: Model, log: Log, reached: Reached) -> Contents:
-    """Everything a log holds, judged."""
+    """Read and check the whole log."""
     start, end, _, _ = log.ends()
     return start, end, tuple(read_all(model, log, (start, end), reached, None))
 
 
 def check_journal(store: Store, models: Iterable[Model]) -> None:
-    """P12: nothing of the journal is said to be lost when no write went astray.
+    """P12: no loss in the journal is reported if no write was misdirected.
 
     Raises:
         ViolationError: P12.
     """
     if (lost := store.journal_losses()) and not any(model.weak for model in models):
-        raise ViolationError("P12", f"the journal is said to have lost what was acked: {lost}")
+        raise ViolationError("P12", f"the journal reports the loss of acked records: {lost}")
 
 
 def open_copy(disk: Disk, model: Model) -> tuple[Log, Store]:
-    """Open one log on a disk of its own.
+    """Open one log on a separate disk.
 
     Raises:
-        ViolationError: I23 when it cannot be opened; P12.
+        ViolationError: I23 if it cannot be opened; P12.
     """
     try:
         store = Store(disk, model.journal)
@@ -98,7 +98,7 @@ def open_copy(disk: Disk, model: Model) -> tuple[Log, Store]:
 
 
 def check_twice(disk: Disk, model: Model, first: Contents, reached: Reached) -> None:
-    """I23: a recovery changes nothing that a second one would find, even when the power goes right after it.
+    """I23: a second recovery finds the same as the first, even after a power cut right after it.
 
     Raises:
         ViolationError: I23.
@@ -116,10 +116,10 @@ def check_twice(disk: Disk, model: Model, first: Contents, reached: Reached) -> 
 
 
 def check_prefix(disk: Disk, model: Model, draw: float, reached: Reached) -> None:
-    """I24: with the end of the last segment cut away, recovery finds a prefix of the log. Before `open`, unharmed.
+    """I24: with a truncated last segment, recovery finds a prefix of the log. Call before `open`, without damage.
 
     Raises:
-        ViolationError: I24, or what the comparison with the model finds.
+        ViolationError: I24, or an error of the comparison with the model.
     """
     copy = disk.fork()
     copy.restart()
@@ -147,7 +147,7 @@ def check_prefix(disk: Disk, model: Model, draw: float, reached: Reached) -> Non
 
 
 def check_worst_crash(disk: Disk, model: Model, reached: Reached) -> None:
-    """I20, I22: if everything unsynced were lost now, every ack would still hold.
+    """I20, I22: if everything unsynced were lost now, all acked records would still exist.
 
     Raises:
         ViolationError: A1.
@@ -167,7 +167,7 @@ def check_worst_crash(disk: Disk, model: Model, reached: Reached) -> None:
 
 
 def check_tiling(disk: Disk, model: Model, start: int, end: int) -> None:
-    """I21: the batches in the files tile [start, end), each chained to the one before.
+    """I21: the batches in the files cover [start, end) without gaps, each linked to the previous one.
 
     Raises:
         ViolationError: I21.
@@ -187,7 +187,7 @@ def check_tiling(disk: Disk, model: Model, start: int, end: int) -> None:
 
 
 def check_tail(disk: Disk, model: Model) -> None:
-    """After a recovery nothing but zeros stands behind the last batch: what was cut cannot come back.
+    """After a recovery only zeros follow the last batch, so that truncated data cannot come back.
 
     Raises:
         ViolationError: I25.
@@ -199,11 +199,11 @@ def check_tail(disk: Disk, model: Model) -> None:
     whole = files.batches(content)
     end = whole[-1].end if whole else files.PREAMBLE_BYTES
     if any(content[end:]):
-        raise ViolationError("I25", f"{found[-1][1]} holds something behind its last batch")
+        raise ViolationError("I25", f"{found[-1][1]} has data after its last batch")
 
 
 def check_foreign(disk: Disk, model: Model, reached: Reached) -> None:
-    """P13: the directory of one incarnation is not taken, let alone deleted, for another.
+    """P13: the directory of one incarnation is not used or deleted for another.
 
     Raises:
         ViolationError: P13.
@@ -224,7 +224,7 @@ def check_foreign(disk: Disk, model: Model, reached: Reached) -> None:
 
 
 def check_epochs(model: Model, log: Log) -> None:
-    """Every epoch that begins within the log begins where its first record lies.
+    """Every epoch that begins within the log begins at its first record.
 
     Raises:
         ViolationError: I15.
@@ -241,7 +241,7 @@ def check_epochs(model: Model, log: Log) -> None:
 
 
 def check_producers(model: Model, log: Log, now_ns: int, reached: Reached) -> None:
-    """P4: the last five batches of each producer are recognised, with their offsets.
+    """P4: the last five batches of each producer are recognized, with their offsets.
 
     Raises:
         ViolationError: A3.
@@ -261,7 +261,7 @@ def check_producers(model: Model, log: Log, now_ns: int, reached: Reached) -> No
 
 
 def check_times(model: Model, log: Log, timestamp: int) -> None:
-    """Look-ups by time answer as the records say.
+    """Look-ups by time agree with the records.
 
     Raises:
         ViolationError: P17.
@@ -278,6 +278,6 @@ def check_times(model: Model, log: Log, timestamp: int) -> None:
 
 
 def _is_first(model: Model, offsets: list[int], found: int) -> bool:
-    """Whether `found`, or -1, is the first of these that no compaction removed."""
+    """Whether `found` (or -1) is the first of these that compaction did not remove."""
     before = offsets if found == -1 else offsets[: offsets.index(found)] if found in offsets else None
     return before is not None and model.gone.issuperset(before)

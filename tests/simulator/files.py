@@ -13,7 +13,7 @@ SLOTS = (0, 4096)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where a batch lies."""
+    """The position of a batch."""
 
     position: int
     end: int
@@ -25,7 +25,7 @@ class BatchPlace:
 
 
 def batches(content: bytes) -> list[BatchPlace]:
-    """The batches of a segment up to the first place where none begins. Checksums are not looked at."""
+    """The batches of a segment up to the first position without one. Checksums are not checked."""
     found: list[BatchPlace] = []
     position = PREAMBLE_BYTES
     while content[position : position + 4] == BATCH_MAGIC and position + HEADER_BYTES <= len(content):
@@ -35,14 +35,14 @@ def batches(content: bytes) -> list[BatchPlace]:
         (link,) = struct.unpack_from("<I", content, position + 124)
         end = position + HEADER_BYTES + stored
         if end > len(content) or not span:
-            break  # the rest of a header that was torn holds no offsets
+            break  # the rest of a torn header has no offsets
         found.append(BatchPlace(position, end, base, base + span, chain, kept or link, epoch))
         position = end
     return found
 
 
 def checkpoint(content: bytes) -> tuple[int, int, int] | None:
-    """High watermark, log start and durable point of the newer slot that checks."""
+    """High watermark, log start and durable point of the newer valid slot."""
     slots: list[tuple[int, tuple[int, int, int]]] = []
     for at in SLOTS:
         slot = content[at : at + 64]
@@ -59,7 +59,7 @@ def segments(paths: list[str], directory: str) -> list[tuple[int, str]]:
 
 
 def future_checkpoint(content: bytes, ahead: int) -> bytes | None:
-    """The newer slot with a high watermark that lies `ahead` further, sound in itself; none when no slot is there."""
+    """A valid copy of the newer slot with a high watermark increased by `ahead`; None = there is no slot."""
     slots = [content[at : at + 64] for at in SLOTS if content[at : at + 4] == b"BSCC"]
     if not slots:
         return None
@@ -71,7 +71,7 @@ def future_checkpoint(content: bytes, ahead: int) -> bytes | None:
 
 
 def crc32c(content: bytes) -> int:
-    """The checksum of the formats (Castagnoli), bit by bit: for small things only."""
+    """CRC-32C (Castagnoli), bit by bit: only for small inputs."""
     crc = 0xFFFFFFFF
     for byte in content:
         crc ^= byte

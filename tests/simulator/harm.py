@@ -1,4 +1,4 @@
-"""Damage between two lives: bits and pages change, derived files lose their meaning."""
+"""Damage between two runs: bits and pages change, derived files become invalid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 4096
 
 
 def harm(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
-    """Damage one file of a log; the model learns what may be refused from now on. Returns what was done."""
+    """Damage one file of a log, and record in the model which reads may fail. Returns a description."""
     kind = stream.choice(["segment", "segment", "preamble", "index", "future", "checkpoint", "epochs", "producers"])
     match kind:
         case "segment":
@@ -32,7 +32,7 @@ def harm(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
 
 
 def remember(disk: Disk, model: Model) -> None:
-    """Keep the batches that nobody was promised, as the files show them now."""
+    """Record the batches in the files that were never acked."""
     for _, path in files.segments(disk.paths(), model.path):
         content = disk.read(path)
         model.earlier.append(content)
@@ -43,7 +43,7 @@ def remember(disk: Disk, model: Model) -> None:
 
 
 def raise_ghost(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
-    """Lay a batch of an earlier life behind the last one, at its own offset (F10)."""
+    """Write a batch of an earlier run after the last one, at its own offset (F10)."""
     found = files.segments(disk.paths(), model.path)
     if not found or model.damaged or model.weak or model.without_checkpoint:
         return ""
@@ -80,7 +80,7 @@ def _flip(disk: Disk, path: str, position: int, stream: Stream) -> None:
 
 
 def _harm_by_future(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
-    """A checkpoint whose high watermark lies beyond the log (F21)."""
+    """Write a checkpoint whose high watermark is beyond the log (F21)."""
     path = f"{model.path}/checkpoint"
     if path not in disk.paths():
         return ""
@@ -117,7 +117,7 @@ def _harm_derived(disk: Disk, model: Model, kind: str, stream: Stream, reached: 
 
 
 def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str:
-    """Overwrite a page of batches below the durable point with another page of the log, now or of an earlier life."""
+    """Overwrite a page of batches below the durable point with another page of the log, of this or an earlier run."""
     known = files.checkpoint(disk.read(f"{model.path}/checkpoint", durable=True)) if model.created else None
     if known is None or model.without_checkpoint or model.weak or model.haunted:
         return ""
@@ -137,17 +137,17 @@ def lay_stray(disk: Disk, model: Model, stream: Stream, reached: Reached) -> str
     start = stream.randrange(0, len(donor), stream.choice([PAGE, 512]))
     bytes_ = donor[start : start + PAGE][: len(contents[path]) - page]
     if start == page or bytes_ == contents[path][page : page + len(bytes_)]:
-        return ""  # in its own place an older page may follow by its chain what lies before it
+        return ""  # at its own position an older page may be linked to its predecessor
     disk.damage(path, page, bytes_)
     model.strays = True
     model.harm(*span)
     model.fresh_damage = True
-    reached.sometimes("a page from elsewhere was laid over a sound one")
+    reached.sometimes("a valid page was overwritten by another page")
     return f"{path}: offsets {span}"
 
 
 def _is_known(content: bytes, found: list[files.BatchPlace], page: int) -> bool:
-    """Whether all that a page holds was found: earlier damage may hide what follows it."""
+    """Whether all batches of a page were found: earlier damage may hide the following ones."""
     behind = content[found[-1].end : page + PAGE] if found else content
     return not any(behind)
 
@@ -156,7 +156,7 @@ def _harm_segment(disk: Disk, model: Model, stream: Stream, reached: Reached) ->
     """Flip a bit of a batch, or lose a page of batches, below the durable point that the disk knows of."""
     known = files.checkpoint(disk.read(f"{model.path}/checkpoint", durable=True)) if model.created else None
     if known is None or model.without_checkpoint or model.weak or model.haunted:
-        return ""  # no second damage that takes away what shows the first
+        return ""  # no second damage that hides the first
     durable = known[2]
     found: list[tuple[str, files.BatchPlace]] = []
     for _, path in files.segments(disk.paths(), model.path):

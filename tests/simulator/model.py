@@ -1,4 +1,4 @@
-"""What one partition may hold: the records appended, how far they are acked, and what may be missing."""
+"""The expected content of one partition: appended records, the acked end, and allowed losses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.simulator.plan import Settings
 
 
 class ViolationError(Exception):
-    """A promise or invariant that did not hold; the first argument is its code."""
+    """A broken promise or invariant; the first argument is its code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
 
 
-class LifeOverError(Exception):
-    """The power went, or the directory failed: nothing more can be done in this life."""
+class RunEndedError(Exception):
+    """A power cut, or a failed directory: this run has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Entry:
     epoch: int
     timestamp: int
     appended: int = 0
-    """Time that never goes back."""
+    """A monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """A batch of an earlier life."""
+    """A batch of an earlier run."""
 
     base: int
     chain: int
@@ -52,7 +52,7 @@ class Ghost:
 
 @dataclass
 class Model:
-    """One creation of one partition. Offsets begin at 0, so an offset is an index."""
+    """One incarnation of one partition. Offsets begin at 0, so an offset is an index."""
 
     number: int
     incarnation: int
@@ -63,48 +63,48 @@ class Model:
     """Offsets between two batches, ascending."""
     acked: int = 0
     log_start: int = 0
-    """The largest that was announced; a crash may take it back as long as the records are there."""
+    """The largest announced log start; a crash may reset it as long as the records exist."""
     created: bool = False
-    """Creation was acknowledged."""
+    """Whether the creation was acknowledged."""
     epoch: int = 1
     last_timestamp: int = 0
     latest_timestamp: int = 0
-    """Of all records that ever were, the lost ones included."""
+    """The largest timestamp of all records, including lost ones."""
     damaged: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Offsets that may be refused."""
+    """Offsets whose reads may fail."""
     fresh_damage: bool = False
-    """Damage came after the last recovery, below the durable point: nothing may be cut because of it."""
+    """Whether there was damage below the durable point after the last recovery; it must not cause truncation."""
     flaky: bool = False
-    """Reads fail at times: what could not be read once may be refused for the rest of the life."""
+    """Whether reads fail at times: a range that failed once may fail for the rest of the run."""
     no_opening: bool = False
-    """Opening a file fails at times."""
+    """Whether opening a file fails at times."""
     strays: bool = False
-    """Pages from elsewhere were laid over sound ones."""
+    """Whether valid pages were overwritten with other pages."""
     power_cut: bool = False
-    """The power went since the last recovery."""
+    """Whether there was a power cut since the last recovery."""
     weak: bool = False
-    """A write went astray: records may be refused or cut, never be wrong."""
+    """Whether a write was misdirected: records may be unreadable or truncated, but never wrong."""
     without_checkpoint: bool = False
-    """The checkpoint was damaged: never-acked records before the last segment count as damage."""
+    """Whether the checkpoint was damaged: unacked records before the last segment count as damage."""
     haunted: bool = False
-    """A batch of an earlier life was laid behind the last one since the last recovery."""
+    """Whether a batch of an earlier run was written after the last one since the last recovery."""
     earlier: list[bytes] = field(default_factory=list[bytes])
-    """Segments as they were before."""
+    """Earlier contents of segments."""
     ghosts: list[Ghost] = field(default_factory=list[Ghost])
-    """Batches that were never acked, as they stood in the files."""
+    """Batches in the files that were never acked."""
     sent: list[Sent] = field(default_factory=list[Sent])
     gone: set[int] = field(default_factory=set[int])
     """Offsets of records that a compaction may have removed."""
     latest: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Last offset of each key, as far as compactions have looked."""
-    looked_to: int = 0
-    """How far that is."""
+    """Last offset of each key, up to `scanned_to`."""
+    scanned_to: int = 0
+    """End of the range that compactions have scanned."""
     sequences: dict[int, int] = field(default_factory=dict[int, int])
     """Next sequence of each producer."""
 
     @property
     def path(self) -> str:
-        """Its directory."""
+        """The directory of the partition."""
         return f"/partitions/{self.incarnation}"
 
     @property
@@ -113,7 +113,7 @@ class Model:
         return len(self.entries)
 
     def append(self, entries: list[Entry], producer: tuple[int, int, int] | None) -> None:
-        """Take down a batch."""
+        """Record a batch."""
         if producer:
             self.sent.append(Sent(producer, len(entries), self.end))
             self.sequences[producer[0]] = producer[2] + len(entries)
@@ -122,38 +122,38 @@ class Model:
         self.ends.append(self.end)
 
     def compact(self, limit: int, tombstones_before: int) -> None:
-        """A compaction may remove what a later record of the same key below `limit` supersedes, and old tombstones."""
-        for offset in range(self.looked_to, limit):
+        """Allow compaction to remove records with a later record of the same key below `limit`, and old tombstones."""
+        for offset in range(self.scanned_to, limit):
             key = self.entries[offset].key
             if key is None:
                 continue
             if key in self.latest:
                 self.gone.add(self.latest[key])
             self.latest[key] = offset
-        self.looked_to = max(self.looked_to, limit)
+        self.scanned_to = max(self.scanned_to, limit)
         for offset in self.latest.values():
             if self.entries[offset].value is None and self.entries[offset].timestamp <= tombstones_before:
                 self.gone.add(offset)
 
     def cut(self, end: int) -> None:
-        """Forget what a recovery did not find."""
+        """Remove the records that a recovery did not find."""
         del self.entries[end:]
         self.ends = [known for known in self.ends if known <= end]
-        if end < self.looked_to:  # what a compaction saw was durable: only damage takes it
+        if end < self.scanned_to:  # records seen by a compaction were durable: only damage removes them
             self.gone = {offset for offset in self.gone if offset < end}
             self.latest = {key: offset for key, offset in self.latest.items() if offset < end}
-            self.looked_to = end
+            self.scanned_to = end
         self.sent = [sent for sent in self.sent if sent.base + sent.count <= end]
         self.sequences = {sent.producer[0]: sent.producer[2] + sent.count for sent in self.sent}
         self.epoch = max(self.epoch, self.entries[-1].epoch if self.entries else 1)
         self.last_timestamp = self.entries[-1].timestamp if self.entries else 0
 
     def harm(self, start: int, end: int) -> None:
-        """Records in [start, end) may be refused from now on.
+        """Reads of records in [start, end) may fail from now on.
 
-        A batch proves itself by its successor, so the one behind a damaged one may be refused too, when it has none or
-        when that one is damaged as well. Between two places that were overwritten with what looks like batches nothing
-        may prove itself. The rig of row S10 holds the engine to the exact range.
+        A batch is verified by its successor, so the batch after a damaged one may also fail if it has no successor, or
+        a damaged one. Between two positions that were overwritten with valid-looking batches nothing can be verified.
+        The rig of row S10 checks the exact range.
         """
         behind = next((cut for cut in self.ends if cut > end), end)
         if self.strays:
@@ -162,27 +162,27 @@ class Model:
         self.damaged.append((start, behind))
 
     def may_be_damaged(self, start: int, end: int) -> bool:
-        """Whether [start, end) lies within what was damaged."""
+        """Whether [start, end) is within the damaged ranges."""
         return self.flaky or all(
             any(first <= offset < last for first, last in self.damaged) for offset in range(start, end)
         )
 
     def may_begin_at(self, timestamp: int, now: int) -> bool:
-        """Whether an append may get this time although it is not that of the last record: that one may be damaged.
+        """Whether an append may get this time although the last record is later, because that one is damaged.
 
-        A file that is not damaged may still tell how late it was. Before a sound record no time goes back.
+        An intact file may still contain its time. The time never goes back before an intact record.
         """
         if not (self.damaged or self.weak):
             return False
-        sound = (
+        intact = (
             entry.timestamp
             for offset, entry in reversed(list(enumerate(self.entries)))
             if not (self.weak or self.may_be_damaged(offset, offset + 1))
         )
-        return max(now, next(sound, 0)) <= timestamp <= max(now, self.latest_timestamp)
+        return max(now, next(intact, 0)) <= timestamp <= max(now, self.latest_timestamp)
 
     def check_recovered(self, ends: tuple[int, int, int, int]) -> None:
-        """Compare what a recovery found: everything acked, nothing but what was appended, whole batches.
+        """Check the result of a recovery: all acked records, only appended records, complete batches.
 
         Raises:
             ViolationError: I25, A18.
@@ -205,7 +205,7 @@ class Model:
             raise ViolationError("I20", f"{where} is durable to {durable} after a recovery, not to its end {end}")
 
     def check_records(self, records: list[Record]) -> None:
-        """Each record is the one that was appended at its offset.
+        """Check that each record is the one that was appended at its offset.
 
         Raises:
             ViolationError: A4, A6, A8.

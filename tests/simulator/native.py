@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.simulator.bascule_sim import Disk, Log, Record, Report, SimError, Store, plant, read_bomb
 else:
     if not (DIRECTORY / "bascule_sim").is_dir():
-        raise ImportError(f"{DIRECTORY} holds no module bascule_sim: run `make sim` first")
+        raise ImportError(f"{DIRECTORY} has no module bascule_sim: run `make sim` first")
     sys.path.insert(0, str(DIRECTORY))
     module = importlib.import_module("bascule_sim")
     sys.path.remove(str(DIRECTORY))

@@ -1,4 +1,4 @@
-"""What a seed draws before it begins: partitions, settings, faults. The ranges are those of reliability §5.3."""
+"""The plan of a seed: partitions, settings, faults. The ranges are those of reliability §5.3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 class Arguments(TypedDict):
-    """Keywords of `Store.create` and `Store.open`."""
+    """Keyword arguments of `Store.create` and `Store.open`."""
 
     memory: bool
     segment_bytes: int
@@ -21,7 +21,7 @@ class Arguments(TypedDict):
 
 @dataclass(frozen=True)
 class Settings:
-    """How the log of one partition is opened."""
+    """Options of the log of one partition."""
 
     memory: bool
     segment_bytes: int
@@ -29,7 +29,7 @@ class Settings:
     preallocate_bytes: int
 
     def arguments(self) -> Arguments:
-        """For `Store.create` and `Store.open`."""
+        """Arguments of `Store.create` and `Store.open`."""
         return {
             "memory": self.memory,
             "segment_bytes": self.segment_bytes,
@@ -40,14 +40,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """The circumstances of one seed."""
+    """The plan of one seed."""
 
     partitions: list[Settings]
     journal: tuple[int, int, int, int] | None
-    """Dirty segments from which on the journal is used, bytes of one file, files, rounds until segments are synced."""
+    """Dirty segments above which the journal is used, bytes of a file, files, rounds until segments are synced."""
     lives: int
     steps: int
-    """At most so many in one life."""
+    """Maximum number of operations of one run."""
     read: float
     write: float
     sync: float
@@ -55,23 +55,23 @@ class Plan:
     misdirect: float
     write_back: float
     stops: float
-    """Probability that the power goes in the middle of a life, at some operation."""
+    """Probability of a power cut during a run, at some operation."""
     rot: float
-    """Probability of damage between two lives."""
+    """Probability of damage between two runs."""
     full: bool
-    """Whether space and descriptors run out at times."""
+    """Whether space and descriptors are exhausted at times."""
     maintenance: bool
-    """Whether retention removes."""
+    """Whether retention is on."""
     compaction: float
-    """Probability that a compaction or a trim follows a thing that happens."""
+    """Probability of a compaction or a trim after an operation."""
     strays: float
-    """Probability that a page between two lives is overwritten by one from elsewhere."""
+    """Probability that a page is overwritten by another one between two runs."""
     faults: bool = field(default=False)
-    """Whether anything but a loss of power happens."""
+    """Whether there are faults other than power cuts."""
 
 
 def draw(stream: Stream) -> Plan:
-    """The plan of a seed. One in four has no faults but the crashes."""
+    """The plan of a seed. One in four has only crashes as faults."""
     partitions = [
         Settings(
             memory=stream.maybe(0.15),
@@ -97,7 +97,7 @@ def draw(stream: Stream) -> Plan:
         journal=None,
         lives=stream.randint(2, 6),
         steps=stream.randint(5, 60),
-        # A slot of the checkpoint that cannot be read is as if it were absent; together with damage that costs a tail.
+        # An unreadable slot of the checkpoint counts as absent; together with damage that may cost the tail.
         read=0.0 if rot else sometimes(0.4, 0.1),
         write=sometimes(0.2, 0.03),
         sync=sometimes(0.3, 0.1),
@@ -112,7 +112,7 @@ def draw(stream: Stream) -> Plan:
         strays=0.0,
         faults=faults,
     )
-    # Drawn last: what came later into a plan leaves the rest of it as it was.
+    # Drawn last, so that added options do not change the rest of existing plans.
     lazy_rounds = stream.choice([1, 3, 16, 1_000])
     return replace(
         plan,

@@ -12,13 +12,13 @@ from tests.simulator.world import World
 
 @dataclass
 class Outcome:
-    """What one seed came to."""
+    """The result of one seed."""
 
     seed: int
     events: int
     operations: int
     simulated_ns: int
-    """By how much the clock of the simulation moved forward."""
+    """Simulated time."""
     digest: str
     violation: str = ""
     """Code and message, or empty."""
@@ -27,14 +27,14 @@ class Outcome:
 
 
 def run_seed(seed: int, *, traced: bool = False) -> Outcome:
-    """Simulate one seed. What goes wrong in the simulator itself counts as a violation too."""
+    """Simulate one seed. An error of the simulator also counts as a violation."""
     world = World(seed, traced=traced)
     violation = ""
     try:
         world.run()
     except ViolationError as error:
         violation = str(error)
-    except Exception as error:  # noqa: BLE001 -- the seed has to be told whatever happened
+    except Exception as error:  # noqa: BLE001 -- the seed must be reported for every error
         violation = f"simulator: {error!r} at {traceback.extract_tb(error.__traceback__)[-1]}"
     world.note(f"violation {violation}")
     operations = dict(world.disk.counts())["operations"]

@@ -1,6 +1,6 @@
-"""Rare situations that a run over many seeds has to meet; one that is not met fails the run.
+"""Rare situations that a run over many seeds must reach; a missing one fails the run.
 
-Without this list a simulator slowly stops simulating: a changed probability, and some path is never taken again.
+Without this list, coverage can shrink unnoticed: after a changed probability some path is never taken again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SITUATIONS = (
     "a kill kept what was never synced",
     "a log recovered twice was the same",
     "a misdirected write was survived",
-    "a partition was deleted and made anew",
+    "a partition was deleted and created again",
     "a prefix of the files recovered to a prefix of the log",
     "a producer's repetition was recognised after a recovery",
     "a record that could not be read was refused",
@@ -37,7 +37,7 @@ SITUATIONS = (
     "a torn tail was cut",
     "a trim moved the log start",
     "a write failed",
-    "a page from elsewhere was laid over a sound one",
+    "a valid page was overwritten by another page",
     "after a failed sync a new life began on the same memory",
     "an empty log survived",
     "an index was damaged between two lives",
@@ -69,16 +69,16 @@ SITUATIONS = (
 
 
 class Reached:
-    """Counts the situations met."""
+    """Counts the situations."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def sometimes(self, situation: str, *, when: bool = True) -> None:
-        """Take down that a situation was met.
+        """Count a situation.
 
         Raises:
-            KeyError: for one that is not on the list.
+            KeyError: the situation is not in the list.
         """
         if situation not in SITUATIONS:
             raise KeyError(situation)
@@ -87,5 +87,5 @@ class Reached:
 
 
 def missing(counts: Counter[str]) -> list[str]:
-    """What was never met."""
+    """The situations that did not occur."""
     return [situation for situation in SITUATIONS if not counts[situation]]

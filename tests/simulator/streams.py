@@ -1,4 +1,4 @@
-"""Random streams, one for each part of a simulation, so that a change in one part leaves the others as they were."""
+"""Random streams, one for each part of a simulation, so that a change in one part does not affect the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator itself: the first seeds pass, and the same seed is the same run."""
+"""Tests of the simulator: the first seeds pass, and the same seed gives the same run."""
 
 import subprocess
 import sys
@@ -21,19 +21,19 @@ def test_the_first_seeds_show_no_violation() -> None:
 
 
 EARLY = (18370, 19887, 29759, 36376, 114820, 120072, 123053, 124390, 132099, 137471)
-"""Retention took records before their time."""
+"""Seeds of a bug: retention removed records too early."""
 BACK = (20636, 114569, 142073)
-"""A timestamp went back after a reopening."""
+"""Seeds of a bug: a timestamp went back after reopening."""
 STRAYS = (44046, 104386, 123449, 132488, 140643, 111175, 8098377)
-"""Copies from other places and batches of earlier lives were taken for the log."""
+"""Seeds of a bug: copies of other pages and batches of earlier runs were accepted."""
 LOST = (35599, 40684, 115074, 115874, 120961, 141369, 1964, 1107376, 5104947, 120972, 8100436, 105577, 8109183)
-"""Acked records were lost, or refused, behind damage."""
+"""Seeds of a bug: acked records after damage were lost or unreadable."""
 TWICE = (6109789, 6113735)
-"""Behind a lost tail the second opening refused more than the first."""
+"""Seeds of a bug: after a lost tail the second opening reported more damage than the first."""
 PASSING = (9100364, 9104539)
-"""What the disk did not give of the journal for a moment was taken for lost."""
+"""Seeds of a bug: a transient read error of the journal was treated as a loss."""
 OTHERS = (33547, 102129, 114294, 127684, 957, 1000408, 1101332, 2004967, 4000, 4496, 6120418, 8107696, 119777)
-"""A sole segment vanished; a directory was taken from its owner; what was removed, or never rolled, was misread."""
+"""Seeds of bugs: a lost only segment, a directory used for another log, misread removed or never rolled segments."""
 
 
 @pytest.mark.parametrize("seed", [*EARLY, *BACK, *STRAYS, *LOST, *TWICE, *PASSING, *OTHERS])
@@ -42,7 +42,7 @@ def test_a_seed_that_once_showed_a_violation_shows_none(seed: int) -> None:
 
 
 def digests(first: int) -> str:
-    """What fresh processes say of some seeds."""
+    """The digests of some seeds in new processes."""
     command = [sys.executable, "-m", "tests.simulator", "--seeds", "10", "--first", str(first), "--digests"]
     return subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
 
@@ -57,5 +57,5 @@ def test_a_situation_that_is_not_on_the_list_is_refused() -> None:
         Reached().sometimes("a situation nobody listed")
 
 
-def test_a_situation_that_was_never_met_is_told() -> None:
+def test_a_situation_that_never_occurred_is_reported() -> None:
     assert missing(Counter(SITUATIONS[1:])) == [SITUATIONS[0]]

@@ -1,4 +1,4 @@
-"""What happens in a life: appends, commits, steps, reads, maintenance; each judged at once."""
+"""The operations of a run: appends, commits, steps, reads, maintenance; each is checked at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.simulator import checks
-from tests.simulator.model import Entry, LifeOverError, Model, ViolationError
+from tests.simulator.model import Entry, Model, RunEndedError, ViolationError
 from tests.simulator.native import SimError
 from tests.simulator.plan import SECOND
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 GRACE_NS = 60 * SECOND
-"""How long removed segments keep their files."""
+"""Time until the files of removed segments are deleted."""
 
 PASSING = ("full", "exhausted")
-"""Refusals that pass by themselves: no space, no descriptor to open a file with. Nothing was stored."""
+"""Transient errors: no space, no file descriptor. Nothing was stored."""
 
 
 def one_thing(world: World) -> None:
@@ -29,18 +29,18 @@ def one_thing(world: World) -> None:
     do(world, number)
     world.note(f"{name} {number}")
     if world.disk.is_stopped():
-        raise LifeOverError
+        raise RunEndedError
     if world.streams.keys.maybe(world.plan.compaction):
         world.streams.keys.choice([compact, compact, compact, trim])(world, number)
     world.doing = "nothing"
 
 
 def failed(world: World, error: SimError) -> None:
-    """After an error the directory has failed, or the power has gone; anything else is one that must not be."""
+    """Check that after an error the directory has failed or the power was cut; other errors are violations."""
     kind, message = error.args
     world.note(f"refused: {kind}")
     if world.disk.is_stopped():
-        raise LifeOverError from error
+        raise RunEndedError from error
     if kind in {"io", "failed"} and world.store.failure() is None:
         raise ViolationError("P14", f"{message}, yet the directory has not failed") from error
     if kind not in {"io", "failed", *PASSING}:
@@ -71,12 +71,12 @@ def append(world: World, number: int) -> None:
         found = log.append(model.epoch, world.now, records, codec=codec, producer=producer)
     except SimError as error:
         if error.args[0] not in PASSING:
-            model.append(entries, None)  # nobody knows; nothing can follow it in this life
+            model.append(entries, None)  # the outcome is unknown; it is the last one of this run
         world.reached.sometimes("a write failed", when=error.args[0] == "io" and not world.disk.is_stopped())
         world.reached.sometimes("no space was left", when=error.args[0] == "full")
         failed(world, error)
         if error.args[0] not in PASSING:
-            raise LifeOverError from error
+            raise RunEndedError from error
         return
     world.reached.sometimes("a batch was compressed", when=codec > 0)
     world.reached.sometimes("timestamps were raised to the latest", when=timestamp > world.now)
@@ -113,7 +113,7 @@ def step(world: World, number: int = 0, *, doing: str = "during a step") -> None
 
 
 def hear(world: World, number: int, *, failed: bool) -> None:
-    """Take the answers of a log: acks are promises from now on, and readers see what they cover."""
+    """Process the answers of a log: acked records must exist from now on, and readers see them."""
     model, log = world.models[number], world.logs[number]
     for ticket, end, kind in log.answers():
         asked = world.tickets.pop((number, ticket))
@@ -175,11 +175,11 @@ def maintain(world: World, number: int) -> None:
 
 
 def is_young(world: World, model: Model, offset: int, age: int) -> bool:
-    """Whether retention by this age has to keep a record."""
+    """Whether retention by this age must keep a record."""
     entry = model.entries[offset]
     young = entry.timestamp >= world.now - age
     if model.flaky or model.weak or model.may_be_damaged(offset, offset + 1):
-        young &= entry.appended >= world.elapsed - age  # nobody may know its timestamp any more
+        young &= entry.appended >= world.elapsed - age  # its timestamp may be unknown
     return young
 
 
@@ -198,7 +198,7 @@ def compact(world: World, number: int) -> None:
         model.compact(mark, world.now - grace)
     step(world, doing="during a compaction" if due else "during a step")
     if world.disk.is_stopped():
-        raise LifeOverError
+        raise RunEndedError
     for count in log.removed():
         world.reached.sometimes("a compaction removed superseded records", when=count > 0)
         world.note(f"compacted {number}: {count}")
@@ -223,9 +223,9 @@ def trim(world: World, number: int) -> None:
 
 
 def sweep(world: World, number: int) -> None:
-    """Long after a removal its files are gone."""
+    """Check that the files are deleted long after the removal."""
     model = world.models[number]
-    maintain(world, number)  # what an earlier life removed counts from when it is met
+    maintain(world, number)  # the grace period of files removed by an earlier run starts when they are found
     step(world)
     tick_by(world, 2 * GRACE_NS)
     maintain(world, number)  # may seal a segment, and then it does nothing else
@@ -293,24 +293,22 @@ def worst(world: World, number: int) -> None:
 
 
 def foreign(world: World, number: int) -> None:
-    """Another incarnation finds the directory closed."""
+    """Check that another incarnation cannot open the directory."""
     checks.check_foreign(world.disk, world.models[number], world.reached)
 
 
 def delete(world: World, number: int) -> None:
     old = world.models[number]
     log = world.logs.pop(number)
-    world.models[number] = world.new_model(
-        number, old.settings
-    )  # whatever comes of it, nobody looks at the old one again
+    world.models[number] = world.new_model(number, old.settings)  # the old one is not used again, whatever the result
     world.tickets = {key: end for key, end in world.tickets.items() if key[0] != number}
     try:
         log.delete()
     except SimError as error:
         world.note(f"delete refused: {error.args[0]}")
-        raise LifeOverError from error
-    world.reached.sometimes("a partition was deleted and made anew")
-    raise LifeOverError  # the next life makes the new one
+        raise RunEndedError from error
+    world.reached.sometimes("a partition was deleted and created again")
+    raise RunEndedError  # the next run creates the new one
 
 
 THINGS: tuple[tuple[tuple[str, Callable[[World, int], None]], float], ...] = (

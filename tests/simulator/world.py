@@ -1,4 +1,4 @@
-"""One simulation: lives of a process over one disk, from a recovery to a close, a kill or a power cut."""
+"""One simulation: runs of a process over one disk, from a recovery to a close, a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from tests.simulator import checks, things
 from tests.simulator.checks import PowerGoneError
 from tests.simulator.harm import harm, lay_stray, raise_ghost, remember
-from tests.simulator.model import LifeOverError, Model, ViolationError
+from tests.simulator.model import Model, RunEndedError, ViolationError
 from tests.simulator.native import Disk, Log, SimError, Store
 from tests.simulator.plan import SECOND, Plan, Settings, draw
 from tests.simulator.sometimes import Reached
@@ -15,7 +15,7 @@ from tests.simulator.streams import Streams
 
 
 class World:
-    """Everything of one seed."""
+    """The simulation of one seed."""
 
     def __init__(self, seed: int, *, traced: bool = False) -> None:
         self.streams = Streams(seed)
@@ -54,7 +54,7 @@ class World:
             self.trace.append(event)
 
     def digest(self) -> str:
-        """Of everything that happened: events here, operations on the disk."""
+        """Digest of all events and of all operations on the disk."""
         whole = self._hash.copy()
         whole.update(self.disk.digest().to_bytes(8, "little"))
         return whole.hexdigest()
@@ -62,10 +62,10 @@ class World:
     # Lives.
 
     def run(self) -> None:
-        """Every life, then one without faults in which everything has to be well.
+        """Run all runs, then one without faults, in which everything must work.
 
         Raises:
-            ViolationError: when something is not as promised.
+            ViolationError: a promise is broken.
         """
         self.disk.make_directory("/partitions")
         for life in range(self.plan.lives):
@@ -82,7 +82,7 @@ class World:
             for _ in range(self.streams.schedule.randint(1, self.plan.steps)):
                 things.one_thing(self)
             self._end()
-        except (LifeOverError, PowerGoneError):
+        except (RunEndedError, PowerGoneError):
             if self.disk.is_stopped():
                 if self.doing in DOING:
                     self.reached.sometimes(f"the power went {self.doing}")
@@ -100,7 +100,7 @@ class World:
             things.commit(self, number)
             things.step(self)
             if model.acked <= before:
-                raise ViolationError("P15", f"{model.path} acks nothing though nothing is wrong any more")
+                raise ViolationError("P15", f"{model.path} does not ack although there are no more faults")
         for number in list(self.logs):
             self._close(number)
         self.store.end()
@@ -130,7 +130,7 @@ class World:
         self.power = self.streams.crash.maybe(0.7)
 
     def _between(self) -> None:
-        """The machine stops; sometimes something is harmed meanwhile."""
+        """Stop the machine, sometimes with damage."""
         before = dict(self.disk.counts())
         if self.plan.rot:
             for model in self.models:
@@ -162,23 +162,23 @@ class World:
                 self.note(f"stray {lay_stray(self.disk, model, self.streams.strays, self.reached)}")
 
     def note_astray(self) -> None:
-        """Learn of syncs that failed or wrote elsewhere since the last time."""
+        """Record syncs that failed or were misdirected since the last call."""
         failed = dict(self.disk.counts())["failed_syncs"]
         for model in self.models:
-            model.power_cut |= failed > self.failed_syncs  # as good as one: what was not synced may be gone
+            model.power_cut |= failed > self.failed_syncs  # like a power cut: unsynced data may be lost
         self.failed_syncs = failed
         for path, _, _ in self.disk.misdirected():
             for model in self.models:
                 model.weak |= path.startswith((f"{model.path}/", "/journal"))
 
-    # The beginning of a life.
+    # The start of a run.
 
     def _begin(self, *, may_fail: bool) -> None:
-        """Recover every partition and compare; a fault may make an open fail, but not without faults.
+        """Recover all partitions and compare them with the model; an open may fail only with faults.
 
         Raises:
-            ViolationError: when a recovery is wrong.
-            LifeOverError: when the power went.
+            ViolationError: the result of a recovery is wrong.
+            RunEndedError: a power cut.
         """
         for model in self.models:
             model.flaky = may_fail and self.plan.read > 0
@@ -192,7 +192,7 @@ class World:
             if failure is None:
                 break
             if self.disk.is_stopped():
-                raise LifeOverError
+                raise RunEndedError
             if not may_fail or attempt == 3:
                 raise ViolationError("P15", f"cannot be opened without faults: {failure}")
             self.note(f"open failed: {failure[0]}")
@@ -248,12 +248,14 @@ class World:
         for start, last in damaged:
             end = min(last, max(start + 1, promised))
             if model.may_be_damaged(start, end):
-                model.harm(start, last)  # what nobody was promised may have gone with it
+                model.harm(start, last)  # unacked records may be lost with it
             if not (model.weak or model.without_checkpoint or model.may_be_damaged(start, end)):
-                raise ViolationError("P12", f"{model.path}: [{start}, {end}) is said to be damaged, {model.damaged} is")
+                raise ViolationError(
+                    "P12", f"{model.path}: [{start}, {end}) is reported as damaged, but {model.damaged} is damaged"
+                )
 
     def _judge_recovered(self) -> None:
-        """Compare everything recovered with the models, on a disk without faults."""
+        """Compare all recovered logs with the models, on a disk without faults."""
         self.set_faults(on=False)
         self.note_astray()
         for number, log in self.logs.items():
@@ -282,14 +284,14 @@ class World:
         start, end, _, _ = ends
         promised = 0 if model.settings.memory and model.power_cut else model.acked
         if model.without_checkpoint and end > promised:
-            model.harm(promised, end)  # what was torn in a sealed segment cannot be told from damage
+            model.harm(promised, end)  # a torn write in a sealed segment cannot be distinguished from damage
             model.without_checkpoint = False
         model.cut(end)
         model.acked = end
         model.log_start = start
         model.fresh_damage = model.power_cut = model.haunted = False
         if self.disk.is_stopped():
-            raise LifeOverError
+            raise RunEndedError
         log.set_high_watermark(end)
         records = checks.read_all(model, log, (start, end), self.reached, self.disk)
         checks.check_tail(self.disk, model)
@@ -299,7 +301,7 @@ class World:
             checks.check_twice(self.disk, model, (start, end, tuple(records)), self.reached)
         self.note(f"judged {number}: {len(records)} records")
 
-    # The end of a life.
+    # The end of a run.
 
     def _end(self) -> None:
         how = self.streams.crash.pick((("close", 0.3), ("kill", 0.3), ("power", 0.4)))
@@ -314,14 +316,14 @@ class World:
         self.power = self.streams.crash.maybe(0.5)
 
     def _close(self, number: int) -> None:
-        """Close one log; when that succeeds everything is durable."""
+        """Close one log; after success everything is durable."""
         model, log = self.models[number], self.logs[number]
         try:
             log.close()
         except SimError as error:
             self.note(f"close refused: {error.args[0]}")
             if self.disk.is_stopped():
-                raise LifeOverError from error
+                raise RunEndedError from error
             del self.logs[number]
             return
         del self.logs[number]

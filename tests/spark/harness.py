@@ -1,4 +1,4 @@
-"""A data plane without a control plane: streams are made directly, so that tests decide incarnations and retention."""
+"""A data plane without a control plane: tests create streams directly, and so control incarnations and retention."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ BROKER = "b1"
 
 
 class Streams:
-    """One broker's engine with streams made by hand."""
+    """The engine of one broker, with streams that tests create."""
 
     def __init__(self, data_dir: Path, **limits: int) -> None:
         self.data_dir = data_dir
@@ -46,11 +46,11 @@ class Streams:
         self.engine.close(0)
 
     def save(self, copy: Path) -> None:
-        """Copy the data directory, with the engine closed meanwhile."""
+        """Copy the data directory while the engine is closed."""
         self._restart(lambda: shutil.copytree(self.data_dir, copy))
 
     def put_back(self, copy: Path) -> None:
-        """Replace the data directory by a copy that `save` made, as somebody who restores a backup."""
+        """Replace the data directory by a copy of `save`, like restoring a backup."""
 
         def replace() -> None:
             shutil.rmtree(self.data_dir)

@@ -81,7 +81,7 @@ def test_a_schema_given_by_the_user_prunes_columns(spark: Any, streams: Streams)
     assert "column value is binary, not string" in refused(reader.schema("value string").load())
 
 
-def test_wrong_options_are_refused_before_anything_is_read(spark: Any, streams: Streams) -> None:
+def test_invalid_options_are_rejected_before_anything_is_read(spark: Any, streams: Streams) -> None:
     with pytest.raises(Exception, match=r"there is no option 'stream_' \(did you mean stream\?\)"):
         read(spark, streams, stream_="x")
     assert "stream default/t does not exist" in refused(read(spark, streams, stream="t"))
@@ -91,8 +91,8 @@ def test_wrong_options_are_refused_before_anything_is_read(spark: Any, streams: 
         scan(spark, "t", address=streams.address)
 
 
-def test_a_refusal_begins_with_its_sentence(spark: Any, streams: Streams) -> None:
-    """Of what Spark says only its own head comes before; a traceback would say nothing to the reader."""
+def test_an_error_begins_with_its_sentence(spark: Any, streams: Streams) -> None:
+    """Only Spark's own header comes before the error; there is no traceback."""
     streams.create("s")
     sentences = {
         refused(read(spark, streams, startingOffsets='{"s": {"0": 1}}')): "beyond the high watermark 0",
@@ -132,7 +132,7 @@ def test_an_unreachable_broker_is_one_clear_error(spark: Any) -> None:
     assert raised.value.code == "unavailable"
 
 
-def test_a_dataframe_is_a_snapshot_and_a_new_load_sees_more(spark: Any, streams: Streams) -> None:
+def test_a_dataframe_is_a_snapshot_and_a_new_load_has_later_records(spark: Any, streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     frame = read(spark, streams)
@@ -157,7 +157,7 @@ def test_a_catalog_table_is_planned_afresh_for_each_query(spark: Any, streams: S
         spark.sql("drop table t")
 
 
-def test_filters_on_one_dataframe_do_not_disturb_each_other(spark: Any, streams: Streams) -> None:
+def test_filters_on_one_dataframe_are_independent(spark: Any, streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"%d" % i for i in range(100)])
     frame = read(spark, streams)
@@ -167,7 +167,7 @@ def test_filters_on_one_dataframe_do_not_disturb_each_other(spark: Any, streams:
     assert frame.where("offset >= 90").join(frame, "offset", "right").count() == 100
 
 
-def test_ranges_begin_and_end_where_asked(spark: Any, streams: Streams) -> None:
+def test_ranges_begin_and_end_as_requested(spark: Any, streams: Streams) -> None:
     streams.create("s", 2)
     for partition in (0, 1):
         streams.put("s", [b"%d" % i for i in range(10)], partition)
@@ -248,7 +248,7 @@ def test_a_take_of_a_large_stream_ends_early(spark: Any, streams: Streams) -> No
         time.sleep(0.02)
 
 
-def test_discovery_imports_nothing_heavy() -> None:
+def test_discovery_imports_no_large_module() -> None:
     subprocess: Any = import_module("subprocess")
     sys: Any = import_module("sys")
     code = (

@@ -1,4 +1,4 @@
-"""Spark beside a whole broker: records of every door, and a crash in the middle of a query."""
+"""Spark with a complete broker: records of every protocol, and a crash during a query."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.05)
 
 
@@ -28,7 +28,7 @@ async def publish_on_nats(url: str, subjects: list[str]) -> None:
     await connection.close()
 
 
-def test_records_of_every_door_are_rows(spark: Any) -> None:
+def test_records_of_every_protocol_are_rows(spark: Any) -> None:
     asyncio: Any = import_module("asyncio")
     with bascule.testing.broker() as broker, broker.connect() as client:
         client.create_stream("events", "events.>")

@@ -1,4 +1,4 @@
-"""The Flight service as pyarrow sees it."""
+"""The Flight service, with pyarrow as client."""
 
 import json
 import threading
@@ -42,7 +42,7 @@ def action(streams: Streams, body: Any) -> Any:
 def until(condition: Any, limit_s: float = 10.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.01)
 
 
@@ -60,7 +60,7 @@ def test_streams_are_listed_by_prefix_without_internal_ones(streams: Streams) ->
     assert names(b"__") == ["__cursors"]
 
 
-def test_tickets_of_a_flight_mean_the_same_records_for_ever(streams: Streams) -> None:
+def test_tickets_of_a_flight_always_mean_the_same_records(streams: Streams) -> None:
     streams.create("s", 2)
     streams.put("s", [b"a", b"b"])
     streams.put("s", [b"c"], 1)
@@ -110,7 +110,7 @@ def test_times_select_by_receipt(streams: Streams) -> None:
     assert [t["offset"] for t in action(streams, {"stream": "s", "times": times})["times"]] == [0, 1, None]
 
 
-def test_columns_come_as_asked_and_subjects_filter(streams: Streams) -> None:
+def test_columns_are_returned_in_order_and_subjects_are_filtered(streams: Streams) -> None:
     streams.create("s")
     subjects = ["s.a.x", "s.b.x", None, "s.a.y"]
     streams.put("s", [b"0", b"1", b"2", b"3"], subject=subjects, key=[None, b"k", b"", b"l"])
@@ -124,7 +124,7 @@ def test_columns_come_as_asked_and_subjects_filter(streams: Streams) -> None:
     assert get(streams, columns=[]).num_rows == 4
 
 
-def test_large_scans_arrive_whole_and_in_batches_of_a_good_size(streams: Streams) -> None:
+def test_large_scans_are_complete_and_in_large_batches(streams: Streams) -> None:
     streams.create("s")
     values = [bytes([i % 251]) * 500 for i in range(20_000)]
     for start in range(0, len(values), 5000):
@@ -149,7 +149,7 @@ def test_a_long_poll_returns_with_the_first_record(streams: Streams) -> None:
     assert offsets(streams, start=1, wait_ms=50) == []
 
 
-def test_a_scan_that_follows_ends_at_its_end(streams: Streams) -> None:
+def test_a_following_scan_ends_at_its_end(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     timer = threading.Timer(0.2, lambda: streams.put("s", [b"b", b"c", b"d"]))
@@ -158,7 +158,7 @@ def test_a_scan_that_follows_ends_at_its_end(streams: Streams) -> None:
     timer.join()
 
 
-def test_a_cancelled_scan_gives_its_place_back(streams: Streams) -> None:
+def test_a_cancelled_scan_releases_its_slot(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     reader = client(streams).do_get(fl.Ticket(b'{"stream":"s","partition":0,"follow":true}'))
@@ -168,7 +168,7 @@ def test_a_cancelled_scan_gives_its_place_back(streams: Streams) -> None:
     until(lambda: streams.engine.statistics()["subscriptions_open"] == 0)
 
 
-def test_a_scan_that_follows_ends_when_its_stream_is_deleted(streams: Streams) -> None:
+def test_a_following_scan_ends_when_its_stream_is_deleted(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     reader = client(streams).do_get(fl.Ticket(b'{"stream":"s","partition":0,"follow":true}'))
@@ -180,7 +180,7 @@ def test_a_scan_that_follows_ends_when_its_stream_is_deleted(streams: Streams) -
 
 # -- refusals
 # -----------------------------------------------------------------------------------------------------------
-def test_refusals_name_the_values(streams: Streams) -> None:
+def test_errors_name_the_values(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     table: list[tuple[dict[str, Any], str, str]] = [
@@ -215,7 +215,7 @@ def test_removed_records_are_never_skipped_silently(streams: Streams) -> None:
     assert offsets(streams) == list(range(start, end))
 
 
-def test_scans_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+def test_scans_beyond_the_limit_are_rejected(tmp_path: Path) -> None:
     streams = Streams(tmp_path / "few", subscriptions=1)
     try:
         streams.create("s")
@@ -232,7 +232,7 @@ def test_scans_beyond_the_limit_are_refused(tmp_path: Path) -> None:
         streams.close()
 
 
-def test_what_is_not_offered_says_so(streams: Streams) -> None:
+def test_unsupported_methods_are_reported(streams: Streams) -> None:
     with pytest.raises(Exception, match="there is no action"):
         list(client(streams).do_action(fl.Action("nope", b"")))
     assert [kind.type for kind in client(streams).list_actions()] == ["offsets"]
@@ -243,7 +243,7 @@ def test_what_is_not_offered_says_so(streams: Streams) -> None:
 @pytest.mark.parametrize(
     "command", ["CommandStatementQuery", "CommandGetTables", "CommandStatementUpdate", "TicketStatementQuery"]
 )
-def test_clients_of_flight_sql_get_a_sentence_that_says_what_to_use(streams: Streams, command: str) -> None:
+def test_clients_of_flight_sql_get_an_error_with_the_alternative(streams: Streams, command: str) -> None:
     """Each message of Flight SQL is packed into a protobuf Any."""
     url = f"type.googleapis.com/arrow.flight.protocol.sql.{command}".encode()
     packed = b"\x0a" + bytes([len(url)]) + url + b"\x12\x0a\x0a\x08SELECT 1"
@@ -284,12 +284,12 @@ def test_the_record_before_an_offset_is_identified(streams: Streams) -> None:
     assert [entry["timestamp_ns"] // 1000 for entry in answer[1:7]] == times
 
 
-def test_a_ticket_is_refused_when_the_log_is_another_one(streams: Streams) -> None:
+def test_a_ticket_is_rejected_if_the_log_was_replaced(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", [b"a", b"b"])
     link = action(streams, {"stream": "s", "before": [{"partition": 0, "offset": 2}]})["before"][0]["link"]
     assert offsets(streams, expect={"offset": 2, "link": link}) == [0, 1]
-    assert offsets(streams, expect={"offset": 0, "link": link}) == [0, 1], "nothing is known of what is before offset 0"
+    assert offsets(streams, expect={"offset": 0, "link": link}) == [0, 1], "there is no record before offset 0"
     refusal = refused(streams, expect={"offset": 2, "link": link ^ 1})
     assert refusal.code == "history_changed"
     assert f"the batch before offset 2 has link {link}, the reader expects {link ^ 1}" in str(refusal)
@@ -314,7 +314,7 @@ def test_a_wait_over_several_streams_ends_with_the_first_of_them(streams: Stream
     assert [[p["high_watermark"] for p in answer["partitions"]] for answer in answers] == [[0, 0], [1]]
 
 
-def test_a_wait_does_not_begin_for_a_partition_that_is_new(streams: Streams) -> None:
+def test_a_new_partition_ends_a_wait_at_once(streams: Streams) -> None:
     streams.create("s", 2)
     began = time.monotonic()
     action(streams, {"stream": "s", "wait_ms": 10_000, "beyond": {"0": 0}})
@@ -327,7 +327,7 @@ def batch(values: list[bytes | None]) -> Any:
     return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
 
 
-def test_results_carry_offsets_in_order(streams: Streams) -> None:
+def test_results_have_offsets_in_order(streams: Streams) -> None:
     streams.create("s")
     batches = [batch([b"a", None]), batch([]), batch([b"c"])]
     results = put_batches(streams.address, {"stream": "s"}, batches)
@@ -340,7 +340,7 @@ def test_results_carry_offsets_in_order(streams: Streams) -> None:
     assert get(streams).column("value").to_pylist() == [b"a", None, b"c"]
 
 
-def test_a_call_made_again_appends_nothing_twice(streams: Streams) -> None:
+def test_a_repeated_call_appends_nothing_twice(streams: Streams) -> None:
     streams.create("s")
     command = {"stream": "s", "producer": {"id": 7, "epoch": 1, "base_sequence": 0}}
     first = put_batches(streams.address, command, [batch([b"a", b"b"]), batch([b"c"])])
@@ -350,7 +350,7 @@ def test_a_call_made_again_appends_nothing_twice(streams: Streams) -> None:
     assert get(streams).column("value").to_pylist() == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_gap_in_the_sequence_is_refused(streams: Streams) -> None:
+def test_a_gap_in_the_sequence_is_rejected(streams: Streams) -> None:
     streams.create("s")
     put_batches(streams.address, {"stream": "s", "producer": {"id": 7, "base_sequence": 0}}, [batch([b"a"])])
     with pytest.raises(Exception, match=r"\[sequence_gap\]"):
@@ -371,7 +371,7 @@ def test_a_gap_in_the_sequence_is_refused(streams: Streams) -> None:
         ({"stream": "s"}, {"value": [1.5]}, "column value has type"),
     ],
 )
-def test_rows_that_cannot_be_stored_are_refused(
+def test_invalid_rows_are_rejected(
     streams: Streams, command: dict[str, Any], columns: dict[str, list[Any]], sentence: str
 ) -> None:
     streams.create("s")
@@ -380,7 +380,9 @@ def test_rows_that_cannot_be_stored_are_refused(
     assert streams.position("s") == (0, 0)
 
 
-def test_damaged_messages_are_refused_and_harm_nobody(streams: Streams, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damaged_messages_are_rejected_without_effect_on_others(
+    streams: Streams, capfd: pytest.CaptureFixture[str]
+) -> None:
     grpc: Any = import_module("grpc")
     streams.create("s")
     channel = grpc.insecure_channel(streams.address)

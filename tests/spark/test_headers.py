@@ -1,4 +1,4 @@
-"""Headers as Flight and Spark's reader give them: a list of pairs, whatever a NATS publisher sends. No JVM."""
+"""Headers in Flight and in Spark's reader: a list of pairs, for all headers of NATS publishers. No JVM."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def running() -> Iterator[TestBroker]:
 
 
 def publish(running: TestBroker, subject: str, *blocks: bytes) -> None:
-    """Publish one message per header block on a connection of its own, without a client library."""
+    """Publish one message per header block on a separate connection, without a client library."""
     address = urlsplit(running.nats_url)
     with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as connection:
         connection.sendall(b'CONNECT {"headers":true,"verbose":false}\r\n')

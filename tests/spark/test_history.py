@@ -1,4 +1,4 @@
-"""What a query does when a log was replaced, shortened, deleted or created again. The reader itself, without a JVM."""
+"""Queries on logs that were replaced, shortened, deleted or created again. Tests the reader without a JVM."""
 
 import json
 import logging
@@ -23,14 +23,14 @@ SCHEMA = StructType(
 
 
 class Query:
-    """A streaming query as Spark runs it: documents travel as JSON text, each run has a new reader."""
+    """A streaming query like in Spark: documents are passed as JSON text, and each run has a new reader."""
 
     def __init__(self, streams: Streams, **options: str) -> None:
         self._options = {"address": streams.address, "longPollMs": "50", **options}
         self._end: str | None = None
 
     def run(self) -> list[tuple[str, int, bytes]]:
-        """All micro-batches of one run, until there is nothing new; what they read."""
+        """Run all micro-batches until there are no new records. Returns the records."""
         reader = self.reader()
         rows: list[tuple[str, int, bytes]] = []
         if self._end is None:
@@ -41,7 +41,7 @@ class Query:
                 return rows
             rows += self.read(reader, self._end, end)
             self._end = end
-        raise AssertionError(f"the query does not come to rest: {self._end}")
+        raise AssertionError(f"the query does not become idle: {self._end}")
 
     def reader(self) -> BasculeStreamReader:
         return BasculeStreamReader(parse_options(self._options), SCHEMA)
@@ -77,7 +77,7 @@ def offsets(rows: list[tuple[str, int, bytes]]) -> list[int]:
 
 @pytest.fixture
 def restored(streams: Streams, tmp_path: Path) -> tuple[Streams, Query, Query]:
-    """A log of 120 records was copied, grew to 150, was read by two queries, and the copy was put back."""
+    """A log of 120 records was copied, grew to 150, was read by two queries, and the copy was restored."""
     streams.create("s", durability="disk")
     streams.put("s", values("a", 120))
     streams.save(tmp_path / "copy")
@@ -88,7 +88,7 @@ def restored(streams: Streams, tmp_path: Path) -> tuple[Streams, Query, Query]:
     return streams, failing, skipping
 
 
-def test_a_log_that_ends_before_the_mark_is_noticed(restored: tuple[Streams, Query, Query]) -> None:
+def test_a_log_that_ends_before_the_mark_is_detected(restored: tuple[Streams, Query, Query]) -> None:
     streams, failing, skipping = restored
     with pytest.raises(StateError, match="up to offset 150, which is beyond its high watermark 120") as refusal:
         failing.run()
@@ -99,7 +99,7 @@ def test_a_log_that_ends_before_the_mark_is_noticed(restored: tuple[Streams, Que
     assert skipping.run() == [("s", 120 + i, f"c{i}".encode()) for i in range(70)]
 
 
-def test_a_log_that_grew_past_the_mark_since_is_noticed(
+def test_a_replaced_log_that_grew_past_the_mark_is_detected(
     restored: tuple[Streams, Query, Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     streams, failing, skipping = restored
@@ -116,7 +116,7 @@ def test_a_log_that_grew_past_the_mark_since_is_noticed(
     assert caplog.text == ""
 
 
-def test_a_micro_batch_that_is_run_again_notices_it_too(restored: tuple[Streams, Query, Query]) -> None:
+def test_a_repeated_micro_batch_detects_it_too(restored: tuple[Streams, Query, Query]) -> None:
     streams, failing, _ = restored
     start, end = '{"namespace": "default", "packing": %s, "streams": {}, "version": 2}', failing.document
     start %= json.dumps(end["packing"])
@@ -139,7 +139,7 @@ def test_a_checkpoint_of_version_1_is_continued(streams: Streams) -> None:
         del entry["link"], entry["timestamp_ns"]
     query.document = document
     assert query.run() == []
-    assert query.document == document, "nothing new: the document of version 1 stays as it is"
+    assert query.document == document, "no new records: the document of version 1 is unchanged"
     streams.put("s", values("b", 2))
     assert offsets(query.run()) == [3, 4]
     assert query.document["version"] == 2
@@ -162,7 +162,7 @@ def test_a_predecessor_that_was_removed_is_unknown_and_logged(
     assert "s/0: the record before offset 800 was removed by retention or compaction" in caplog.text
 
 
-def test_a_stream_that_was_created_again_is_named_or_read_from_its_start(streams: Streams) -> None:
+def test_a_recreated_stream_is_an_error_or_read_from_its_start(streams: Streams) -> None:
     streams.create("s")
     streams.put("s", values("a", 5))
     failing, skipping = Query(streams, stream="s"), Query(streams, stream="s", onDataLoss="skip")
@@ -177,7 +177,7 @@ def test_a_stream_that_was_created_again_is_named_or_read_from_its_start(streams
     assert skipping.run() == [("s", 0, b"b0"), ("s", 1, b"b1")]
 
 
-def test_a_pattern_outlives_one_of_its_streams(streams: Streams, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pattern_query_survives_the_deletion_of_a_stream(streams: Streams, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("order-a", "order-b"):
         streams.create(name)
         streams.put(name, values(name, 2))
@@ -193,7 +193,7 @@ def test_a_pattern_outlives_one_of_its_streams(streams: Streams, caplog: pytest.
     with pytest.raises(StateError, match="stream order-b, which the query has read, was deleted") as refusal:
         failing.run()
     assert refusal.value.code == "stream_not_found"
-    # The reader that runs has matched the pattern a moment ago.
+    # The running reader has just matched the pattern.
     with caplog.at_level(logging.WARNING, "bascule.spark"):
         assert json.dumps(reader.latestOffset(json.loads(end), ReadAllAvailable())) == end
     assert "stream order-b, which the query has read, was deleted; onDataLoss is skip" in caplog.text
@@ -226,7 +226,7 @@ def test_a_named_stream_that_is_deleted_ends_the_query(streams: Streams) -> None
         ("endingOffsetsByTimestamp", 1_000),
     ],
 )
-def test_positions_of_what_is_not_read_are_refused_by_name(streams: Streams, option: str, position: int) -> None:
+def test_positions_of_unread_streams_are_rejected_by_name(streams: Streams, option: str, position: int) -> None:
     streams.create("orders", 2)
     streams.create("Orders")
     streams.put("orders", values("a", 2))

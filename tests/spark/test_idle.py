@@ -1,4 +1,4 @@
-"""Workers of PySpark's own daemon, without a JVM: this test is the other end of their sockets."""
+"""Workers of PySpark's daemon without a JVM: the test has the other end of their sockets."""
 
 import os
 import select
@@ -64,7 +64,7 @@ def daemon(tmp_path: Path, module: str, prepare: str) -> Generator[str]:
         "SPARK_REUSE_WORKER": "1",
     }
     command = [sys.executable, "-m", module, "pyspark_task"]
-    # The path of a Unix socket holds 107 bytes, which the folder of a test alone can fill.
+    # The path of a Unix socket has at most 107 bytes, which the folder of a test may exceed.
     with (
         tempfile.TemporaryDirectory(prefix="idle-") as sockets,
         (tmp_path / "stderr").open("wb") as stderr,
@@ -90,14 +90,14 @@ def said(tmp_path: Path, module: str, prepare: str) -> str:
                 channel.sendall(struct.pack("!i", number))
                 assert read(answers) == number
         try:
-            assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+            assert select.select([descriptor], [], [], 20)[0], "the worker did not end"
         finally:
             os.close(descriptor)
     return (tmp_path / "stderr").read_text()
 
 
 def said_when_closed_early(tmp_path: Path, module: str, prepare: str) -> str:
-    """What is said on standard error when the other end of a task closes before it takes the answer."""
+    """Standard error of a worker whose socket is closed before its answer is read."""
     with daemon(tmp_path, module, prepare) as path:
         with socket.socket(socket.AF_UNIX) as channel, channel.makefile("rb") as answers:
             channel.connect(path)
@@ -105,31 +105,31 @@ def said_when_closed_early(tmp_path: Path, module: str, prepare: str) -> str:
             channel.sendall(struct.pack("!i", SLOW))
             assert read(answers) == SLOW
         try:
-            assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+            assert select.select([descriptor], [], [], 20)[0], "the worker did not end"
         finally:
             os.close(descriptor)
     return (tmp_path / "stderr").read_text()
 
 
 @pytest.mark.parametrize(("module", "prepare"), LEAVING)
-def test_a_task_that_is_ended_early_leaves_without_a_word(tmp_path: Path, module: str, prepare: str) -> None:
+def test_a_task_that_is_ended_early_leaves_silently(tmp_path: Path, module: str, prepare: str) -> None:
     assert said_when_closed_early(tmp_path, module, prepare) == ""
 
 
-def test_without_this_the_end_is_a_traceback(tmp_path: Path) -> None:
-    """When PySpark no longer does that, this part of `bascule.spark.idle` can go."""
+def test_without_the_fix_the_end_is_a_traceback(tmp_path: Path) -> None:
+    """When this fails, PySpark is fixed, and this part of `bascule.spark.idle` can be removed."""
     assert "BrokenPipeError" in said_when_closed_early(tmp_path, PYSPARKS, "pass")
 
 
 @pytest.mark.parametrize(("module", "prepare"), LEAVING)
-def test_other_failures_are_still_printed(tmp_path: Path, module: str, prepare: str) -> None:
+def test_other_errors_are_still_printed(tmp_path: Path, module: str, prepare: str) -> None:
     with daemon(tmp_path, module, prepare) as path, socket.socket(socket.AF_UNIX) as channel:
         channel.connect(path)
         with channel.makefile("rb") as answers:
             descriptor = os.pidfd_open(read(answers))
             channel.sendall(struct.pack("!i", FAILING))
             try:
-                assert select.select([descriptor], [], [], 20)[0], "the worker did not leave"
+                assert select.select([descriptor], [], [], 20)[0], "the worker did not end"
             finally:
                 os.close(descriptor)
     assert "RuntimeError: a defect" in (tmp_path / "stderr").read_text()
@@ -140,6 +140,6 @@ def test_an_idle_worker_that_is_released_ends_silently(tmp_path: Path, module: s
     assert said(tmp_path, module, prepare) == ""
 
 
-def test_without_this_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
+def test_without_the_fix_it_fails_on_the_closed_socket(tmp_path: Path) -> None:
     """When PySpark has fixed that, `bascule.spark.idle` can be removed."""
     assert "BrokenPipeError" in said(tmp_path, PYSPARKS, "pass")

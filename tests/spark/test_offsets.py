@@ -27,7 +27,7 @@ GOLDEN_1 = (
 )
 
 
-def test_the_text_is_the_golden_one_whatever_the_order_of_insertion() -> None:
+def test_the_text_is_the_golden_one_in_any_order_of_insertion() -> None:
     for items in permutations(MARKS.items()):
         assert json.dumps(to_document("default", dict(items), PACKING)) == GOLDEN
     assert json.dumps(json.loads(GOLDEN), sort_keys=True) == GOLDEN
@@ -43,7 +43,7 @@ def test_documents_of_version_1_are_read_with_unknown_predecessors() -> None:
     assert marks == {("b", 0): Mark(9, 0, 3), ("a", 10): Mark(7, 5, 6), ("a", 2): Mark(6, 0, 118)}
 
 
-def test_only_what_is_known_of_both_records_contradicts() -> None:
+def test_only_known_values_of_both_records_contradict() -> None:
     known = Predecessor(5, 100)
     assert not known.contradicts(Predecessor())
     assert not known.contradicts(Predecessor(5))
@@ -76,6 +76,6 @@ def test_a_range_carries_the_history_that_its_end_was_planned_for() -> None:
         {"version": 1, "namespace": "default", "streams": {"a": {"x": {}}}, "packing": {}},
     ],
 )
-def test_foreign_documents_are_refused(document: dict[str, object]) -> None:
+def test_foreign_documents_are_rejected(document: dict[str, object]) -> None:
     with pytest.raises(StateError):
         from_document(document, "default")

@@ -24,7 +24,7 @@ def test_every_option_is_known_in_lower_case() -> None:
             try:
                 parse_options(given)
             except UsageError as refusal:
-                assert "there is no option" not in str(refusal), name  # noqa: PT017 - a bad value is another sentence
+                assert "there is no option" not in str(refusal), name  # noqa: PT017 - an invalid value has another error
 
 
 @pytest.mark.parametrize(
@@ -71,19 +71,19 @@ def test_every_option_is_known_in_lower_case() -> None:
         ({"stream": "[1]"}, "must name one stream or several"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_value_and_a_remedy(given: dict[str, str], sentence: str) -> None:
+def test_invalid_options_are_rejected_with_value_and_remedy(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         parse_options(given)
 
 
-def test_streams_are_chosen_in_three_ways() -> None:
+def test_streams_are_selected_in_three_ways() -> None:
     assert parse_options({"stream": "a, b"}).selection.streams == ("a", "b")
     assert parse_options({"stream": '["a,b"]'}).selection.streams == ("a,b",)
     assert parse_options({"streamPattern": "o.*"}).selection.pattern == "o.*"
     assert parse_options({"assign": '{"a": [2, 0, 2]}'}).selection.assigned == {"a": (0, 2)}
 
 
-def test_positions_may_be_partial_and_times_go_first() -> None:
+def test_positions_may_be_partial_and_times_override_them() -> None:
     offsets = '{"s": {"0": 5, "1": -1, "2": -2, "3": "latest"}, "t": 7}'
     starting = parse_options({"stream": "s,t", "startingOffsets": offsets}).starting
     found = [starting.of("s", n) for n in range(5)]
@@ -118,7 +118,7 @@ def test_times_without_a_zone_are_read_in_that_of_the_option(zone: str, hour_utc
     assert parse_options(options).starting.default == Position("time", midnight + int(hour_utc * 3600) * 10**9)
 
 
-def test_a_time_without_a_zone_is_refused_where_the_session_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_without_a_zone_is_rejected_if_the_session_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
     monkeypatch.delenv("PYSPARK_BASCULE_ZONE", raising=False)
     with pytest.raises(UsageError, match=r"startingTimestamp: the time names no zone.*set the option timeZone"):

@@ -97,7 +97,7 @@ def test_admitted_ends_stay_in_the_backlog(size: dict[int, int], most: int) -> N
     assert sum(taken.values()) <= most + len(size)
 
 
-def test_a_small_backlog_waits_for_company_but_not_for_ever() -> None:
+def test_a_small_backlog_waits_for_a_limited_time() -> None:
     limits = Limits(min_offsets=10, max_delay_ms=1000)
     assert not is_worth_starting({("s", 0): Backlog(0, 9)}, limits, waited_ms=999)
     assert is_worth_starting({("s", 0): Backlog(0, 9)}, limits, waited_ms=1000)

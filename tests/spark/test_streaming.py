@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 
 class Query:
-    """A streaming read into memory, with a checkpoint that survives it."""
+    """A streaming read into memory, with a checkpoint that outlives it."""
 
     def __init__(self, spark: Any, streams: Streams, folder: Path, **options: Any) -> None:
         self._spark = spark
@@ -42,7 +42,7 @@ class Query:
         return sorted((row.partition, row.offset) for row in frame.collect())
 
     def offsets(self, epoch: int) -> dict[str, Any]:
-        """The offset document that the checkpoint holds for the end of an epoch."""
+        """The offset document in the checkpoint for the end of an epoch."""
         lines = (self.checkpoint / "offsets" / str(epoch)).read_text().splitlines()
         return json.loads(lines[2])
 
@@ -84,7 +84,7 @@ def test_an_idle_query_runs_no_epoch(spark: Any, streams: Streams, tmp_path: Pat
     running = query.start()
     try:
         until(lambda: len(query_epochs(query)) == 1)
-        time.sleep(3)  # what is shown is that nothing happens in this time
+        time.sleep(3)  # checks that nothing happens in this time
         assert query_epochs(query) == ["0"]
         streams.put("s", [b"b"])
         until(lambda: len(query_epochs(query)) == 2)
@@ -175,7 +175,7 @@ def test_partitions_that_appear_are_read_from_their_start(spark: Any, streams: S
     assert query.rows() == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_a_stream_that_was_created_again_is_a_clear_error(spark: Any, streams: Streams, tmp_path: Path) -> None:
+def test_a_recreated_stream_is_a_clear_error(spark: Any, streams: Streams, tmp_path: Path) -> None:
     streams.create("s")
     streams.put("s", [b"a"])
     query = Query(spark, streams, tmp_path)
@@ -189,7 +189,7 @@ def test_a_stream_that_was_created_again_is_a_clear_error(spark: Any, streams: S
 
 
 def test_a_log_that_was_replaced_is_a_clear_error(spark: Any, streams: Streams, tmp_path: Path) -> None:
-    """An older copy is put back and grows past the checkpoint; the reader alone is tested in test_history.py."""
+    """An older copy is restored and grows past the checkpoint; test_history.py tests the reader alone."""
     streams.create("s", durability="disk")
     streams.put("s", [b"a"] * 120)
     streams.save(tmp_path / "copy")
@@ -221,7 +221,7 @@ def test_removed_records_end_the_query_or_are_skipped(spark: Any, streams: Strea
     assert skipping.rows() == [(0, 0), *((0, i) for i in range(start, end))]
 
 
-def test_a_small_backlog_waits_for_company(spark: Any, streams: Streams, tmp_path: Path) -> None:
+def test_a_small_backlog_waits_for_more_records(spark: Any, streams: Streams, tmp_path: Path) -> None:
     streams.create("s")
     streams.put("s", [b"a"] * 5)
     query = Query(spark, streams, tmp_path, minOffsetsPerTrigger=10)
@@ -229,7 +229,7 @@ def test_a_small_backlog_waits_for_company(spark: Any, streams: Streams, tmp_pat
     try:
         until(lambda: len(query_epochs(query)) == 1)
         streams.put("s", [b"b"] * 9)
-        time.sleep(1.5)  # what is shown is that nothing happens in this time
+        time.sleep(1.5)  # checks that nothing happens in this time
         assert len(query_epochs(query)) == 1
         streams.put("s", [b"c"])
         until(lambda: len(query_epochs(query)) == 2)

@@ -1,4 +1,4 @@
-"""`python -m tests.torture ROW... [--full]`: run rigs by the ids of their rows and keep what they found."""
+"""`python -m tests.torture ROW... [--full]`: run rigs by the ids of their rows and store their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESULTS = REPOSITORY / "docs" / "reliability"
 
 
 def rigs() -> dict[str, Rig]:
-    """Every rig by its row: the modules of this package named `rig_*` with `ROW` and `run(scale)`."""
+    """All rigs by row: the modules of this package named `rig_*` with `ROW` and `run(scale)`."""
     found: dict[str, Rig] = {}
     for module in pkgutil.iter_modules(tests.torture.__path__):
         if module.name.startswith("rig_"):
@@ -53,7 +53,7 @@ def keep(result: Result) -> None:
 
 
 def main() -> int:
-    """Run the rows asked for (all by default); 1 when one of them does not meet its bar."""
+    """Run the given rows (all by default). Exit code 1 if one of them does not meet its bar."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="rows of the scoreboard; all by default")
     parser.add_argument("--full", action="store_true", help="as long as the scoreboard asks, and keep the result")

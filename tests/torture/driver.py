@@ -13,11 +13,11 @@ PROFILE = os.environ.get("PROFILE", "fast")
 
 @functools.cache
 def driver(*features: str) -> Path:
-    """The program, built with these features when it is not up to date."""
+    """The program with these features, built if it is not up to date."""
     command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-rig"]
     target = REPOSITORY / "target"
     if features:
-        target = target / "-".join(("rig", *features))  # so that the plain program is not built over
+        target = target / "-".join(("rig", *features))  # so that the program without features is not overwritten
         command += ["--features", ",".join(features), "--target-dir", str(target)]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     return target / ("debug" if PROFILE == "dev" else PROFILE) / "bascule-rig"
@@ -25,14 +25,14 @@ def driver(*features: str) -> Path:
 
 @functools.cache
 def shim() -> Path:
-    """The preloaded library of `crates/shim`, built when it is not up to date."""
+    """The preloaded library of `crates/shim`, built if it is not up to date."""
     command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE, "--package", "bascule-shim"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     return REPOSITORY / "target" / ("debug" if PROFILE == "dev" else PROFILE) / "libbascule_shim.so"
 
 
 def arguments(command: str, **values: object) -> list[str]:
-    """The command line of one life."""
+    """The command line of one run."""
     return [str(driver()), command, *words(**values)]
 
 

@@ -1,7 +1,7 @@
-"""Fuzz targets of the Python side, and a small driver: kept inputs, then changes to them, seeded and bounded in time.
+"""Fuzz targets of the Python side, and a small driver: stored inputs, then mutations, seeded, with a time limit.
 
-A target takes bytes and raises only when a promise is broken: what a parser refuses, it refuses with its own error.
-Kept inputs lie in `fuzz/corpus/python_<target>`, beside those of the Rust targets.
+A target takes bytes and raises only if a promise is broken: a parser may only raise its own error.
+Stored inputs are in `fuzz/corpus/python_<target>`, beside those of the Rust targets.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 CORPUS: Final = Path(__file__).resolve().parents[2] / "fuzz" / "corpus"
 SLOWEST_S: Final = 5.0
-"""No input may take longer."""
+"""Time limit of one input, in seconds."""
 GROWTH_BYTES: Final = 512 << 20
-"""A target may not make the process grow by more."""
+"""Maximum growth of the process by one target."""
 TOKENS: Final = (
     b"{", b"}", b"[", b"]", b": ", b"\n  ", b"&a ", b"*a ", b"<<: *a", b"!!binary ", b"!!set", b"2001-99-99",
     b"0x_", b"1_000:60", b".inf", b"-.nan", b"null", b"true", b"'", b'"', b"\\u0000", b"\xff", b"\xe2\x82",
@@ -50,7 +50,7 @@ Target = Callable[[bytes], None]
 
 
 class FuzzError(AssertionError):
-    """An input that broke a promise; it is kept in a file that the message names."""
+    """An input broke a promise; it is stored in the file that the message names."""
 
 
 def scratch_file() -> Path:
@@ -84,7 +84,7 @@ def liftbridge_yaml(data: bytes) -> None:
 
 
 def metadata_entries(data: bytes) -> None:
-    """Entries of the metadata log: what is read is written alike."""
+    """Entries of the metadata log: a decoded entry is encoded to the same bytes."""
     try:
         command = commands.decode_command(data)
     except commands.CommandError:
@@ -93,10 +93,10 @@ def metadata_entries(data: bytes) -> None:
 
 
 def metadata_snapshot(data: bytes) -> None:
-    """Snapshots of the metadata, as they are and with their checksum mended."""
+    """Snapshots of the metadata, unchanged and with a corrected checksum."""
     body = data.partition(b"\n")[2]
-    mended = b"bascule-metadata 1 %s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
-    for document in (data, mended):
+    corrected = b"bascule-metadata 1 %s\n%s" % (hashlib.sha256(body).hexdigest().encode(), body)
+    for document in (data, corrected):
         try:
             state = snapshot.decode_snapshot(document)
         except snapshot.SnapshotError:
@@ -106,7 +106,7 @@ def metadata_snapshot(data: bytes) -> None:
 
 
 def positions(data: bytes) -> None:
-    """Positions, times, sizes and addresses that people write."""
+    """Positions, times, sizes and addresses of the command line."""
     text = data.decode(errors="surrogateescape")
     readers: tuple[Callable[[], object], ...] = (
         lambda: parse_offsets("startingOffsets", text, EARLIEST, words=("earliest", "latest")),
@@ -126,7 +126,7 @@ def positions(data: bytes) -> None:
 
 
 class AdminRequests:
-    """Bodies of admin requests against a control plane in memory; the first byte chooses the method."""
+    """Bodies of admin requests to a control plane in memory; the first byte selects the method."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -140,7 +140,7 @@ class AdminRequests:
         self._loop.run_until_complete(self._ask(name, handler, data[1:]))
 
     def close(self) -> None:
-        """End the control plane; the next request starts another."""
+        """Stop the control plane; the next request starts another one."""
         if self._loop is not None:
             self._loop.run_until_complete(self._rig.__aexit__(None, None, None))
             self._loop.close()
@@ -149,7 +149,7 @@ class AdminRequests:
     async def _start(self) -> None:
         self._rig = running()
         rig = await self._rig.__aenter__()
-        # Asked by the data plane alone, in its own words: no client can name it.
+        # An internal request of the data plane, which clients cannot send.
         self._handlers = sorted(item for item in rig.admin.items() if item[0] != "liftbridge/ResumePartition")
 
     async def _ask(self, name: str, handler: Handler, body: bytes) -> None:
@@ -172,21 +172,21 @@ TARGETS: Final[dict[str, Target]] = {
 
 @dataclass(frozen=True)
 class Driven:
-    """What became of one target."""
+    """The result of one target."""
 
     executions: int
     failures: tuple[str, ...]
 
 
 def inputs(name: str) -> list[bytes]:
-    """Kept inputs of a target, at least one."""
+    """Stored inputs of a target, at least one."""
     kept = [path.read_bytes() for path in sorted((CORPUS / f"python_{name}").iterdir())]
     assert kept, name
     return kept
 
 
 def drive(name: str, seconds: float, seed: int = 1) -> Driven:
-    """Run the kept inputs of a target, then changes to them for so long. The same seed does the same."""
+    """Run the stored inputs of a target, then mutations for the given time. The same seed gives the same mutations."""
     target, kept = TARGETS[name], inputs(name)
     executions, failures = 0, list[str]()
     limit = time.monotonic() + seconds
@@ -199,7 +199,7 @@ def drive(name: str, seconds: float, seed: int = 1) -> Driven:
         try:
             with _nothing_said():
                 target(data)
-        except Exception as bug:  # noqa: BLE001 (whatever is not the parser's own refusal is what is looked for)
+        except Exception as bug:  # noqa: BLE001 (every exception other than the parser's own error is a finding)
             failures.append(_keep(name, data, repr(bug)))
         if time.monotonic() - begun > SLOWEST_S:
             failures.append(_keep(name, data, "took too long"))
@@ -212,7 +212,7 @@ def drive(name: str, seconds: float, seed: int = 1) -> Driven:
 
 @contextmanager
 def _nothing_said() -> Generator[None]:
-    """Warnings of parsers about what they read are no failures."""
+    """Ignore warnings of parsers about their input."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -221,7 +221,7 @@ def _nothing_said() -> Generator[None]:
 def _keep(name: str, data: bytes, what: str) -> str:
     path = Path(tempfile.gettempdir()) / f"bascule-fuzz-{name}-{hashlib.sha256(data).hexdigest()[:12]}"
     path.write_bytes(data)
-    return f"{name}: {what} on {path}: mend the parser and keep the input in fuzz/corpus/python_{name}"
+    return f"{name}: {what} on {path}: fix the parser and keep the input in fuzz/corpus/python_{name}"
 
 
 def _with_changes(kept: list[bytes], numbers: random.Random) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The Rust fuzz targets: built with coverage counters, driven by libFuzzer, their new inputs kept small."""
+"""The Rust fuzz targets: built with coverage counters, run by libFuzzer; few new inputs are stored."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ COUNTERS: Final = (
     " -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table"
     " -Cllvm-args=-sanitizer-coverage-trace-compares"
 )
-"""What cargo-fuzz asks of the compiler, without a sanitizer: our code has no unsafe block for one to watch."""
+"""Compiler flags of cargo-fuzz, without a sanitizer, because the code has no unsafe blocks."""
 RSS_MIB: Final = 512
 TIMEOUT_S: Final = 10
 LARGEST_INPUT: Final = 4096
 MOST_KEPT: Final = 80
-"""Inputs of one target that are kept beside its seeds and those that once failed."""
+"""Maximum number of stored inputs of one target, in addition to its seeds and former failures."""
 
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """What became of one target."""
+    """The result of one target."""
 
     name: str
     executions: int
     seconds: float
     peak_mib: int
     found: tuple[str, ...]
-    """One sentence for each crash, hang or excess of memory."""
+    """One sentence for each crash, hang or memory excess."""
 
 
 def targets() -> list[str]:
-    """Names of the Rust targets, by their folders of kept inputs."""
+    """Names of the Rust targets, from the folders of their stored inputs."""
     return sorted(path.name for path in CORPUS.iterdir() if not path.name.startswith("python_"))
 
 
 def build() -> Path:
-    """Build the driver; its path.
+    """Build the driver. Returns its path.
 
     Raises:
-        SkippedError: no Rust toolchain, or not this kind of machine.
+        SkippedError: there is no Rust toolchain, or the machine is not supported.
     """
     if shutil.which("cargo") is None:
         raise SkippedError("cargo is not installed: install a Rust toolchain")
@@ -64,7 +64,7 @@ def build() -> Path:
 
 
 def fuzz(driver: Path, name: str, executions: int, seconds: float) -> Fuzzed:
-    """Drive one target until one of the two bounds; what is new and adds coverage is kept beside the old inputs."""
+    """Run one target until one of the limits; new inputs that add coverage are stored beside the old ones."""
     with tempfile.TemporaryDirectory(prefix="bascule-fuzz-") as folder:
         grown, artifacts = Path(folder, "corpus"), Path(folder, "artifacts")
         grown.mkdir()
@@ -84,13 +84,13 @@ def fuzz(driver: Path, name: str, executions: int, seconds: float) -> Fuzzed:
 
 
 def minimise(driver: Path, name: str, grown: Path) -> None:
-    """Move those of `grown` that add coverage into the kept inputs."""
+    """Move the inputs in `grown` that add coverage to the stored inputs."""
     _run(driver, name, "-merge=1", f"-rss_limit_mb={RSS_MIB}", str(CORPUS / name), str(grown))
     prune(name)
 
 
 def prune(name: str) -> None:
-    """Keep the smallest of what the fuzzer found: the repository holds a start, not everything."""
+    """Keep the smallest new inputs: the repository has a start corpus, not all inputs."""
     found = [path for path in (CORPUS / name).iterdir() if not path.name.startswith(("seed-", "found-", "index-"))]
     for path in sorted(found, key=lambda path: (path.stat().st_size, path.name))[MOST_KEPT:]:
         path.unlink()
@@ -110,7 +110,7 @@ def _stat(log: str, name: str) -> int:
 
 
 def _keep(name: str, artifact: Path) -> str:
-    """Keep the input that failed where the replay finds it."""
+    """Store a failed input where the replay finds it."""
     kept = CORPUS / name / f"found-{artifact.name}"
     shutil.copyfile(artifact, kept)
     return f"{name}: {artifact.name.partition('-')[0]} on {kept.relative_to(ROOT)}"

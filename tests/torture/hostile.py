@@ -1,8 +1,8 @@
 """A hostile client: `python -m tests.torture.hostile ATTACK HOST:PORT SECONDS COUNT STREAM`.
 
-Loopback only; every attack is bounded in count and in seconds and ends by itself. It comes from addresses 127.0.0.2
-and up, so that what it uses up is not taken from the client that the rig measures (127.0.0.1). Prints one JSON object
-when it is at its height, and another at its end.
+Loopback only; every attack is limited in count and in seconds and ends automatically. It uses the addresses from
+127.0.0.2, so that it does not use up the limits of the client that the rig measures (127.0.0.1). Prints one JSON object
+at its peak, and another at its end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.integration.faults.http2 import (
 from tests.integration.faults.http2 import field as header
 
 ADDRESSES: Final = 8
-"""How many loopback addresses the attacks come from."""
+"""Number of loopback addresses of the attacks."""
 GREETING: Final = PREFACE + frame(SETTINGS, 0, 0)
 MIB: Final = 1 << 20
 PUBLISH: Final = "/proto.API/Publish"
@@ -47,7 +47,7 @@ EARLIEST: Final = 2
 
 @dataclass
 class Attack:
-    """Where to, for how long, how much, and what came of it."""
+    """Target, duration, count and results of an attack."""
 
     host: str
     port: int
@@ -56,9 +56,9 @@ class Attack:
     stream: str
     open: list[socket.socket] = field(default_factory=list[socket.socket])
     made: int = 0
-    """Connections made."""
+    """Number of connections."""
     refused: int = 0
-    """Connections or sends that the broker did not take."""
+    """Number of rejected connections or sends."""
 
     def __post_init__(self) -> None:
         self.end = time.monotonic() + self.seconds
@@ -68,7 +68,7 @@ class Attack:
         return time.monotonic() > self.end
 
     def connect(self, said: bytes = b"") -> socket.socket | None:
-        """A connection that has said so much; `None` when it was refused."""
+        """A connection after sending these bytes; `None` = it was rejected."""
         made = socket.socket()
         made.settimeout(2)
         try:
@@ -83,13 +83,13 @@ class Attack:
         return made
 
     def hold(self, said: bytes) -> None:
-        """Open `count` connections that have said so much, and keep them."""
+        """Open `count` connections, send these bytes, and keep them open."""
         while len(self.open) < self.count and not self.is_over():
             if made := self.connect(said):
                 self.open.append(made)
 
     def send(self, connection: socket.socket, data: bytes) -> bool:
-        """Whether the broker takes it."""
+        """Whether the broker accepts the bytes."""
         try:
             connection.sendall(data)
         except OSError:
@@ -98,12 +98,12 @@ class Attack:
         return True
 
     def tell(self, what: str) -> None:
-        """One line for the rig."""
+        """Print one line for the rig."""
         facts = {"at": what, "open": len(self.open), "made": self.made, "refused": self.refused}
         print(json.dumps(facts), flush=True)
 
     def wait(self) -> None:
-        """At the height, until the time is up."""
+        """Stay at the peak until the time is up."""
         self.tell("height")
         time.sleep(max(0.0, self.end - time.monotonic()))
 
@@ -118,13 +118,13 @@ def request(path: str, *extra: tuple[str, str]) -> bytes:
 
 
 def silent(attack: Attack) -> None:
-    """Connections that say nothing."""
+    """Silent connections."""
     attack.hold(b"")
     attack.wait()
 
 
 def drip(attack: Attack) -> None:
-    """Connections that say the preface byte by byte and never come to its end."""
+    """Connections that send the preface byte by byte and never complete it."""
     attack.hold(PREFACE[:1])
     attack.tell("height")
     for byte in PREFACE[1:-1]:
@@ -142,13 +142,13 @@ def half_greeting(attack: Attack) -> None:
 
 
 def greeted(attack: Attack) -> None:
-    """Connections that greet and then say nothing, not even in answer to a PING."""
+    """Connections that are silent after the preface, and do not answer a PING."""
     attack.hold(GREETING)
     attack.wait()
 
 
 def garbage(attack: Attack) -> None:
-    """Noise in place of a preface, over and over."""
+    """Random bytes instead of a preface, repeatedly."""
     noise = random.Random(1)
     attack.tell("height")
     while attack.made < attack.count * 4 and not attack.is_over():
@@ -157,7 +157,7 @@ def garbage(attack: Attack) -> None:
 
 
 def flood(attack: Attack) -> None:
-    """Connections made and dropped as fast as this can, at most 10,000 a second."""
+    """Connections opened and dropped as fast as possible, at most 10,000 per second."""
     attack.tell("height")
     begun = time.monotonic()
     linger = struct.pack("ii", 1, 0)
@@ -171,7 +171,7 @@ def flood(attack: Attack) -> None:
 
 
 def greeted_streams(attack: Attack, connections: int, said: Callable[[int], bytes]) -> Iterator[socket.socket]:
-    """Say `said(i)` on each of a few greeted connections, over and over, until the count or the time is up."""
+    """Send `said(i)` on each of a few open connections repeatedly, until the count or the time is reached."""
     attack.open = [made for _ in range(connections) if (made := attack.connect(GREETING))]
     attack.tell("height")
     for i in range(attack.count):
@@ -187,7 +187,7 @@ def greeted_streams(attack: Attack, connections: int, said: Callable[[int], byte
 
 
 def giant_prefixes(attack: Attack) -> None:
-    """Messages that announce 4 GiB, and ones that announce what is allowed and never come."""
+    """Messages that declare 4 GiB, and ones that declare an allowed size and are never sent."""
     block = request(PUBLISH)
     put = request("/arrow.flight.protocol.FlightService/DoPut")
 
@@ -203,7 +203,7 @@ def giant_prefixes(attack: Attack) -> None:
 
 
 def compression_bombs(attack: Attack) -> None:
-    """Messages of 64 MiB that gzip makes small."""
+    """Messages of 64 MiB, compressed to a small size."""
     bomb = gzip.compress(bytes(64 * MIB), 9)[: 200 << 10]
     block = request(PUBLISH, ("grpc-encoding", "gzip"))
 
@@ -232,7 +232,7 @@ def header_bombs(attack: Attack) -> None:
 
 
 def rapid_resets(attack: Attack) -> None:
-    """Calls that are reset the moment they begin."""
+    """Calls that are reset immediately."""
     block = request(PUBLISH)
 
     def said(stream: int) -> bytes:
@@ -254,7 +254,7 @@ def ping_flood(attack: Attack) -> None:
 
 
 def subscribers(attack: Attack) -> None:
-    """Subscriptions that never read what they are sent, a hundred on each connection."""
+    """Subscriptions that never read, a hundred on each connection."""
     body = message("SubscribeRequest")(stream=attack.stream, startPosition=EARLIEST).SerializeToString()
     block = request("/proto.API/Subscribe")
     data = b"\x00" + struct.pack(">I", len(body)) + body
@@ -289,7 +289,7 @@ def silent_calls(attack: Attack, path: str = PUBLISH) -> None:
 
 
 def silent_checks(attack: Attack) -> None:
-    """The same with health checks."""
+    """Health checks with large headers that never send a message."""
     silent_calls(attack, "/grpc.health.v1.Health/Check")
 
 
@@ -318,7 +318,7 @@ def main() -> None:
     assert host in {"127.0.0.1", "localhost"}, "only loopback is attacked"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard), hard))
-    # The attackers of a real broker have processors of their own.
+    # The attackers of a real broker have their own processors.
     os.nice(19)
     attack = Attack("127.0.0.1", int(port), float(seconds), int(count), stream)
     try:

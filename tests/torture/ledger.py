@@ -1,8 +1,8 @@
-"""What the lives of a rig wrote down, and whether what recovery found afterwards keeps the promises.
+"""Reads the ledgers of a rig's runs, and checks the result of each recovery.
 
-The format of a ledger is in `crates/rig/src/ledger.rs`. The rule (reliability I25): after every recovery
-a log holds all that the recovery before it held, all that was acked since, and nothing else but a prefix of what was
-sent since, in order. Retention may take from its start.
+The format of a ledger is in `crates/rig/src/ledger.rs`. The rule (reliability I25): after every recovery a log has all
+records of the previous recovery and all records acked since, and otherwise only a prefix of the records sent since, in
+order. Retention may remove records at its start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRY = struct.Struct("<IIQIIQQ")
 
 
 class Kind(IntEnum):
-    """What an entry tells; see `crates/rig/src/ledger.rs`."""
+    """Kinds of entries; see `crates/rig/src/ledger.rs`."""
 
     INTENT = 1
     ACKED = 2
@@ -43,15 +43,15 @@ class Kind(IntEnum):
     FAILED = 18
     COMPACTING = 19
     FAULT = 100
-    """Written by the shim: a system call was made to fail."""
+    """Written by the shim: a system call failed by injection."""
     PERHAPS_ACKED = 101
-    """An ack that may have been heard or not; only in memory."""
+    """An ack that may have been received or not; only in memory."""
     WENT_ON = 102
     """Written by the shim: the first call of a thread after its failed sync."""
 
 
 LIST = {Kind.FOUND, Kind.WRONG}
-"""What the list after a RECOVERED is made of; LISTED or UNREAD closes it."""
+"""Entries of the list after a RECOVERED; LISTED or UNREAD ends it."""
 
 
 class Entry(NamedTuple):
@@ -67,16 +67,16 @@ class Entry(NamedTuple):
 
     @property
     def batch(self) -> Batch:
-        """Which batch an INTENT, REFUSED, UNCERTAIN or FOUND is about."""
+        """The batch of an INTENT, REFUSED, UNCERTAIN or FOUND."""
         return Batch(self.offset, self.records, self.life, self.counter)
 
 
 KEYS = 32
-"""Batches with an even counter have a key, the same for those that agree modulo this (`crates/rig/src/content.rs`)."""
+"""Batches with an even counter have a key, equal for equal counters modulo this (`crates/rig/src/content.rs`)."""
 
 
 class Batch(NamedTuple):
-    """A batch and its place."""
+    """A batch and its offset."""
 
     offset: int
     records: int
@@ -85,17 +85,17 @@ class Batch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """First offset after it."""
+        """Offset after its last record."""
         return self.offset + self.records
 
     @property
     def key(self) -> int | None:
-        """The key of all its records; `None`: they have none."""
+        """The key of all its records; `None` = no key."""
         return None if self.counter % 2 else self.counter % KEYS
 
 
 def read(path: Path) -> list[Entry]:
-    """All whole entries of a ledger, in the order in which they were written; none when there is no file."""
+    """All complete entries of a ledger, in the order in which they were written; none if there is no file."""
     if not path.exists():
         return []
     content = path.read_bytes()
@@ -104,20 +104,19 @@ def read(path: Path) -> list[Entry]:
 
 
 def length(path: Path) -> int:
-    """Bytes of a ledger now; 0 when there is none yet."""
+    """Present size of a ledger in bytes; 0 = there is none yet."""
     return path.stat().st_size if path.exists() else 0
 
 
 def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
-    """What a ledger says of the time before a power cut.
+    """The entries of a ledger before a power cut.
 
-    `started` and `ended` are its lengths in bytes just before and just after the cut. Whoever hears an ack after the
-    power is gone heard nothing: acks count up to `started` (on xfs a data sync that is under way when the filesystem is
-    shut down can report success, since the shutdown takes from the inode what it would have waited for); those up to
-    `ended` become PERHAPS_ACKED. What was sent up to `ended` may be on the disk. What the process saw of its files
-    during and after the cut means nothing. `None` when a recovery ended during the cut: whether it saw the disk before
-    or after cannot be told; or when its list was being written as the cut began: a file grows page by page, and the
-    beginning of a list looks like a log that ends there.
+    `started` and `ended` are its sizes in bytes just before and just after the cut. Acks after the cut do not count:
+    acks count up to `started` (on xfs a data sync that is running when the filesystem is shut down may report success,
+    because the shutdown removes the pending work from the inode); those up to `ended` become PERHAPS_ACKED. Records
+    sent up to `ended` may be on the disk. Reads of the process during and after the cut are ignored. `None` if a
+    recovery ended during the cut, because it may have seen the disk before or after it; or if its list was being
+    written when the cut began, because the beginning of a list looks like a shorter log.
     """
     entries = read(path)
     first, last = started // ENTRY.size, ended // ENTRY.size
@@ -134,27 +133,27 @@ def before_cut(path: Path, started: int, ended: int) -> list[Entry] | None:
 
 @dataclass
 class Log:
-    """What is known of one log between two recoveries."""
+    """The state of one log between two recoveries."""
 
     kept: list[Batch] = field(default_factory=list[Batch])
-    """What the last recovery found; all of it durable since."""
+    """Batches found by the last recovery; all of them are durable since."""
     sent: list[Batch] = field(default_factory=list[Batch])
-    """What was sent since, without what was refused, in order."""
+    """Batches sent since, without rejected ones, in order."""
     acked_end: int = 0
-    """Everything below this offset was promised."""
+    """All records below this offset were acked."""
     perhaps_end: int = 0
-    """At most this much was acked: retention may have taken all of it."""
+    """Upper bound of the acked end: retention may have removed all records below it."""
     deleting: bool = False
-    """Its deletion was asked for: the next recovery may find nothing."""
+    """Whether its deletion was requested: the next recovery may find nothing."""
     compacted: bool = False
-    """Its compaction was asked for once: of records with one key only the latest has to be there."""
+    """Whether its compaction was requested: of records with one key only the latest must exist."""
     gone: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
-    """(life, counter) of batches that a recovery did not find: they must never be seen again."""
+    """(run, counter) of batches that a recovery did not find: they must never appear again."""
 
 
 @dataclass
 class Verdict:
-    """What was counted over all recoveries."""
+    """Counts over all recoveries."""
 
     acked: int = 0
     recoveries: int = 0
@@ -162,11 +161,11 @@ class Verdict:
     wrong: int = 0
     resurfaced: int = 0
     details: list[str] = field(default_factory=list[str])
-    """The first few violations, for people."""
+    """The first violations, as text."""
 
     @property
     def clean(self) -> bool:
-        """Whether no promise was broken."""
+        """Whether there is no violation."""
         return self.lost == self.wrong == self.resurfaced == 0
 
     def blame(self, what: str, number: int, detail: str) -> None:
@@ -177,21 +176,21 @@ class Verdict:
 
 
 class Judge:
-    """Follows the lives on one directory and judges each recovery against all that was told before it."""
+    """Follows the runs on one directory and checks each recovery against the earlier entries."""
 
     def __init__(self, verdict: Verdict, name: str, *, retains: bool = True) -> None:
         self.verdict = verdict
         self.name = name
-        """What a person needs to repeat the run, for the details."""
+        """Information for repeating the run, used in details."""
         self.retains = retains
-        """Whether retention takes from these logs; where neither it nor compaction does, a moved start is a loss."""
+        """Whether retention removes records; without retention and compaction a moved start is a loss."""
         self.logs: defaultdict[int, Log] = defaultdict(Log)
         self.faulted = False
 
     def follow(self, entries: Iterable[Entry], *, faulted: bool = False) -> bool:
-        """Judge the ledger of the next life; returns whether its recovery came to its end.
+        """Check the ledger of the next run. Returns whether its recovery was completed.
 
-        `faulted`: calls of this life were made to fail, so its recovery may refuse.
+        `faulted`: calls of this run failed by injection, so its recovery may fail.
         """
         self.faulted = faulted
         ready = False
@@ -202,17 +201,17 @@ class Judge:
             match entry.kind:
                 case Kind.RECOVERED:
                     found, following = _take_batches(rest)
-                    # A list without an end is the beginning of one: its writer was killed.
+                    # A list without an end is incomplete: its writer was killed.
                     if following is not None and (following.kind != Kind.UNREAD or not self.faulted):
                         self._recovered(entry, found)
                 case Kind.READY:
                     ready = True
                 case _:
-                    self._told(entry)
+                    self._apply(entry)
             entry = following or next(rest, None)
         return ready
 
-    def _told(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry) -> None:
         log = self.logs[entry.partition]
         match entry.kind:
             case Kind.INTENT:
@@ -276,7 +275,7 @@ class Judge:
             verdict.blame("wrong", 1, f"{where}: says that it ends at {log_end}, ends at {end}")
         there = {(batch.life, batch.counter) for batch in batches}
         if log.compacted:
-            # What compaction took may come back with an older file, in its place.
+            # Records removed by compaction may come back with an older file, at their offsets.
             batches = [batch for batch in log.kept + log.sent if log_start <= batch.offset < log_end]
             there |= {(batch.life, batch.counter) for batch in batches}
         log.gone |= {(b.life, b.counter) for b in log.sent if (b.life, b.counter) not in there}
@@ -284,11 +283,11 @@ class Judge:
 
 
 def _has_to_be_there(expected: list[Batch], left: dict[Batch, int], *, compacted: bool) -> list[Batch]:
-    """Without those that are rightly missing and those of which too little is left.
+    """The batches without those that may be missing or incomplete because of compaction.
 
-    `left`: records that are there of each batch that was found.
+    `left`: number of existing records of each found batch.
 
-    Compaction takes records whose key a later record has, in the same batch or in another one.
+    Compaction removes records with a later record of the same key, in the same batch or in another one.
     """
     if not compacted:
         return [batch for batch in expected if left.get(batch, batch.records) == batch.records]
@@ -303,13 +302,13 @@ def _has_to_be_there(expected: list[Batch], left: dict[Batch, int], *, compacted
 
 
 def _is_list_open(entries: list[Entry]) -> bool:
-    """Whether the entries end within the list of what a recovery found."""
+    """Whether the entries end inside the list of a recovery."""
     before = (entry.kind for entry in reversed(entries) if entry.kind not in LIST)
     return next(before, None) == Kind.RECOVERED
 
 
 def _take_batches(rest: Iterator[Entry]) -> tuple[list[Entry], Entry | None]:
-    """The FOUND and WRONG entries that follow a RECOVERED, and the entry after them; `None`: the list has no end."""
+    """The FOUND and WRONG entries after a RECOVERED, and the entry after them; `None` = the list is incomplete."""
     found: list[Entry] = []
     for entry in rest:
         if entry.kind not in LIST:

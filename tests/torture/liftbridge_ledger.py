@@ -1,21 +1,21 @@
-"""What the load of the Liftbridge rig sent and was told, and whether what the broker answers later agrees with it.
+"""The ledger of the Liftbridge rig's requests and answers, and the check of later answers of the broker against it.
 
-The ledger is a file of JSON lines outside the broker's directory, one entry a line. An entry is about one *log* (a
-partition of one creation of a stream) or one *register* (a cursor, a group, a stream with its flags). Every register
+The ledger is a file of JSON lines outside the broker's directory, one entry per line. An entry is about one *log* (a
+partition of one incarnation of a stream) or one *register* (a cursor, a group, a stream with its flags). Every register
 has one writer, which waits for each answer; a log has several.
 
 | Kind | About a log | About a register |
 |---|---|---|
 | declared | policy: `keep`, `retain` or `compact`; least: records that retention keeps | value: the first one |
-| sent | value, key | value: what it is to become |
-| acked | value, offset | value: what it has become |
-| refused | value: not stored | value: it has not become that |
-| seen | value, offset: a live reader was shown it | |
-| found | records: (offset, key, value) of all, with nothing under way | value: an answer, with nothing under way |
-| trouble | text: an answer that a broker which is alive must not give | the same |
+| sent | value, key | value: the new value |
+| acked | value, offset | value: the new value |
+| refused | value: not stored | value: not changed to it |
+| seen | value, offset: read by a live reader | |
+| found | records: (offset, key, value) of all, without pending calls | value: an answer, without pending calls |
+| trouble | text: an answer that a running broker must not give | the same |
 
-The rule: what was acked, seen or found stays as it was, but for what the log's policy removes or the next write of a
-register replaces; what was sent and never answered is there or not, and when it once was not, it never is.
+The rule: acked, seen or found values do not change, except for removals by the log's policy and for the next write of a
+register. A value that was sent and never answered may exist or not; once it was found missing, it must never appear.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_DETAILS = 20
 
 
 class Kind(StrEnum):
-    """What an entry tells; see the table."""
+    """Kinds of entries; see the table."""
 
     DECLARED = "declared"
     SENT = "sent"
@@ -47,7 +47,7 @@ class Kind(StrEnum):
 
 
 class Entry(NamedTuple):
-    """One line."""
+    """One entry."""
 
     kind: Kind
     about: str
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """The file. Safe to use from several threads; a context."""
+    """The file of a ledger. Safe to use from several threads; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
@@ -70,13 +70,13 @@ class Ledger:
         self._file.close()
 
     def note(self, kind: Kind, about: str, **fields: Any) -> None:
-        """Write an entry down."""
+        """Write an entry."""
         with self._lock:
             self._file.write(json.dumps([kind, about, fields]) + "\n")
             self._fresh.append(Entry(kind, about, fields))
 
     def take(self) -> list[Entry]:
-        """What was written since the last call."""
+        """The entries since the last call."""
         with self._lock:
             self._file.flush()
             fresh, self._fresh = self._fresh, []
@@ -85,15 +85,15 @@ class Ledger:
 
 @dataclass
 class Verdict:
-    """What was counted."""
+    """Counts and violations."""
 
     acked: dict[str, int] = field(default_factory=dict[str, int])
-    """Acks by the kind of what they were about: `record`, and the first word of each register's name."""
+    """Number of acks by kind: `record`, or the first word of the register's name."""
     removed: dict[str, int] = field(default_factory=dict[str, int])
-    """Records that were once promised and that the policy of their log took away, by policy."""
+    """Number of acked records that the policy of their log removed, by policy."""
     violations: int = 0
     details: list[str] = field(default_factory=list[str])
-    """The first few, for people."""
+    """The first violations, as text."""
 
     def blame(self, about: str, text: str) -> None:
         """Count a violation."""
@@ -107,7 +107,7 @@ class Verdict:
 
 
 class Judge:
-    """Follows a ledger. What it found is in `verdict`."""
+    """Follows a ledger. The result is in `verdict`."""
 
     def __init__(self) -> None:
         self.verdict = Verdict()
@@ -115,7 +115,7 @@ class Judge:
         self._registers: dict[str, _Register] = {}
 
     def follow(self, entries: Iterable[Entry]) -> None:
-        """Judge the next entries."""
+        """Check the next entries."""
         for kind, about, fields in entries:
             if kind is Kind.TROUBLE:
                 self.verdict.blame(about, fields["text"])
@@ -135,9 +135,9 @@ class _Register:
     about: str
     verdict: Verdict
     candidates: list[Any]
-    """What it may be: as last acked or found."""
+    """The last acked or found value."""
     pending: list[Any] = field(default_factory=list[Any])
-    """What it may have become since."""
+    """Values that it may have now: sent since, without an answer."""
 
     def follow(self, kind: Kind, value: Any) -> None:
         match kind:
@@ -161,14 +161,14 @@ class _Register:
         self.candidates, self.pending = [value], []
 
     def _check_assignments(self, group: dict[str, Any]) -> None:
-        """Every partition is read by exactly one member, as long as there is one."""
+        """Check that every partition has exactly one reader, if there are members."""
         read = sorted(number for numbers in group["assignments"].values() for number in numbers)
         if read != (list(range(group["partitions"])) if group["members"] else []):
             self.verdict.blame(self.about, f"{group['partitions']} partitions are read as {group['assignments']}")
 
 
 def _agrees(expected: Any, found: Any) -> bool:
-    """Whether an answer is what was expected; of objects only the fields that both have are compared."""
+    """Whether an answer equals the expected value; of objects only the common fields are compared."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return all(expected[key] == found[key] for key in expected.keys() & found.keys())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return bool(expected == found)
@@ -181,13 +181,13 @@ class _Log:
     policy: str
     least: int = 0
     sent: dict[str, str] = field(default_factory=dict[str, str])
-    """Key by value, of all that was ever sent; values are unique."""
+    """Key by value, of all sent records; values are unique."""
     places: dict[str, int] = field(default_factory=dict[str, int])
-    """Offset by value, of all that was ever promised: acked, seen or found."""
+    """Offset by value, of all acked, seen or found records."""
     promised: dict[int, str] = field(default_factory=dict[int, str])
-    """Value by offset, of what has to be there, but for what the policy removes."""
+    """Value by offset of the records that must exist, unless the policy removes them."""
     gone: set[str] = field(default_factory=set[str])
-    """Sent, never promised, and not there when everything was read."""
+    """Values that were sent, never acked, and missing in a complete read."""
 
     def follow(self, kind: Kind, fields: dict[str, Any]) -> None:
         match kind:
@@ -203,7 +203,7 @@ class _Log:
                 self._place(fields["offset"], fields["value"])
 
     def _place(self, offset: int, value: str) -> None:
-        """A record was shown at an offset."""
+        """A record was read at an offset."""
         if value not in self.sent:
             self.verdict.blame(self.about, f"{value} at {offset} was sent by nobody")
         elif value in self.gone:
@@ -242,7 +242,7 @@ class _Log:
             last[publisher] = int(number)
 
     def _lost(self, records: list[tuple[int, str, str]], missing: dict[int, str]) -> list[int]:
-        """Offsets of `missing` that the policy does not excuse."""
+        """Offsets of `missing` that the policy does not explain."""
         if self.policy == "keep":
             return list(missing)
         if self.policy == "retain":

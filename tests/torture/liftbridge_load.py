@@ -1,7 +1,7 @@
-"""The load of the Liftbridge rig: workers that use one part of the protocol each until their broker is killed.
+"""The load of the Liftbridge rig: workers that each use one part of the protocol until their broker is killed.
 
-A worker writes down what it sends before it sends it and what it was told after; whatever fails before the kill is
-trouble. After the restart, with nothing under way, it writes down what is there now and goes on from that.
+A worker writes each request to the ledger before it sends it, and the answer afterwards; an error before the kill is
+trouble. After the restart, without pending calls, it writes the present state and continues from it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tests.torture.liftbridge_ledger import Kind, Ledger
 
 DEADLINE_S: Final = 60.0
 IN_FLIGHT: Final = 100
-"""Messages of an asynchronous publisher that wait for their acks."""
+"""Maximum number of unacknowledged messages of an asynchronous publisher."""
 KEYS: Final = 16
 MADE_TO_GO: Final = {"segmentMaxBytes": {"value": 8192}, "cleanerInterval": {"value": 50}}
 RETAINED: Final = 600
 AT_LEAST: Final = 300
-"""Records that retention is to keep, and what it leaves of them: it goes by whole segments."""
+"""Number of records that retention keeps, and the minimum that must remain: it removes whole segments."""
 
 
 @dataclass
 class Life:
-    """One life of the broker. `dying` is set just before the kill."""
+    """One run of the broker. `dying` is set just before the kill."""
 
     address: str
     ledger: Ledger
@@ -35,24 +35,24 @@ class Life:
     dying: threading.Event = field(default_factory=threading.Event)
 
     def trouble(self, about: str, text: str) -> None:
-        """Note an answer that a broker which is alive must not give."""
+        """Record an answer that a running broker must not give."""
         self.ledger.note(Kind.TROUBLE, about, text=text)
 
 
 class Worker(Protocol):
-    """One user of the broker, over all its lives."""
+    """One user of the broker, over all its runs."""
 
     def work(self, api: Api, life: Life) -> None:
-        """Use the broker until it dies; raises what the broker answers."""
+        """Use the broker until it is killed; raises errors of the broker."""
         ...
 
     def look(self, api: Api, life: Life) -> None:
-        """Write down what is there, with nothing under way."""
+        """Write the present state to the ledger, without pending calls."""
         ...
 
 
 def until_killed(worker: Worker, life: Life) -> None:
-    """Let the worker work; its end by anything but the kill is trouble."""
+    """Run the worker; an end before the kill is trouble."""
     name = type(worker).__name__
     try:
         with Api(life.address) as api:
@@ -60,13 +60,13 @@ def until_killed(worker: Worker, life: Life) -> None:
     except Failed as failure:
         if not life.dying.is_set():
             life.trouble(name, f"failed while the broker was alive: {failure}")
-    except Exception as failure:  # noqa: BLE001 - a thread of its own: the ledger is where it is seen
+    except Exception as failure:  # noqa: BLE001 - a separate thread: errors are recorded in the ledger
         life.trouble(name, f"failed: {failure!r}")
 
 
 @dataclass
 class Log:
-    """A partition of one creation of a stream, and how its ledger knows it."""
+    """A partition of one incarnation of a stream, and its name in the ledger."""
 
     stream: str
     partition: int = 0
@@ -79,20 +79,20 @@ class Log:
         return f"log:{self.stream}#{self.generation}/{self.partition}"
 
     def declare(self, ledger: Ledger) -> None:
-        """Make it known, before anything is written."""
+        """Declare it in the ledger, before any record is written."""
         least = AT_LEAST if self.policy == "retain" else 0
         ledger.note(Kind.DECLARED, self.about, policy=self.policy, least=least)
 
     def sent(self, ledger: Ledger, value: str, key: str = "") -> None:
-        """A record is about to be sent."""
+        """Record that a record is about to be sent."""
         ledger.note(Kind.SENT, self.about, value=value, key=key)
 
     def acked(self, ledger: Ledger, value: str, offset: int) -> None:
-        """A record was acked."""
+        """Record an ack."""
         ledger.note(Kind.ACKED, self.about, value=value, offset=offset)
 
     def look(self, api: Api, ledger: Ledger) -> None:
-        """Read everything that is there."""
+        """Read all records."""
         records: list[tuple[int, str, str]] = []
         try:
             reading = api.subscribe(self.stream, DEADLINE_S, partition=self.partition, stopPosition=STOP_LATEST)
@@ -108,7 +108,7 @@ class Log:
 
 
 def _number(value: bytes) -> str:
-    """The value that the ledger knows, without what fills it up."""
+    """The value in the ledger, without padding."""
     return value.partition(b" ")[0].decode()
 
 
@@ -139,10 +139,10 @@ class Publisher:
             self.log.acked(life.ledger, value, offset)
 
     def look(self, api: Api, life: Life) -> None:
-        """Nothing: the rig reads logs."""
+        """Does nothing: the rig reads logs."""
 
     def _next(self, life: Life) -> tuple[str, dict[str, Any]]:
-        """The next record, written down."""
+        """The next record, written to the ledger."""
         value = f"{self.name}:{self.next_number}"
         self.next_number += 1
         key = f"k{life.chance.randrange(KEYS)}" if self.log.policy == "compact" else ""
@@ -170,7 +170,7 @@ class Publisher:
 
 @dataclass
 class Reader:
-    """Reads what is published to one log as it comes."""
+    """Reads the records of one log as they are published."""
 
     log: Log
 
@@ -182,12 +182,12 @@ class Reader:
             life.ledger.note(Kind.SEEN, self.log.about, value=_number(item.value), offset=item.offset)
 
     def look(self, api: Api, life: Life) -> None:
-        """Nothing: the rig reads logs."""
+        """Does nothing: the rig reads logs."""
 
 
 @dataclass
 class Cursors:
-    """Moves some cursors about and fetches them."""
+    """Sets and fetches some cursors."""
 
     stream: str
     ids: tuple[str, ...] = ("one", "two,with,commas", "three")
@@ -197,7 +197,7 @@ class Cursors:
         return f"register:cursor {self.stream}/0/{cursor}"
 
     def declare(self, ledger: Ledger) -> None:
-        """Make them known."""
+        """Declare them in the ledger."""
         for cursor in self.ids:
             ledger.note(Kind.DECLARED, self.about(cursor), value=-1)
 
@@ -223,7 +223,7 @@ class Cursors:
 
 @dataclass
 class Groups:
-    """Members of one group come and go."""
+    """Members of one group that join and leave."""
 
     stream: str
     partitions: int
@@ -237,7 +237,7 @@ class Groups:
         return f"register:group {self.group}"
 
     def declare(self, ledger: Ledger) -> None:
-        """Make it known."""
+        """Declare it in the ledger."""
         ledger.note(Kind.DECLARED, self.about, value={"members": []})
 
     def work(self, api: Api, life: Life) -> None:
@@ -286,7 +286,7 @@ OPEN: Final[dict[str, Any]] = {"paused": [], "readonly": []}
 
 @dataclass
 class Streams:
-    """Creates, deletes, pauses, resumes, and makes read-only and writable one stream of two partitions."""
+    """Creates, deletes, pauses, resumes and makes read-only and writable one stream of two partitions."""
 
     name: str
     state: dict[str, Any] | None = None
@@ -299,7 +299,7 @@ class Streams:
         return f"register:stream {self.name}"
 
     def declare(self, ledger: Ledger) -> None:
-        """Make it known."""
+        """Declare it in the ledger."""
         ledger.note(Kind.DECLARED, self.about, value=None)
 
     def work(self, api: Api, life: Life) -> None:
@@ -323,7 +323,7 @@ class Streams:
         life.ledger.note(Kind.FOUND, self.about, value=self.state)
 
     def look_into(self, api: Api, life: Life) -> None:
-        """Read its logs, when it is there and not paused."""
+        """Read its logs, if it exists and is not paused."""
         if self.state is not None:
             for number in (0, 1):
                 if number not in self.state["paused"]:
@@ -345,7 +345,7 @@ class Streams:
             self._try_to_publish(api, life)
             self._change(api, life, OPEN, "SetStreamReadonly", readonly=False)
         elif state["paused"]:
-            # of one partition, the pause said that only that one is to be resumed; of both, that both are
+            # a pause of one partition sets that only that one is resumed; of both, that both are
             self._publish(api, life, state["paused"][0])
         else:
             match life.chance.randrange(4):
@@ -365,7 +365,7 @@ class Streams:
         self.state = after
 
     def _publish(self, api: Api, life: Life, number: int) -> None:
-        """Publish one record, which resumes what is paused."""
+        """Publish one record, which resumes paused partitions."""
         log, value = self._log(number), self._next_value()
         life.ledger.note(Kind.SENT, self.about, value=OPEN)
         log.sent(life.ledger, value)
@@ -392,6 +392,6 @@ class Streams:
 
 
 def first_record(address: str, log: Log) -> None:
-    """Read the first record of a log that has some."""
+    """Read the first record of a log that has records."""
     with Api(address) as api:
         api.subscribe(log.stream, DEADLINE_S, partition=log.partition, startPosition=EARLIEST).next()

@@ -1,4 +1,4 @@
-"""Publishers and readers whose histories the checker judges, while their broker is killed under them."""
+"""Publishers and readers that record histories for the checker while their broker is killed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyarrow import flight
 from tests.checker import Operation, Recorder
 
 LEADER = 0
-"""Ack policy of the calls. The broker is alone, so the leader's ack is that of all: the history says so."""
+"""Ack policy of the calls. The broker runs alone, so the leader's ack equals that of all replicas."""
 
 
 def publish(client: Client, place: tuple[str, int], values: list[bytes], timeout_ms: int) -> list[tuple[int, int]]:
     """Publish to (stream, partition) in one call and wait for the acks: (offset, timestamp ns) of each value.
 
     Raises:
-        BrokerError: the broker is gone, or refused it.
+        BrokerError: the broker has ended, or rejected it.
     """
     batch = Outgoing(*place, LEADER, len(values))
     batch.fill(None, values, None)
@@ -29,7 +29,7 @@ def publish(client: Client, place: tuple[str, int], values: list[bytes], timeout
 
 @dataclass
 class Publisher:
-    """Publishes `<name>:<sequence>` until the broker dies, and takes down what was acked where."""
+    """Publishes `<name>:<sequence>` until the broker is killed, and records the acked offsets."""
 
     name: str
     recorder: Recorder
@@ -38,7 +38,7 @@ class Publisher:
     batch: int = 50
     """Records of one call."""
     durability: str = "disk"
-    """The stream's class, for the history."""
+    """The stream's durability class, for the history."""
     next_sequence: int = 0
     acked: int = 0
 
@@ -50,7 +50,7 @@ class Publisher:
                 while True:
                     self._publish(client)
         except BrokerError:
-            return  # the broker is gone: what was not acked may or may not be there
+            return  # the broker has ended: unacked records may be stored or not
 
     def _publish(self, client: Client) -> None:
         first = self.next_sequence
@@ -70,10 +70,10 @@ class Publisher:
         self.acked += self.batch
 
 
-def read(  # noqa: PLR0917 -- what to read, and where to take it down
+def read(  # noqa: PLR0917 -- what to read, and where to record it
     address: str, recorder: Recorder, operation: Operation, stream: str, partition: int, start: int
 ) -> int:
-    """Read every record from offset `start` on and take it down; checks that there are no gaps. Returns the end."""
+    """Read and record all records from offset `start`; checks that there are no gaps. Returns the end."""
     begun = recorder.invoke("reader", operation, partition=partition, start=start)
     columns = ["offset", "value"]
     ticket = json.dumps({"stream": stream, "partition": partition, "start": start, "columns": columns})

@@ -1,4 +1,4 @@
-"""S16: every method for every kind of client over mutual TLS, each cell either done or refused as it must be."""
+"""S16: every method for every kind of client over mutual TLS: each cell is accepted or rejected as specified."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DENIED = "not authorized to call"
 
 @dataclass
 class Cells:
-    """What was seen, by kind of client and method."""
+    """Results by kind of client and method."""
 
     expected: int = 0
     wrong: list[str] = field(default_factory=list[str])
 
     def judge(self, kind: str, method: str, on: tuple[Api, str], code: grpc.StatusCode | None, text: str = "") -> None:
-        """Call a method, and see that it ends with `code` and `text`, or well for `None`."""
+        """Call a method, and check that it ends with `code` and `text`; `None` = success."""
         try:
             CALLS[method][0](*on)
             found: tuple[grpc.StatusCode | None, str] = (None, "")
@@ -42,7 +42,7 @@ class Cells:
 
 
 def strangers(mutual: Mutual, address: str) -> dict[str, Api]:
-    """Connections that must not come about."""
+    """Connections that must fail."""
     ca = mutual.authority.ca.read_bytes()
     other = Authority(mutual.directory / "other").issue(ROOT)
     expired = mutual.authority.issue(ROOT, file="expired", begins=-3 * DAY, ends=-DAY)
@@ -94,13 +94,13 @@ def one_round(mutual: Mutual, root: Api, cells: Cells, number: int) -> None:
 
 
 def all_of(client: str | None, stream: str) -> list[dict[str, Any]]:
-    """Everything on a stream and what belongs to it; for every client when `client` is `None`."""
+    """All rights on a stream and its objects; for every client if `client` is `None`."""
     names = [f"{stream}*", f"g-{stream}"]
     return [rule(client or "*", "*", names), rule(client or "*", "FetchMetadata", "*")]
 
 
 def run(scale: Scale) -> Result:
-    """Fill the matrix `ROUNDS` times, with streams of its own each time."""
+    """Fill the matrix `ROUNDS` times, with new streams each time."""
     began, cells = time.monotonic(), Cells()
     with (
         tempfile.TemporaryDirectory(prefix="bascule-access-") as directory,

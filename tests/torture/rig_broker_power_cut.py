@@ -1,6 +1,6 @@
-"""S2: the broker's machine loses its power under load, in class `disk`; the load and the check are those of S1.
+"""S2: power cuts of the broker's machine under load, class `disk`; load and check are those of S1.
 
-The data directory lies on an ext4 or xfs image of its own; the filesystem is shut down as in S3, the broker killed, the
+The data directory is on a separate ext4 or xfs image; the filesystem is shut down as in S3, the broker killed, the
 image mounted again and the broker started.
 """
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 ROW = "S2"
 CUTS = 500
 SHORT_SECONDS = 10
-"""On each filesystem."""
+"""Cuts on each filesystem."""
 KINDS = ("ext4", "xfs")
 IMAGE_MIB = 640
 
 
 def cut_often(kind: str, cuts: int, seconds: float, seed: int) -> Count:
-    """Cut the power of one broker until so many cuts or seconds are done."""
+    """Cut the power of one broker until the number of cuts or the time is reached."""
     stop, chance = time.monotonic() + seconds, random.Random(seed)
     with volume.volume(kind, IMAGE_MIB) as mounted, tempfile.TemporaryDirectory(prefix="bascule-cut-") as home:
         Path(home, "data").symlink_to(mounted.path)
@@ -46,7 +46,7 @@ def cut_often(kind: str, cuts: int, seconds: float, seed: int) -> Count:
 
 
 def lose_power(broker: TestBroker, mounted: volume.Volume, chance: random.Random) -> None:
-    """Write back something or nothing, take the power, and give it back without a broker."""
+    """Write back some pages or none, cut the power, and restore it without a broker."""
     if chance.random() < 0.5:
         mounted.write_back(chance, "**/*")
     mounted.cut(chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))

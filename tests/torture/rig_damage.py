@@ -1,14 +1,14 @@
-"""Row S10: damage to every kind of file. Nothing wrong is served, nothing crashes, nothing is lost without a word.
+"""Row S10: damage to every kind of file. Nothing wrong is served, nothing crashes, and no loss is silent.
 
 Four parts. *Logs*: `crates/log/examples/damage.rs` damages copies of partition logs, one damage each, and reads,
-writes and reopens them; one flipped bit costs its batch and no more. *Journal*: the same program does it to the
-journal's files of data directories that a kill or a power cut left, and to what of a segment was not synced yet, which
-the journal has. Where no frame behind a hit one tells of its log, or a file is gone whole, that log may end there, and
-that has to be told (`limit`). Only a damage that makes of the whole directory, byte for byte in all that was ever
-synced, what it was at an earlier moment leaves nothing to tell by: that is looked at, and counted as `earlier`.
-*Directory*: the metadata log, its snapshots and `bascule.json` of a whole data directory, opened by a data plane in
-this process: what it replays must be exactly what was committed, or it refuses to start. *Live*: segments are damaged
-under a running broker while it is read; every record comes back as it was or is refused.
+writes and reopens them; one flipped bit costs only its batch. *Journal*: the same program damages the journal's files
+of data directories after a kill or a power cut, and the unsynced part of segments, which the journal has. If no frame
+after a damaged one belongs to its log, or a whole file is missing, that log may end there, and this must be reported
+(`limit`). Only a damage that restores an earlier state of the whole directory, byte for byte in all synced data, cannot
+be detected: such cases are checked and counted as `earlier`. *Directory*: the metadata log, its snapshots and
+`bascule.json` of a whole data directory, opened by a data plane in this process: it must replay exactly the committed
+entries, or refuse to start. *Live*: segments are damaged under a running broker while it is read; every record is
+returned unchanged or reported as damaged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIVE = {Scale.SHORT: 8, Scale.FULL: 150}
 ENTRIES = 40
 RECORDS = 400
 AT_ONCE = 40
-"""Records that are published together: no batch has more."""
+"""Maximum number of records of a batch: so many are published together."""
 REPOSITORY = Path(__file__).resolve().parents[2]
 SETTINGS = {"cluster_id": "c", "broker_id": "b", "runtime_threads": 1, "namespace": "n", "limits": {}}
 
@@ -75,7 +75,7 @@ def run(scale: Scale) -> Result:
             f"{ends:,} took a log's last frames in the journal, whose offsets may be used again; beside these "
             f"served wrong {bad['wrong']}, lost without a word {bad['silent']}, offsets used twice {bad['reused']}, "
             f"a flipped bit that cost more than its batch {bad['wide']}, crashes {bad['crash']}, "
-            f"damage told that there was none of {bad['alarm']}"
+            f"false alarms {bad['alarm']}"
         ),
         bar=f"0 wrong, 0 silent, 0 reused, 0 wide, 0 crashes, 0 false alarms in {damages:,} damages",
         passed=not any(bad.values()) and not failures and answered == damages,
@@ -84,7 +84,7 @@ def run(scale: Scale) -> Result:
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """In memory where there is a place for it: a damage takes a millisecond there."""
+    """A directory in memory if possible: there a damage takes a millisecond."""
     memory = Path("/dev/shm")
     return tempfile.TemporaryDirectory(prefix="bascule-damage-", dir=memory if memory.is_dir() else None)
 
@@ -123,21 +123,21 @@ def _directories(root: str, count: int) -> dict[str, Any]:
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(template, work)
         path = dice.choice(sorted(_damageable(work)))
-        told = f"directory {i}: {_damage(path, dice)} of {path.relative_to(work)}"
+        name = f"directory {i}: {_damage(path, dice)} of {path.relative_to(work)}"
         try:
             index, state, replayed = _replay(work)
         except BrokerError as refusal:
             known = isinstance(refusal, CorruptionError) or refusal.code.startswith("data_directory_")
             found["detected" if known else "wrong"] += 1
             if not known:
-                found["failures"].append(f"{told}: {refusal.code} {refusal}")
+                found["failures"].append(f"{name}: {refusal.code} {refusal}")
             continue
-        # A snapshot stands for the entries it covers.
+        # A snapshot replaces the entries that it covers.
         expected = entries[index:]
         right = replayed == expected and state == _state(index)
         found["harmless" if right else "wrong"] += 1
         if not right:
-            found["failures"].append(f"{told}: {len(replayed)} of {len(expected)} entries behind {index}")
+            found["failures"].append(f"{name}: {len(replayed)} of {len(expected)} entries behind {index}")
     return found
 
 
@@ -171,14 +171,14 @@ def _replay(work: Path) -> tuple[int, bytes, list[bytes]]:
 
 
 def _damageable(work: Path) -> Iterator[Path]:
-    """Each kind of file as often as the others: the caller picks one of them."""
+    """Files such that each kind is chosen equally often."""
     yield work / "bascule.json"
     yield from (work / "metadata").glob("snapshot-*")
     yield from (path for path in (work / "metadata" / "log").iterdir() if path.is_file())
 
 
 def _damage(path: Path, dice: random.Random) -> str:
-    """One damage; its name."""
+    """Damage a file. Returns the name of the damage."""
     content = bytearray(path.read_bytes())
     at = dice.randrange(len(content)) if content else 0
     kind = dice.choice(["flip", "truncate", "zero", "noise", "longer", "missing"])
@@ -219,18 +219,18 @@ def _live(root: str, count: int) -> dict[str, Any]:
             )
             path = dice.choice(sorted(partition.glob("*.seg")))
             damage = _damage(path, dice)
-            told = f"live {i}: {damage} of {path.name}"
+            name = f"live {i}: {damage} of {path.name}"
             served, refused = _read(client, name)
             verdict = _judge(values, served, refused, AT_ONCE if damage == "flip" else RECORDS)
             found[verdict] += 1
             if verdict in ("wrong", "silent", "wide"):
-                found["failures"].append(f"{told}: {verdict}: {len(served)} served, refused {refused}")
+                found["failures"].append(f"{name}: {verdict}: {len(served)} served, refused {refused}")
             client.delete_stream(name)
     return found
 
 
 def _read(client: bascule.Client, stream: str) -> tuple[dict[int, bytes], list[tuple[int, int]]]:
-    """What a subscriber gets that starts behind each damage it is told of."""
+    """The records of a subscriber that continues after each reported damage."""
     served: dict[int, bytes] = {}
     refused: list[tuple[int, int]] = []
     start = 0
@@ -250,7 +250,7 @@ def _read(client: bascule.Client, stream: str) -> tuple[dict[int, bytes], list[t
 
 
 def _judge(values: list[bytes], served: dict[int, bytes], refused: list[tuple[int, int]], most: int) -> str:
-    """Of a live damage that may cost so many records at most."""
+    """The check of a live damage that may cost at most so many records."""
     if any(values[offset] != value for offset, value in served.items()):
         return "wrong"
     gone = [n for n in range(len(values)) if n not in served and not any(a <= n < b for a, b in refused)]

@@ -1,9 +1,9 @@
-"""S22: the rate of durable acks, and that each of them was durable.
+"""S22: the rate of durable acks, and a check that each of them was durable.
 
 A broker on an ext4 image on a loop device, and the load driver of `make bench`: 64 callers that publish 1 KiB and wait
-for the ack, in turns to a stream of class `disk` and to one of class `memory`, whose acks wait for no sync. In a last
-turn the power of the image is cut under the load and the broker is killed: every record that was acked before the cut
-has to be there, whole and at its offset, after a restart.
+for the ack, alternating between a stream of class `disk` and one of class `memory`, whose acks do not wait for a sync.
+In a last turn the power of the image is cut under load and the broker is killed: after a restart every record acked
+before the cut must exist unchanged at its offset.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ LEAST_RATE = 20_000
 LEAST_SHARE = 0.4
 MOST_P99_MS = 15.0
 ENTRY = struct.Struct("<QQ")
-"""Of the driver's ledger: number of a value, which the value begins with, and the offset in its ack."""
+"""Entry of the driver's ledger: the number at the start of a value, and its acked offset."""
 STREAMS = {"durable": "disk", "unsynced": "memory"}
 CUT_WITHIN_SECONDS = 60
 
 
 @dataclass
 class Measured:
-    """What the turns gave, by stream."""
+    """Results of the turns, by stream."""
 
     sync_us: float = 0.0
     load: list[float] = field(default_factory=list[float])
-    """Of the machine, at the end of each turn: whoever else was at work shows in every figure."""
+    """Load average of the machine at the end of each turn, because other processes affect every figure."""
     rates: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     p99_ms: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STREAMS})
 
     def rate(self, stream: str) -> float:
-        """Acks a second."""
+        """Acks per second."""
         return statistics.median(self.rates[stream])
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the records that were acked before the cut."""
+    """The state of the records acked before the cut."""
 
     acked: int
     lost: int
 
     @property
     def clean(self) -> bool:
-        """Whether there were any, and all are there."""
+        """Whether there were any, and all exist."""
         return self.acked > 0 and self.lost == 0
 
 
@@ -75,7 +75,7 @@ class Load:
         self._driver, self._address = driver, address
 
     def command(self, stream: str, seconds: int, acks: Path) -> list[str]:
-        """Publish to a stream for so long, with what was acked in a file."""
+        """Publish to a stream for the given time; acked records are written to a file."""
         return [
             str(self._driver), "publish", f"address={self._address}", f"stream={stream}", f"in_flight={IN_FLIGHT}",
             f"bytes={VALUE_BYTES}", f"seconds={seconds}", f"acks={acks}",
@@ -83,13 +83,13 @@ class Load:
 
     def turn(self, stream: str, seconds: int, acks: Path, into: Measured) -> None:
         """One turn, measured."""
-        told = json.loads(subprocess.check_output(self.command(stream, seconds, acks), text=True))
-        into.rates[stream].append(told["rate"])
-        into.p99_ms[stream].append(told["p99_us"] / 1000)
+        result = json.loads(subprocess.check_output(self.command(stream, seconds, acks), text=True))
+        into.rates[stream].append(result["rate"])
+        into.p99_ms[stream].append(result["p99_us"] / 1000)
 
 
 def cut_under_load(load: Load, mounted: volume.Volume, broker: testing.TestBroker, acks: Path) -> int:
-    """Take the power under load, and kill the broker. Returns how many records of the ledger were acked before."""
+    """Cut the power under load, and kill the broker. Returns the number of records acked before the cut."""
     publishing = subprocess.Popen(load.command("durable", CUT_WITHIN_SECONDS, acks), stderr=subprocess.DEVNULL)
     try:
         before = acks.stat().st_size if acks.exists() else 0
@@ -97,18 +97,18 @@ def cut_under_load(load: Load, mounted: volume.Volume, broker: testing.TestBroke
         while (acks.stat().st_size if acks.exists() else 0) < before + 1000 * ENTRY.size:
             assert time.monotonic() < limit, "the load did not begin"
             time.sleep(0.01)
-        told = acks.stat().st_size // ENTRY.size
+        acked = acks.stat().st_size // ENTRY.size
         mounted.cut(volume.FLUSH_NOTHING)
         broker.kill()
         publishing.wait(CUT_WITHIN_SECONDS * 2)
     finally:
         publishing.kill()
         publishing.wait()
-    return told
+    return acked
 
 
-def judge(address: str, acks: Path, told: int) -> Verdict:
-    """Read the stream back and look for each of the first `told` acked records."""
+def judge(address: str, acks: Path, acked: int) -> Verdict:
+    """Read the stream and check each of the first `acked` acked records."""
     ticket = json.dumps({"stream": "durable", "partition": 0, "start": 0, "columns": ["offset", "value"]})
     found: dict[int, int] = {}
     with flight.FlightClient(f"grpc://{address}") as client:
@@ -117,12 +117,12 @@ def judge(address: str, acks: Path, told: int) -> Verdict:
             for offset, value in zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True):
                 if len(value) == VALUE_BYTES and value[8:] == b"x" * (VALUE_BYTES - 8):
                     found[offset] = int.from_bytes(value[:8], "little")
-    entries = list(ENTRY.iter_unpack(acks.read_bytes()[: told * ENTRY.size]))
+    entries = list(ENTRY.iter_unpack(acks.read_bytes()[: acked * ENTRY.size]))
     return Verdict(len(entries), sum(found.get(offset) != number for number, offset in entries))
 
 
 def measure(scale: Scale) -> tuple[Measured, Verdict]:
-    """All turns, the cut and what is there afterwards.
+    """Run all turns and the cut, and check the records afterwards.
 
     Raises:
         SkippedError: the machine cannot mount the image, or has no cargo.
@@ -130,8 +130,8 @@ def measure(scale: Scale) -> tuple[Measured, Verdict]:
     volume.require("ext4")
     driver, seconds, measured = build_driver(), SECONDS[scale], Measured()
     with volume.volume("ext4", MIB[scale]) as mounted, tempfile.TemporaryDirectory(prefix="bascule-acks-") as own:
-        told = json.loads(subprocess.check_output([str(driver), "sync", f"dir={mounted.path}"], text=True))
-        measured.sync_us = told["seconds"] / told["count"] * 1e6
+        result = json.loads(subprocess.check_output([str(driver), "sync", f"dir={mounted.path}"], text=True))
+        measured.sync_us = result["seconds"] / result["count"] * 1e6
         Path(own, "data").symlink_to(mounted.path)
         acks = {name: Path(own, f"{name}.acks") for name in STREAMS}
         with testing.broker(durability="disk", directory=Path(own)) as broker:
@@ -151,7 +151,7 @@ def measure(scale: Scale) -> tuple[Measured, Verdict]:
 
 
 def run(scale: Scale) -> Result:
-    """At short scale only what was acked is judged: times are for a quiet machine."""
+    """At short scale only acked records are checked, because times need an idle machine."""
     measured, verdict = measure(scale)
     rate = measured.rate("durable")
     share, p99 = rate / measured.rate("unsynced"), statistics.median(measured.p99_ms["durable"])

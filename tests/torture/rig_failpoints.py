@@ -1,9 +1,9 @@
-"""S4: the engine dies at each of its failpoints, pauses there while it is killed, or is refused there by the disk.
+"""S4: at each failpoint the engine ends, is killed while it pauses, or gets a disk error.
 
-The points are those of `specs/failpoints.toml`; the driver is built with them. A directory has many lives, each under
-one point; after half of them the power is cut as well, where filesystems can be mounted. Points of recovery come after
-a life that was killed while the journal held what the segments had not got, and a power cut: only then is there
-something to take over. The judge is that of S3; it knows what compaction may take.
+The points are those of `specs/failpoints.toml`; the driver is built with them. A directory has many runs, each with one
+point; after half of them the power is cut too, if filesystems can be mounted. Points of recovery are used after a run
+that was killed while the journal had data that the segments did not have, and a power cut: only then is there something
+to replay. The check is that of S3; it considers compaction.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.torture.result import Result, Scale, SkippedError
 
 ROW = "S4"
 TIMES = 25
-"""How often each point has to fire."""
+"""Required number of hits of each point."""
 SHORT_SECONDS = 20
 FULL_SECONDS = 1200
-"""Not more than so long, at full scale; less when all points have fired often enough before."""
+"""Maximum time at full scale; less if all points have fired often enough."""
 LIVES = 20
-"""Lives on one directory."""
+"""Runs on one directory."""
 SHAPE = {
     "partitions": 3,
     "segment": 10 << 10,
@@ -47,24 +47,24 @@ SHAPE = {
     "close": 1,
 }
 LEFT_BEHIND = {"journal_bytes": 512 << 10, "batches": 0, "delete": 0}
-"""What is different in a life that is killed so that the next one has something to take over.
+"""Settings of a run that is killed so that the next one has something to replay.
 
-The journal is large enough not to be full, so that segments are not synced for 5 s."""
+The journal is so large that it does not become full, so segments are not synced for 5 s."""
 OF_RECOVERY = {"journal.replay.half", "recovery.cut_not_synced"}
-"""Points that are passed only when a log is opened that has lost something."""
+"""Points that are reached only if an opened log has lost data."""
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "EROFS")
 LIFE_SECONDS = 60
 
 
 def points() -> list[str]:
-    """Every point there is."""
+    """All points."""
     tables = tomllib.loads((REPOSITORY / "specs" / "failpoints.toml").read_text())
     return sorted(name for table in tables.values() for name in table)
 
 
 @dataclass
 class Count:
-    """What happened."""
+    """Counts of the rig."""
 
     killed: Counter[str] = field(default_factory=Counter[str])
     """Deaths at each point."""
@@ -73,7 +73,7 @@ class Count:
 
 
 class Directory:
-    """A directory of logs and its lives; on a volume, or without one on the machine's own disk."""
+    """A directory of logs and its runs, on a volume, or without one on the machine's disk."""
 
     def __init__(self, home: Path, mounted: volume.Volume | None, seed: int, count: Count) -> None:
         self.volume, self.count = mounted, count
@@ -85,7 +85,7 @@ class Directory:
         self.judge = ledger.Judge(count.verdict, f"seed {seed}")
 
     def leave_behind(self, number: int) -> None:
-        """One life that is killed at work; then the power goes."""
+        """One run that is killed, then a power cut."""
         self.ledger.unlink(missing_ok=True)
         self.judge.name = f"seed {self.shape['seed']}, life {number}, killed"
         command = [str(driver("failpoints")), "live", *words(life=number, **self.shape | LEFT_BEHIND)]
@@ -104,7 +104,7 @@ class Directory:
             self.volume.remount()
 
     def live(self, number: int, point: str) -> None:
-        """One life that may end at the point."""
+        """One run that may end at the point."""
         self.ledger.unlink(missing_ok=True)
         self.judge.name = f"seed {self.shape['seed']}, life {number}, {point}"
         action = self._action()
@@ -115,22 +115,22 @@ class Directory:
                 time.sleep(self.chance.uniform(0.01, 0.15))
                 process.kill()
             try:
-                _, told = process.communicate(timeout=LIFE_SECONDS)
+                _, output = process.communicate(timeout=LIFE_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                _, told = process.communicate()
+                _, output = process.communicate()
                 self.count.verdict.blame("wrong", 1, f"{self.judge.name}: {action} hangs")
         self.count.lives += 1
-        self.count.killed[point] += f"failpoint {point}: abort" in told
-        if "panicked" in told:
-            self.count.verdict.blame("wrong", 1, f"{self.judge.name}: {told[-300:]}")
+        self.count.killed[point] += f"failpoint {point}: abort" in output
+        if "panicked" in output:
+            self.count.verdict.blame("wrong", 1, f"{self.judge.name}: {output[-300:]}")
         self.judge.follow(ledger.read(self.ledger), faulted="return(E" in action)
         if self.volume and self.chance.random() < 0.5:
             self.volume.cut(self.chance.choice((volume.FLUSH_JOURNAL, volume.FLUSH_NOTHING)))
             self.volume.remount()
 
     def _action(self) -> str:
-        """Mostly death, at some passage or other."""
+        """The action: mostly an exit, at a random hit."""
         share = self.chance.choice((100, 100, 30, 10))
         what = self.chance.random()
         if what < 0.75:
@@ -138,7 +138,7 @@ class Directory:
         return f"{share}%1*{'pause' if what < 0.85 else f'return({self.chance.choice(ERRORS)})'}"
 
     def end(self) -> None:
-        """An undisturbed recovery; then everything is removed."""
+        """A recovery without faults; then everything is removed."""
         self.ledger.unlink(missing_ok=True)
         command = [str(driver("failpoints")), "read", *words(life=LIVES + 1, **self.shape)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=False)
@@ -148,14 +148,14 @@ class Directory:
 
 
 def torment(seed: int, seconds: float) -> Count:
-    """Lives under every point in turn, until each has fired often enough or the time is over."""
+    """Runs with every point in turn, until each has fired often enough or the time is over."""
     count, stop = Count(), time.monotonic() + seconds
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bascule-points-")))
         try:
             mounted = stack.enter_context(volume.volume("ext4", 64))
         except SkippedError:
-            mounted = None  # kills alone then; the figure says so
+            mounted = None  # then only kills; the figure says so
         while time.monotonic() < stop and len(count.verdict.details) < 10:
             missing = [point for point in points() if count.killed[point] < TIMES]
             if not missing:
@@ -174,7 +174,7 @@ def torment(seed: int, seconds: float) -> Count:
 
 
 def run(scale: Scale) -> Result:
-    """Die everywhere."""
+    """Run all failpoints."""
     driver("failpoints")
     full = scale is Scale.FULL
     seed = 1 if full else time.time_ns() % 1_000_000

@@ -1,9 +1,10 @@
-"""S12, on disks that are really full or turn read-only (F11, F17).
+"""S12, on real disks that become full or read-only (F11, F17).
 
-A small filesystem is filled up but for a little; the engine writes until it is refused, and must be able to read then.
-Half of the time space comes back, and the same process must go on by itself; else the power is cut while the disk is
-full, recovery runs on the full disk and again with room. For F17 the filesystem is made to find an error and turns
-read-only: writes are refused for good, reads go on, and after a remount everything acked is there.
+A small filesystem is filled almost completely; the engine writes until it gets an error, and must still be able to
+read. In half of the runs space is freed, and the same process must resume automatically; otherwise the power is cut
+while the disk is full, and recovery runs on the full disk and again with space. For F17 the filesystem detects an
+injected error and becomes read-only: writes fail permanently, reads continue, and after a remount all acked records
+exist.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ ROW = "S12-full-disk"
 KINDS = {"ext4": 48, "xfs": 340}
 """Filesystems and the MiB of their images."""
 FULL_RUNS = 60
-"""Runs of each of the three faults on each filesystem, at full scale."""
+"""Number of runs of each of the three faults on each filesystem, at full scale."""
 LEFT_BYTES = 3 << 20
-"""Left free at the beginning of a run."""
+"""Free space at the beginning of a run."""
 SHAPE = {
     "partitions": 3,
     "segment": 64 << 10,
@@ -41,13 +42,13 @@ SHAPE = {
     "journal_bytes": 256 << 10,
 }
 BATCHES = 3000
-"""More than fit."""
+"""More batches than fit."""
 LIMIT_SECONDS = 60
 
 
 @dataclass
 class Count:
-    """Runs and what was wrong with them."""
+    """Number of runs, and their errors."""
 
     runs: int = 0
     survived: int = 0
@@ -60,14 +61,14 @@ class Run:
     def __init__(self, mounted: volume.Volume, seed: int) -> None:
         self.volume, self.seed = mounted, seed
         self.chance = random.Random(seed)
-        # A new name for each run: the removal of the last one's directory may be lost with the power.
+        # A new name for each run: the removal of the previous directory may be lost with the power.
         self.data, self.balloon = mounted.path / f"data-{time.monotonic_ns()}", mounted.path / "balloon"
         self.ledger = mounted.path.parent / "ledger"
         self.verdict = ledger.Verdict()
         self.judge = ledger.Judge(self.verdict, f"{mounted.kind}, seed {seed}", retains=False)
 
     def passes(self) -> str | None:
-        """The disk is full for a while."""
+        """The disk is full temporarily."""
         with self._writer() as process:
             if trouble := self._await(process, Kind.REFUSED):
                 return trouble
@@ -78,11 +79,11 @@ class Run:
         self.judge.follow(entries)
         kinds = {entry.kind for entry in entries}
         if code != 0 or Kind.RESUMED not in kinds or kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED}:
-            return f"it did not go on when space came back (exit code {code})"
+            return f"it did not resume when space was free again (exit code {code})"
         return self._recovers() or self._verdict(kinds)
 
     def cut_while_full(self) -> str | None:
-        """The power goes while the disk is full; recovery first has no room, too."""
+        """A power cut while the disk is full; the first recovery also has no space."""
         with self._writer() as process:
             if trouble := self._await(process, Kind.REFUSED):
                 return trouble
@@ -102,7 +103,7 @@ class Run:
         return self._recovers() or self._verdict({entry.kind for entry in entries})
 
     def turns_read_only(self) -> str | None:
-        """The filesystem finds an error."""
+        """The filesystem detects an error."""
         trigger = Path("/sys/fs/ext4", Path(self.volume.device).name, "trigger_fs_error")
         with self._writer(crowded=False) as process:
             time.sleep(self.chance.uniform(0.02, 0.2))
@@ -115,12 +116,12 @@ class Run:
                 process.kill()
                 code = process.wait()
         entries = ledger.read(self.ledger)
-        # As a power cut: the filesystem's journal is gone, and a sync that is under way then may report success.
-        told = ledger.before_cut(self.ledger, before, after)
+        # Like a power cut: the filesystem's journal is lost, and a running sync may report success.
+        entries = ledger.before_cut(self.ledger, before, after)
         self.volume.remount()
-        if told is None:
+        if entries is None:
             return None  # nothing had been written yet
-        self.judge.follow(told)
+        self.judge.follow(entries)
         kinds = {entry.kind for entry in entries}
         if Kind.READY in kinds and not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.READ_WHILE_REFUSED}:
             return f"it did not notice (exit code {code})"
@@ -141,7 +142,7 @@ class Run:
             free = shutil.disk_usage(self.volume.path).free
             with self.balloon.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, max(free - LEFT_BYTES, 1))
-        batches = BATCHES if crowded else 0  # 0: it ends only when it is refused, so the fault finds it at work
+        batches = BATCHES if crowded else 0  # 0: it runs until it gets an error, so the fault occurs during writes
         command = arguments("live", dir=self.data, ledger=self.ledger, seed=self.seed, batches=batches, **SHAPE)
         return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
@@ -179,7 +180,7 @@ FAULTS: dict[str, tuple[Callable[[Run], str | None], tuple[str, ...]]] = {
 
 
 def torment(kind: str, runs: int, seed: int, count: Count) -> None:
-    """Every fault so many times on one filesystem."""
+    """Run every fault the given number of times on one filesystem."""
     options = "errors=remount-ro" if kind == "ext4" else ""
     with volume.volume(kind, KINDS[kind], options=options) as mounted:
         for number in range(runs):

@@ -1,10 +1,10 @@
 """S14: bad inputs for every parser of bytes: executions, crashes, hangs, memory over 512 MiB.
 
-The short share replays the kept inputs with changes (Rust: `crates/fuzz/tests/replay.rs`, which `make test` runs too;
-Python here). The full run builds the Rust targets with coverage counters and drives each by libFuzzer until all
-together have made the executions that the scoreboard asks for; what it finds new is kept in `fuzz/corpus`. The row is
-cumulative: executions of earlier full runs count, as `docs/reliability/S14.json` tells. What one run finds has to be
-mended before the next can pass: its inputs are kept and come first.
+The short share replays the stored inputs with mutations (Rust: `crates/fuzz/tests/replay.rs`, which `make test` also
+runs; Python here). The full run builds the Rust targets with coverage counters and runs each with libFuzzer until all
+together reach the executions of the scoreboard; new inputs are stored in `fuzz/corpus`. The row is cumulative:
+executions of earlier full runs count (`docs/reliability/S14.json`). A finding must be fixed before the next run can
+pass: its inputs are stored and run first.
 `BASCULE_FUZZ_MINUTES` bounds the full run (default 60).
 """
 
@@ -22,7 +22,7 @@ from tests.torture.result import Result, Scale, SkippedError
 ROW = "S14"
 FULL_EXECUTIONS = 20_000_000
 SLOW = {"log_recover": 40, "flight_put": 8, "batch_build": 4, "grpc_frames": 4}
-"""Targets that do less a second, and by how much."""
+"""Slower targets, and their share of the executions."""
 
 
 def run(scale: Scale) -> Result:
@@ -31,7 +31,7 @@ def run(scale: Scale) -> Result:
 
 
 def short() -> Result:
-    """Kept inputs and changes to them, some ten seconds a side."""
+    """Stored inputs and mutations, about ten seconds for each language."""
     python = {name: fuzz_python.drive(name, 1.0) for name in fuzz_python.TARGETS}
     rust = replay()
     executions = rust + sum(driven.executions for driven in python.values())
@@ -40,7 +40,7 @@ def short() -> Result:
 
 
 def replay() -> int:
-    """Run the replay of the Rust targets; its executions."""
+    """Run the replay of the Rust targets. Returns its executions."""
     if shutil.which("cargo") is None:
         raise SkippedError("cargo is not installed: install a Rust toolchain")
     command = ["cargo", "test", "--quiet", "--locked", "--profile", "fast", "-p", "bascule-fuzz", "--", "--nocapture"]
@@ -48,12 +48,12 @@ def replay() -> int:
     ended = subprocess.run(command, cwd=fuzz_rust.ROOT, env=environment, capture_output=True, text=True, check=False)
     total = re.search(r"fuzz executions: (\d+)", ended.stdout)
     if ended.returncode or total is None:
-        raise AssertionError(f"the replay of the kept inputs failed:\n{(ended.stdout + ended.stderr)[-3000:]}")
+        raise AssertionError(f"the replay of the stored inputs failed:\n{(ended.stdout + ended.stderr)[-3000:]}")
     return int(total[1])
 
 
 def full() -> Result:
-    """libFuzzer over every Rust target, then the Python targets."""
+    """Run libFuzzer for every Rust target, then the Python targets."""
     seconds = float(os.environ.get("BASCULE_FUZZ_MINUTES", "60")) * 60
     driver, names = fuzz_rust.build(), fuzz_rust.targets()
     weights = {name: 1 / SLOW.get(name, 1) for name in names}

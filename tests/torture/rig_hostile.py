@@ -1,11 +1,11 @@
-"""S15: hostile clients against one broker with its default limits, and what another client notices.
+"""S15: hostile clients against one broker with default limits, and their effect on another client.
 
-Each attack of `hostile.py` runs in a process of its own while a client here publishes one record after another; the
-same client's latencies with nothing going on, taken before and after each attack, are what they are compared with.
-Memory is what the broker's process grew by at the height of an attack, for each connection that is open then.
+Each attack of `hostile.py` runs in a separate process while a client here publishes one record after another. Its
+latencies are compared with those without an attack, measured before and after it. Memory is the growth of the broker's
+process at the peak of an attack, per open connection.
 
-The short share judges no times and no figures of so few connections: the broker lives, answers the other client, and
-grows by no more than its connections may cost beside what any attack costs.
+The short share does not check times and figures per connection: the broker must survive, answer the other client, and
+grow at most by the allowance of its connections and a fixed amount.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ STREAM: Final = "victim"
 FILLED: Final = "filled"
 MOST_FACTOR: Final = 2.0
 NOISE_MS: Final = 2.0
-"""A p99 below this is not told apart from another: the scheduler alone makes so much difference."""
+"""Values of p99 below this count as equal, because the scheduler alone causes such differences."""
 MOST_KIB: Final = {"silent": 64, "drip": 64, "half_greeting": 64, "greeted": 64}
-"""Attacks whose connections are not authenticated, and what each may cost."""
+"""Attacks with unauthenticated connections, and the allowance for each."""
 SHORT_MIB: Final = 16
-"""What an attack of the short share may cost beside its connections: buffers and arenas that stay."""
+"""Fixed allowance of an attack in the short share: buffers and arenas that stay allocated."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """Parameters of a scale."""
 
     seconds: float
     connections: int
@@ -53,7 +53,7 @@ SIZES: Final = {Scale.SHORT: Size(0.7, 300, 300), Scale.FULL: Size(10.0, 5_000, 
 
 @dataclass(frozen=True)
 class Noticed:
-    """What one attack came to."""
+    """The result of one attack."""
 
     name: str
     quiet_ms: float
@@ -64,7 +64,7 @@ class Noticed:
 
     @property
     def factor(self) -> float:
-        """How much longer the p99 was."""
+        """Ratio of the p99 with and without the attack."""
         return max(self.attacked_ms, NOISE_MS) / max(self.quiet_ms, NOISE_MS)
 
 
@@ -85,7 +85,7 @@ def run(scale: Scale) -> Result:
 
 
 def attack(broker: testing.TestBroker, name: str, size: Size) -> Noticed:
-    """One attack: quiet, attacked, quiet again."""
+    """One attack: measured before, during and after it."""
     count = size.subscribers if name == "subscribers" else size.connections
     with Raw(broker.address) as raw:
         quiet = latencies(raw, size.seconds / 2)
@@ -109,7 +109,7 @@ def attack(broker: testing.TestBroker, name: str, size: Size) -> Noticed:
 
 
 class _Peak:
-    """The most that a process has resident, looked at fifty times a second."""
+    """Maximum resident memory of a process, sampled fifty times per second."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._most, self._ended = pid, resident_bytes(pid), threading.Event()
@@ -121,7 +121,7 @@ class _Peak:
             self._most = max(self._most, resident_bytes(self._pid))
 
     def end(self) -> int:
-        """What it was."""
+        """The maximum."""
         self._ended.set()
         self._thread.join()
         return self._most
@@ -134,7 +134,7 @@ def _first_line(process: subprocess.Popen[str]) -> dict[str, int]:
 
 
 def latencies(raw: Raw, seconds: float) -> list[float]:
-    """Publish one record after another for so long, two at least; how long each took, ms."""
+    """Publish one record after another for the given time, at least two. Returns the latencies in ms."""
     body, taken = publish_request(STREAM, b"x" * 100, ackPolicy=1), list[float]()
     end = time.monotonic() + seconds
     while (begun := time.monotonic()) < end or len(taken) < 2:
@@ -144,7 +144,7 @@ def latencies(raw: Raw, seconds: float) -> list[float]:
 
 
 def p99(taken: list[float]) -> float:
-    """Of at least two values."""
+    """The p99 of at least two values."""
     return statistics.quantiles(taken, n=100)[98]
 
 

@@ -1,8 +1,8 @@
-"""S1: the whole broker is killed with -9 under load, again and again, and started on what it left.
+"""S1: the whole broker is killed with -9 under load repeatedly, and restarted on the same data.
 
 Publishers of single records, small and large batches write to the partitions of a stream in class `disk` until the kill
-at a random moment; after each start what is new is read. Every few kills everything is read, the checker judges the
-whole history (nothing acked lost, doubled, moved, out of order, from nobody), and a new stream is begun.
+at a random time; after each start new records are read. Every few kills all records are read, the checker judges the
+whole history (no acked record lost, duplicated, moved, reordered or invented), and a new stream is created.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tests.torture.result import Result, Scale
 ROW = "S1"
 KILLS = 1000
 ACKED = 10_000_000
-"""What the scoreboard asks for, summed."""
+"""Total number of kills for the scoreboard."""
 SHORT_SECONDS = 25
 KILLS_A_STREAM = 8
 PARTITIONS = 2
 BATCHES = (1, 40, 1000)
-"""Records of a call, one publisher each on every partition."""
+"""Records per call; one publisher for each size and partition."""
 
 
 @dataclass
 class Count:
-    """What was done and found."""
+    """Counts and findings."""
 
     cycles: int = 0
     acked: int = 0
@@ -41,7 +41,7 @@ class Count:
 
 
 class Stream:
-    """One stream and its publishers, over several lives of the broker."""
+    """One stream and its publishers, over several runs of the broker."""
 
     def __init__(self, broker: testing.TestBroker, name: str) -> None:
         self.broker, self.name = broker, name
@@ -56,7 +56,7 @@ class Stream:
             client.create_stream(name, options=StreamOptions(partitions=PARTITIONS))
 
     def publish_until(self, fault: str, end: Callable[[], None], seconds: float) -> None:
-        """Let all publish; then `end` ends the broker; start it again and read what is new."""
+        """Let all publish; then `end` stops the broker; start it again and read the new records."""
         threads = [
             threading.Thread(target=one.run, args=(self.broker.address,), daemon=True) for one in self.publishers
         ]
@@ -67,14 +67,14 @@ class Stream:
         end()
         for thread in threads:
             thread.join(30)
-            assert not thread.is_alive(), "a publisher has no answer after its broker is gone"
+            assert not thread.is_alive(), "a publisher still waits after its broker has ended"
         self.broker.start()
         healed()
         for partition, start in enumerate(self.ends):
             self.ends[partition] = self._read(Operation.POLL, partition, start)
 
     def judge(self) -> str | None:
-        """Read everything; what the checker has to say against it, or `None`."""
+        """Read all records. Returns the findings of the checker, or `None`."""
         for partition in range(PARTITIONS):
             self._read(Operation.FINAL, partition, 0)
         verdict = check(self.recorder.history())
@@ -92,7 +92,7 @@ class Stream:
 def end_often(
     broker: testing.TestBroker, fault: str, end: Callable[[], None], *, enough: Callable[[Count], bool], seed: int
 ) -> Count:
-    """Publish, `end` the broker at a random moment, start it, check; until it is enough or something is wrong."""
+    """Publish, `end` the broker at a random time, start it, check; until the goal is reached or a check fails."""
     count, chance = Count(), random.Random(seed)
     while not enough(count) and not count.failures:
         stream = Stream(broker, f"ledger-{count.cycles}")

@@ -1,9 +1,9 @@
-"""LB-kill: the broker is killed with -9 while Liftbridge clients use all it has, and started on what it left.
+"""LB-kill: the broker is killed with -9 while Liftbridge clients use all its features, and restarted on the same data.
 
-Publishers in all three ways on logs that are kept, retained and compacted, a live reader, cursors, groups whose members
-come and go, streams that are created, paused, made read-only and deleted. After each start all is read again. The
-judge of `liftbridge_ledger` says whether an acked record, cursor or change of a group was lost, or an answer is wrong;
-the rig how long it takes from the kill until a record can be read.
+Publishers with all three methods on logs that are kept, retained and compacted, a live reader, cursors, groups whose
+members join and leave, streams that are created, paused, made read-only and deleted. After each start everything is
+read again. `liftbridge_ledger` checks that no acked record, cursor or group change was lost and no answer is wrong; the
+rig measures the time from the kill until a record can be read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tests.torture.result import Result, Scale
 ROW = "LB-kill"
 KILLS: Final = {Scale.FULL: 100, Scale.SHORT: 3}
 SHORT_SECONDS: Final = 45.0
-"""After which the short share ends, with at least one kill: a busy machine starts a broker slowly."""
+"""Time limit of the short share, with at least one kill, because a busy machine starts a broker slowly."""
 LIVES_OF_A_SCENE: Final = 10
 LONGEST_LIFE_S: Final = {Scale.FULL: 2.0, Scale.SHORT: 0.8}
 READABLE_S: Final = 2.0
-"""From the kill until a record was read; a bar of the full run, on a machine with nothing else to do."""
+"""Maximum time from the kill until a record was read; a bar of the full run on an idle machine."""
 SETTINGS: Final = {
     "cursors.partitions": 2,
     "activity.enabled": True,
@@ -59,7 +59,7 @@ SETTINGS: Final = {
 
 @dataclass
 class Scene:
-    """Streams of their own and those who use them, for some lives of the broker."""
+    """Streams and their users, for some runs of the broker."""
 
     number: int
     logs: list[Log] = field(default_factory=list[Log])
@@ -98,13 +98,13 @@ class Scene:
         first.acked(ledger, "unary:0", 0)
 
     def live(self, broker: testing.TestBroker, ledger: Ledger, chance: random.Random, longest_s: float) -> float:
-        """Work, die, start again, write down what is there. The seconds from the kill until a record was read."""
+        """Run, kill, restart, record the state. Returns the seconds from the kill until a record was read."""
         life = Life(broker.address, ledger, random.Random(chance.random()))
         working = [*self.workers, *self.streams]
         threads = [threading.Thread(target=until_killed, args=(one, life), daemon=True) for one in working]
         for thread in threads:
             thread.start()
-        time.sleep(chance.uniform(0.05, longest_s))  # the moment of the kill
+        time.sleep(chance.uniform(0.05, longest_s))  # the time of the kill
         life.dying.set()
         killed = time.monotonic()
         broker.kill()
@@ -113,7 +113,7 @@ class Scene:
         readable = time.monotonic() - killed
         for thread in threads:
             thread.join(2 * DEADLINE_S)
-            assert not thread.is_alive(), "a call has no end although its broker is gone"
+            assert not thread.is_alive(), "a call still waits although its broker has ended"
         with Api(broker.address) as api:
             self._look(api, life)
         return readable
@@ -134,16 +134,16 @@ class Scene:
 
 @dataclass
 class Starts:
-    """What is known of each start."""
+    """Measurements of each start."""
 
     readable: list[float] = field(default_factory=list[float])
     """Seconds from the kill until a record was read."""
     load: list[float] = field(default_factory=list[float])
-    """Processes of the whole machine that ran or wanted to, as an average of a minute."""
+    """Load average of the machine over one minute."""
 
 
 def kill_often(scale: Scale, seed: int) -> tuple[Judge, Starts]:
-    """Kill it until it is enough or something is wrong; the judge, and the starts."""
+    """Kill it until the goal is reached or a check fails. Returns the judge and the starts."""
     judge, chance, starts = Judge(), random.Random(seed), Starts()
     kills = KILLS[scale]
     stop = time.monotonic() + (SHORT_SECONDS if scale is Scale.SHORT else float("inf"))

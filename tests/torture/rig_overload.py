@@ -1,10 +1,10 @@
-"""S21: ten times the load that gives the best rate, with 256 MiB of memory: the rate holds, and nothing is killed.
+"""S21: ten times the load of the best rate, with 256 MiB of memory: the rate stays, and nothing is killed.
 
-The broker (and its nats-server) live in a memory control group of 256 MiB where the machine has one to write to (v1 or
-v2), with the limits that `docs/reference/limits.md` gives for that size; otherwise its resident memory is watched
-against the same bound. Capacity is the rate of acks with so many records in flight that more gain nothing; overload is
-ten times the publishers, each with as much in flight, beside subscribers that do not read. The short share judges no
-rates, only that nothing is killed or refused, and that the broker serves afterwards.
+The broker (and its nats-server) run in a memory control group of 256 MiB if the machine has a writable one (v1 or v2),
+with the limits of `docs/reference/limits.md` for that size; otherwise its resident memory is compared with the same
+limit. Capacity is the rate of acks with so many records in flight that more do not increase it; overload is ten times
+the publishers, each with as many in flight, and subscribers that do not read. The short share does not check rates,
+only that nothing is killed or rejected, and that the broker serves afterwards.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMORY: Final = 256 << 20
 TIMES: Final = 10
 IN_FLIGHT: Final = 512
 CAPACITY: Final = (1, 2, 4)
-"""How many publishers are tried for the best rate: one alone does not get the processor's time on a busy machine."""
+"""Numbers of publishers tried for the best rate: one alone gets too little processor time on a busy machine."""
 LEAST_SHARE: Final = 0.8
 SECONDS: Final = {Scale.SHORT: 3, Scale.FULL: 20}
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ SMALL: Final = {
     "streams.segment_max_bytes": "64MiB",
     "streams.cleaner_interval_ms": 1000,
 }
-"""What the limits page gives for 256 MiB, and retention that keeps the disk small."""
+"""Settings of the limits page for 256 MiB, and retention that limits disk usage."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Group:
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def oom_kills(self) -> int:
-        """Processes of it that the kernel killed for memory."""
+        """Number of its processes that the kernel killed for lack of memory."""
         lines = (self.path / self.kills).read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
@@ -78,7 +78,7 @@ def run(scale: Scale) -> Result:
     with memory_group() as group, broker_within(group) as broker:
         with Raw(broker.address) as raw:
             raw.create_stream(STREAM)
-        publish(driver, broker.address, 1, 1)  # what every publish needs is there now
+        publish(driver, broker.address, 1, 1)  # allocates the buffers of publishes
         peak = max(publish(driver, broker.address, publishers, seconds) for publishers in CAPACITY)
         watched = Watch(broker.pid)
         with never_reading(broker.address):
@@ -119,7 +119,7 @@ def build_driver() -> Path:
 
 @contextmanager
 def memory_group() -> Generator[Group | None]:
-    """A control group with the limit; `None` where none can be made."""
+    """A control group with the limit; `None` = none can be created."""
     v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
     name = f"bascule-overload-{os.getpid()}"
     if v1.is_dir():
@@ -146,7 +146,7 @@ def memory_group() -> Generator[Group | None]:
 
 @contextmanager
 def broker_within(group: Group | None) -> Generator[testing.TestBroker]:
-    """A broker that is born in the group: this process joins it for the start."""
+    """A broker started in the group: this process joins it for the start."""
     home = _own_group(group)
     if group:
         group.add(os.getpid())
@@ -173,8 +173,8 @@ def _leave(home: Path | None) -> None:
 
 
 def publish(driver: Path, address: str, times: int, seconds: int) -> float:
-    """Acks a second of so many publishers together."""
-    # Publishers of a real broker have processors of their own.
+    """Acks per second of so many publishers together."""
+    # Publishers of a real broker have their own processors.
     command = [
         "nice", "-n", "19", str(driver), "publish-async", f"address={address}", f"stream={STREAM}", "bytes=1024",
         f"in_flight={IN_FLIGHT}", f"seconds={seconds}",
@@ -189,7 +189,7 @@ def publish(driver: Path, address: str, times: int, seconds: int) -> float:
 
 @contextmanager
 def never_reading(address: str) -> Generator[None]:
-    """Subscribers that are there and never read."""
+    """Subscribers that never read."""
     body = message("SubscribeRequest")(stream=STREAM, startPosition=EARLIEST).SerializeToString()
     with contextlib.ExitStack() as open_channels:
         for _ in range(20):
@@ -199,7 +199,7 @@ def never_reading(address: str) -> Generator[None]:
 
 
 class Watch:
-    """The most that a process has resident, looked at twenty times a second."""
+    """Maximum resident memory of a process, sampled twenty times per second."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._most, self._ended = pid, 0, threading.Event()
@@ -211,7 +211,7 @@ class Watch:
             self._most = max(self._most, resident_bytes(self._pid))
 
     def end(self) -> int:
-        """What it was, bytes."""
+        """The maximum, in bytes."""
         self._ended.set()
         self._thread.join()
         return self._most

@@ -1,4 +1,4 @@
-"""S18: bugs planted on purpose are found, each by the simulator or by a test; without them nothing is found."""
+"""S18: planted bugs are found, each by the simulator or by a test; without them nothing is found."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SIMULATED = {
     10: "high watermark of the checkpoint trusted over the log",
     26: "files taken and deleted for another incarnation",
 }
-"""Found by the simulator."""
+"""Bugs found by the simulator."""
 MOST = {Scale.SHORT: 1_500, Scale.FULL: 2_000}
-"""Seeds until a bug counts as missed."""
+"""Number of seeds after which a bug counts as missed."""
 STARTS = {Scale.SHORT: (0,), Scale.FULL: (0, 10_000, 20_000, 30_000, 40_000)}
 """First seeds of independent searches."""
 BOMB_MIB = 512
@@ -59,7 +59,7 @@ print((peak_kib() - before) // 1024)
 
 
 def python(code: str, *arguments: object) -> int:
-    """The number that a fresh process over the planted build prints."""
+    """The number printed by a new process with the planted build."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
     environment = os.environ | {"BASCULE_SIM": str(PLANTED)}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True, text=True)
@@ -67,7 +67,7 @@ def python(code: str, *arguments: object) -> int:
 
 
 def ack_test_passes(bug: int) -> bool:
-    """Whether the broker's test of ack subjects passes with this bug alive."""
+    """Whether the broker's test of ack subjects passes with this bug active."""
     command = ["cargo", "test", "--quiet", "--locked", "--profile", "fast", "-p", "bascule-broker"]
     command += ["--features", "planted", "--test", "nats_acks", ACK_TEST]
     environment = os.environ | {"BASCULE_PLANTED": str(bug), "BASCULE_REQUIRE_NATS": "1"}
@@ -80,7 +80,7 @@ def ack_test_passes(bug: int) -> bool:
 def run(scale: Scale) -> Result:
     """Every bug of a single node; number 28 needs a build of the broker and is left to the full run."""
     if not (PLANTED / "bascule_sim").is_dir():
-        raise SkippedError(f"{PLANTED} holds no module: run `make sim`")
+        raise SkippedError(f"{PLANTED} has no module: run `make sim`")
     seeds = {bug: [python(SEARCH, bug, first, MOST[scale]) for first in STARTS[scale]] for bug in SIMULATED}
     caught = {bug for bug, counts in seeds.items() if all(counts)}
     longest = max((count for counts in seeds.values() for count in counts), default=0)

@@ -1,10 +1,10 @@
-"""S3: the engine loses its power in the middle of writing, on ext4 and xfs, thousands of times.
+"""S3: thousands of power cuts of the engine during writes, on ext4 and xfs.
 
-One filesystem stays mounted per kind; a directory has many lives, so that a batch of an earlier life that comes back is
-seen. Each life recovers, writes down what it found, and appends to several logs, with
-the journal or without, until the cut: first, half of the time,
-a random subset of dirty pages is written back in no order; then the filesystem is shut down with its journal flushed
-or not; the process is killed; the filesystem is mounted again. Some cuts come during recovery itself.
+One filesystem per kind stays in use; a directory has many runs, so that a returning batch of an earlier run is
+detected. Each run recovers, writes its findings to the ledger, and appends to several logs, with or without the
+journal, until the cut: in half of the cases a random subset of dirty pages is first written back in random order; then
+the filesystem is shut down with its journal flushed or not; the process is killed; the filesystem is mounted again.
+Some cuts happen during recovery.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CUTS = 5_000
 """Cuts at full scale, over both filesystems."""
 SHORT_SECONDS = 50
 LIVES = 25
-"""Lives on one directory."""
+"""Runs on one directory."""
 IMAGE_MIB = 340
 """mkfs.xfs refuses less than 300."""
 FIRST_SEED = 1
 
 
 class Directory:
-    """A directory of logs on a volume, and its lives."""
+    """A directory of logs on a volume, and its runs."""
 
     def __init__(self, mounted: volume.Volume, seed: int, verdict: ledger.Verdict, scratch: Path) -> None:
         self.volume = mounted
@@ -59,7 +59,7 @@ class Directory:
         self.judge = ledger.Judge(verdict, f"{mounted.kind}, seed {seed}", retains=bool(self.shape["retain"]))
 
     def live(self, number: int) -> bool:
-        """One life: recover, append, lose the power. `False` when it cannot be judged, and the directory with it."""
+        """One run: recover, append, power cut. `False` = it cannot be checked, and the directory is not used again."""
         command = self._command("live", number)
         if self.chance.random() < 0.1:
             command += [f"batches={self.chance.randint(1, 60)}", "close=1"]
@@ -72,7 +72,7 @@ class Directory:
         return entries is not None
 
     def end(self, number: int) -> None:
-        """A last recovery, with nothing that disturbs it; then everything is removed."""
+        """A last recovery without faults; then everything is removed."""
         done = subprocess.run(self._command("read", number), capture_output=True, text=True, timeout=60, check=False)
         entries = ledger.read(self.ledger)
         if not self.judge.follow(entries) or done.returncode != 0:
@@ -80,7 +80,7 @@ class Directory:
         self.remove()
 
     def remove(self) -> None:
-        """Make room on the volume."""
+        """Free space on the volume."""
         shutil.rmtree(self.path)
         self.ledger.unlink(missing_ok=True)
 
@@ -90,7 +90,7 @@ class Directory:
         return arguments(command, life=number, **self.shape)
 
     def _cut(self, process: subprocess.Popen[bytes]) -> tuple[int, int]:
-        """Take the power at a random moment; returns the ledger's lengths just before and after."""
+        """Cut the power at a random time. Returns the sizes of the ledger just before and after."""
         chance = self.chance
         time.sleep(chance.uniform(0, 0.008) if chance.random() < 0.2 else chance.uniform(0.006, 0.04))
         if chance.random() < 0.5:
@@ -104,7 +104,7 @@ class Directory:
 
 
 def cut_often(kind: str, cuts: int, seconds: float, verdict: ledger.Verdict, seed: int) -> int:
-    """Cut until so many cuts or seconds are done; returns how many cuts were made."""
+    """Cut until the number of cuts or the time is reached. Returns the number of cuts."""
     done, stop = 0, time.monotonic() + seconds
     with volume.volume(kind, IMAGE_MIB) as mounted:
         while done < cuts and time.monotonic() < stop and len(verdict.details) < 10:

@@ -1,8 +1,8 @@
-"""S13: how long a broker with many partitions and much data takes to serve again, after kill -9 and after a power cut.
+"""S13: the time until a broker with many partitions and much data serves again, after kill -9 and after a power cut.
 
-The data lies on an ext4 image on the machine's disk, so that a power cut also empties the page cache. Records are being
-published to many partitions when the end comes. Serving means: ready, and a publish to each of a sample of partitions
-acked. At full scale 10 GiB, or as much as fits the disk; the figure says how much it was.
+The data is on an ext4 image on the machine's disk, so that a power cut also empties the page cache. Records are being
+published to many partitions when the broker ends. Serving means: it is ready, and a publish to each of a sample of
+partitions was acked. Full scale is 10 GiB, or as much as fits on the disk; the figure has the size.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ROW = "S13"
 STREAMS = 10
 VALUE_BYTES = 64 << 10
 ROUNDS = 3
-"""Kills, and power cuts, at full scale; the slowest counts."""
+"""Number of kills and of power cuts at full scale; the slowest one counts."""
 BAR_SECONDS = {"kill -9": 5.0, "power cut": 15.0}
 SHORT_SLACK = 4
-"""At short scale the bars are so much wider: the machine may be busy with other tests."""
+"""Factor of the bars at short scale, because other tests may run on the machine."""
 SAMPLE = 20
 LOAD_SECONDS = 1.0
 
@@ -47,10 +47,10 @@ class Filled:
         self.publish(self.places, values)
 
     def publish(self, places: list[tuple[str, int]], values: list[bytes]) -> None:
-        """Publish to each in turn and wait for the acks.
+        """Publish to each partition in turn and wait for the acks.
 
         Raises:
-            BrokerError: the broker is gone.
+            BrokerError: the broker has ended.
         """
         with native_errors():
             client = Client(self.broker.address, b"{}")
@@ -58,10 +58,10 @@ class Filled:
                 publish(client, place, values, 60_000)
 
     def load(self) -> threading.Thread:
-        """Publish small records all over until the broker is gone."""
+        """Publish small records to all partitions until the broker has ended."""
 
         def run() -> None:
-            with suppress(BrokerError):  # it ends as its broker does
+            with suppress(BrokerError):  # it ends with its broker
                 while True:
                     self.publish(self.places, [b"tail"] * 20)
 
@@ -79,12 +79,12 @@ def measure(gib: float, partitions: int, rounds: int) -> dict[str, float]:
     """Seconds to serving after each kind of end, the slowest of the rounds.
 
     Raises:
-        SkippedError: the machine cannot mount an image, or the disk has no room for it.
+        SkippedError: the machine cannot mount an image, or the disk has no space for it.
     """
     home = Path(tempfile.gettempdir())
     mib = int(gib * 1024 * 1.3) + 1024
     if shutil.disk_usage(home).free < (mib + 2048) << 20:
-        raise SkippedError(f"{home} has no room for an image of {mib:,} MiB: free some, or set TMPDIR")
+        raise SkippedError(f"{home} has no space for an image of {mib:,} MiB: free some, or set TMPDIR")
     slowest = dict.fromkeys(BAR_SECONDS, 0.0)
     with volume.volume("ext4", mib, home) as mounted, tempfile.TemporaryDirectory(prefix="bascule-start-") as own:
         Path(own, "data").symlink_to(mounted.path)
@@ -107,7 +107,7 @@ def measure(gib: float, partitions: int, rounds: int) -> dict[str, float]:
 
 
 def run(scale: Scale) -> Result:
-    """Start it again and again."""
+    """Run all restarts."""
     volume.require("ext4")
     full = scale is Scale.FULL
     partitions = 1000 if full else 200
@@ -117,11 +117,11 @@ def run(scale: Scale) -> Result:
         gib = min(10.0, int(room / 2))
     seconds = measure(gib, partitions, ROUNDS if full else 1)
     bars = {end: bar if full else bar * SHORT_SLACK for end, bar in BAR_SECONDS.items()}
-    told = ", ".join(f"{value:.1f} s after {end}" for end, value in seconds.items())
+    figure = ", ".join(f"{value:.1f} s after {end}" for end, value in seconds.items())
     return Result(
         row=ROW,
         title="seconds from the start of a broker to serving, with data in many partitions",
-        figure=f"{told} ({gib:g} GiB, {partitions:,} partitions)",
+        figure=f"{figure} ({gib:g} GiB, {partitions:,} partitions)",
         bar=", ".join(f"≤ {value:g} s after {end}" for end, value in bars.items()),
         passed=all(seconds[end] <= bar for end, bar in bars.items()),
         numbers={"gib": gib, "partitions": partitions}

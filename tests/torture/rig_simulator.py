@@ -23,25 +23,25 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 3_600
 """Wall time at full scale; `SIMULATOR_SECONDS` overrides."""
 SHORT_SEEDS = 4_000
-"""At short scale always the same seeds."""
+"""Number of seeds at short scale, always the same ones."""
 CHUNK = 100
-"""Seeds a worker runs at a time."""
+"""Number of seeds that a worker runs at a time."""
 REPLAYED = 500
-"""One seed in so many is replayed although it showed no violation."""
+"""One seed in so many is replayed although it has no violation."""
 ENOUGH = 2_000
-"""Seeds from which on every rare situation has to be met."""
+"""Number of seeds in which every rare situation must occur."""
 
 
 @dataclass
 class Tally:
-    """What many seeds came to."""
+    """The result of many seeds."""
 
     seeds: int = 0
     events: int = 0
     hours: float = 0.0
     violations: list[str] = field(default_factory=list[str])
     replays: dict[int, str] = field(default_factory=dict[int, str])
-    """Digests of the seeds to be replayed."""
+    """Digests of the seeds to replay."""
     reached: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, outcome: Outcome) -> None:
@@ -58,7 +58,7 @@ class Tally:
 
 def chunk(first: int) -> Tally:
     """A worker's share."""
-    from tests.simulator.run import run_seed  # noqa: PLC0415 -- not there when the module is not built
+    from tests.simulator.run import run_seed  # noqa: PLC0415 -- missing if the module is not built
 
     tally = Tally()
     for seed in range(first, first + CHUNK):
@@ -77,16 +77,16 @@ def merge(whole: Tally, part: Tally) -> None:
 
 
 def replay(seed: int) -> str:
-    """The digest of a seed in a fresh process."""
+    """The digest of a seed in a new process."""
     command = [sys.executable, "-m", "tests.simulator", "--seeds", "1", "--first", str(seed), "--digests"]
     done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
     return done.stdout.split("\n", 1)[0].removeprefix(f"{seed} ")
 
 
 def run(scale: Scale) -> Result:
-    """As many seeds as fit into the time; the first ones are always the same."""
+    """Run as many seeds as fit into the time; the first ones are always the same."""
     try:
-        from tests.simulator.sometimes import missing  # noqa: PLC0415 -- not there when the module is not built
+        from tests.simulator.sometimes import missing  # noqa: PLC0415 -- missing if the module is not built
 
         chunk(0)
     except ImportError as absent:
@@ -101,10 +101,10 @@ def run(scale: Scale) -> Result:
             first += workers * CHUNK
     same = sum(replay(seed) == replay(seed) == digest for seed, digest in whole.replays.items())
     never = missing(whole.reached) if whole.seeds >= ENOUGH else []
-    for told in [*whole.violations[:20], *(f"never met: {situation}" for situation in never)]:
-        print(told)
+    for line in [*whole.violations[:20], *(f"never met: {situation}" for situation in never)]:
+        print(line)
     least = 100_000 if scale is Scale.FULL else 100
-    sound = not whole.violations and not never and same == len(whole.replays)
+    passed = not whole.violations and not never and same == len(whole.replays)
     return Result(
         row=ROW,
         title="log engine over a simulated disk: seeds",
@@ -114,7 +114,7 @@ def run(scale: Scale) -> Result:
             f"{len(never)} situations never met"
         ),
         bar=f"at least {least:,} seeds; 0 violations; all replays identical; all situations met",
-        passed=sound and whole.seeds >= least,
+        passed=passed and whole.seeds >= least,
         numbers={
             "seeds": whole.seeds,
             "events": whole.events,

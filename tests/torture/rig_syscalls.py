@@ -1,10 +1,10 @@
 """S12: every system call of a real process is made to fail once, with every error it can have.
 
-A preloaded library counts the calls of a kind on the data path and fails the n-th, once or from then on. Each run
-appends to three logs with rolls, the journal, retention, checkpoints and a clean end. A run survives when the process
-neither crashes nor hangs; a failed sync is made known before all else, and after any failure that is made known
-nothing is acked; a lack of space or descriptors that passes is outlived; what was acked can be read while writes are
-refused; and a run without faults finds all that was acked, and nothing else but a prefix of what was sent.
+A preloaded library counts the calls of a kind on the data path and fails the n-th one, once or permanently. Each run
+appends to three logs with rolls, the journal, retention, checkpoints and a clean end. A run passes if the process
+neither crashes nor hangs; a failed sync is reported before anything else, and nothing is acked after a reported
+failure; a temporary lack of space or descriptors is survived; acked records can be read while writes fail; and a run
+without faults finds all acked records, and otherwise only a prefix of the sent ones.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ SHAPE = {
     "journal_bytes": 16 << 10,
     "journal_files": 2,
 }
-"""The journal is small enough to be full and used again; while it is full, rounds sync directly."""
+"""A small journal, so that it becomes full and is reused; while it is full, rounds sync directly."""
 BATCHES = 50
 PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
-"""Errors that pass by themselves, except of a sync."""
+"""Transient errors, except for a sync."""
 ERRORS = {
     "open": (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.ENFILE),
     "write": (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS),
@@ -55,19 +55,19 @@ ERRORS = {
 
 
 class Site(NamedTuple):
-    """One call to fail: a fresh run under it tells whether the engine survives."""
+    """One call that fails in a new run."""
 
     stage: str
-    """`create`: the logs are new; `reopen`: an earlier life was killed."""
+    """`create`: the logs are new; `reopen`: an earlier run was killed."""
     kind: str
     number: int
     """Which call of that kind, from 1."""
     error: int
     for_good: bool
-    """All later ones fail too."""
+    """Whether all later ones also fail."""
 
     def __str__(self) -> str:
-        """How a person names it: `reopen: sync 17 EIO once`."""
+        """As text: `reopen: sync 17 EIO once`."""
         return (
             f"{self.stage}: {self.kind} {self.number} {errno.errorcode[self.error]} "
             f"{'for good' if self.for_good else 'once'}"
@@ -76,7 +76,7 @@ class Site(NamedTuple):
 
 @dataclass
 class Count:
-    """What became of the sites."""
+    """The results of the sites."""
 
     sites: int = 0
     survived: int = 0
@@ -86,27 +86,27 @@ class Count:
 
 
 class Bench:
-    """A directory in which runs are made, with the calls that an undisturbed run makes."""
+    """A directory for runs, with the calls of a run without faults."""
 
     def __init__(self, home: Path, stage: str, seed: int) -> None:
         self.home, self.stage, self.seed = home, stage, seed
         self.data = home / "data"
         self.template = home / f"template-{stage}"
         self.ledger = home / "ledger"
-        self.told: list[Entry] = []
-        """What the earlier life wrote down."""
+        self.entries: list[Entry] = []
+        """The ledger of the earlier run."""
         self.template.mkdir()
         self.life = 1
         if stage == "reopen":
             self._fresh()
             self._run("live", 1, {}, batches=BATCHES)
-            self.told = ledger.read(self.ledger)
+            self.entries = ledger.read(self.ledger)
             self.template.rmdir()
             shutil.copytree(self.data, self.template)
             self.life = 2
 
     def calls(self) -> dict[str, int]:
-        """How many calls of each kind an undisturbed run makes."""
+        """Number of calls of each kind in a run without faults."""
         self._fresh()
         counts = self.home / "counts"
         counts.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ class Bench:
         return {kind: int(number) for kind, number in lines}
 
     def attempt(self, site: Site, *, half: bool) -> tuple[str | None, list[Entry]]:
-        """Run with the site failing, heal, recover; returns why it did not survive, and what the run wrote down."""
+        """Run with the failing site, then recover without faults. Returns the error, and the ledger of the run."""
         self._fresh()
         times = 0 if site.for_good else 1
         faults = {"SHIM_FAIL": f"{site.kind}:{site.number}:{site.error}:{times}", "SHIM_HALF": "1" if half else "0"}
@@ -128,7 +128,7 @@ class Bench:
         broken = self._run("read", self.life + 1, {})
         verdict = ledger.Verdict()
         judge = ledger.Judge(verdict, str(site))
-        judge.follow(self.told)
+        judge.follow(self.entries)
         judge.follow(entries, faulted=True)
         ready = judge.follow(ledger.read(self.ledger))
         if trouble is None and (broken or not ready):
@@ -143,7 +143,7 @@ class Bench:
         self.ledger.unlink(missing_ok=True)
 
     def _run(self, command: str, life: int, faults: dict[str, str], **shape: int) -> str | None:
-        """One life under the shim; returns what is wrong with how it ended."""
+        """One run with the shim. Returns what is wrong with its end."""
         line = arguments(command, dir=self.data, ledger=self.ledger, life=life, seed=self.seed, **SHAPE, **shape)
         environment = os.environ | {
             "LD_PRELOAD": str(shim()),
@@ -166,14 +166,14 @@ class Bench:
 
 
 def disobeyed(site: Site, entries: list[Entry]) -> str | None:
-    """What a run did that it must not do once a call had failed."""
+    """The violations of a run after a call had failed."""
     at = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAULT), None)
     if at is None:
         return None
     after = entries[at + 1 :]
     if late := late_acks(site, entries[at], after):
         return f"{late} acks after the directory had failed"
-    if site.kind == "sync" and (trouble := untold(entries[at], entries)):
+    if site.kind == "sync" and (trouble := unreported(entries[at], entries)):
         return trouble
     unread = {Kind.WRONG} if site.kind == "open" else {Kind.WRONG, Kind.UNREAD}
     if any(entry.kind in unread for entry in entries):
@@ -183,16 +183,16 @@ def disobeyed(site: Site, entries: list[Entry]) -> str | None:
     passes = site.error in PASSING and site.kind != "sync" and not site.for_good
     recovering = not any(entry.kind == Kind.READY for entry in entries[:at])
     if passes and not recovering and (failed or not ended):
-        return "it did not go on after a lack that had passed"
+        return "it did not resume after a temporary lack"
     return None
 
 
 def late_acks(site: Site, fault: Entry, after: list[Entry]) -> int:
-    """Acks that must not be: all after a failed sync of the thread that acks; else all after a failure was made known.
+    """Forbidden acks: all after a failed sync of the acking thread, and all after a reported failure.
 
-    Between the return of a failed call on one thread and the next instruction of that thread, another one may do
-    anything. So a thread has to make the failure known before all else (see `untold`); from then on nothing is acked,
-    whichever call it was that failed the directory.
+    Between the return of a failed call and the next instruction of its thread, another thread may do anything. So a
+    thread must report the failure before anything else (see `unreported`); from then on nothing is acked, whichever
+    call failed the directory.
     """
     kinds = [entry.kind for entry in after]
     if site.kind != "sync" or fault.life != 1:
@@ -200,14 +200,14 @@ def late_acks(site: Site, fault: Entry, after: list[Entry]) -> int:
     return kinds.count(Kind.ACKED)
 
 
-def untold(fault: Entry, entries: list[Entry]) -> str | None:
-    """Why a failed sync was not made known by the thread that saw it, before that thread did anything else."""
-    told = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAILED), None)
-    if told is None:
-        # What fails before there is a coordinator is told to whoever asked for it.
+def unreported(fault: Entry, entries: list[Entry]) -> str | None:
+    """Why a failed sync was not reported by its thread before anything else."""
+    failed = next((i for i, entry in enumerate(entries) if entry.kind == Kind.FAILED), None)
+    if failed is None:
+        # Failures before there is a coordinator are returned to the caller.
         refused = any(entry.kind == Kind.RECOVERY_FAILED for entry in entries)
-        return None if refused else "a failed sync was told to nobody"
-    before = entries[:told]
+        return None if refused else "a failed sync was not reported"
+    before = entries[:failed]
     if any(entry.kind == Kind.WENT_ON and entry.extra == fault.extra for entry in before):
         return "a thread went on after its failed sync before it was made known"
     return None

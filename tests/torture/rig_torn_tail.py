@@ -1,7 +1,7 @@
 """S11: the last 64 KiB of a log are cut at every byte, zeroed from every byte on, and overwritten sector by sector.
 
-Each recovery must keep exactly the batches before the tear; a second one must find the same and cut nothing; and when
-the log has gone on, nothing behind the tear may come back. `bascule-rig torn` does it all in one process.
+Each recovery must keep exactly the batches before the tear; a second one must find the same and truncate nothing; and
+after further appends, nothing after the tear may come back. `bascule-rig torn` does all this in one process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tests.torture.volume import image_home
 ROW = "S11"
 TAIL = 64 << 10
 SHORT_STEP = 48
-"""At short scale every so many bytes, from a random one on."""
+"""Step in bytes at short scale, from a random start."""
 SECONDS = 3600
 
 
 def tear(seed: int, step: int, home: Path) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Tears of each kind, (times, exact); and sentences about failures."""
+    """Tears of each kind, (times, exact), and the failures as text."""
     command = arguments("torn", dir=home, bytes=TAIL, seed=seed, step=step)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode != 0:
@@ -40,7 +40,7 @@ def tear(seed: int, step: int, home: Path) -> tuple[dict[str, tuple[int, int]], 
 
 
 def run(scale: Scale) -> Result:
-    """Tear one log at every byte (full) or many logs here and there."""
+    """Tear one log at every byte (full), or many logs at some bytes."""
     full = scale is Scale.FULL
     seed, step = (1, 1) if full else (time.time_ns() % 1_000_000, SHORT_STEP)
     with tempfile.TemporaryDirectory(prefix="bascule-torn-", dir=image_home(16)) as home:

@@ -1,6 +1,6 @@
-"""`docs/reliability.md`, written from the results in `docs/reliability/`; only what was run is in it.
+"""Writes `docs/reliability.md` from the results in `docs/reliability/`, which has only rigs that were run.
 
-`python -m tests.torture.scoreboard` writes it, with `--check` it fails when the page is not what the results say.
+`python -m tests.torture.scoreboard` writes the page; `--check` fails if the page does not match the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ without a row was not run.
 
 
 def by_row(path: Path) -> tuple[int, str]:
-    """Rows in the order of their numbers: S3 before S11, S15 before S15-connections."""
+    """Sort key of rows: S3 before S11, S15 before S15-connections."""
     number = re.match(r"S(\d+)", path.stem)
     return (int(number[1]) if number else sys.maxsize, path.stem)
 
@@ -40,7 +40,7 @@ def duration(seconds: float) -> str:
 
 
 def page() -> str:
-    """The page as the results have it."""
+    """The page from the results."""
     lines = [HEAD]
     machines: dict[str, list[str]] = {}
     for path in sorted(RESULTS.glob("*.json"), key=by_row):

@@ -1,4 +1,4 @@
-"""F48: a process that runs out of descriptors for a while puts its work off, and goes on by itself."""
+"""F48: a process without free descriptors defers its work, and resumes automatically."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LIMIT_SECONDS = 240
 
 
 def wait_for_more(process: subprocess.Popen[str], written: Path, entries: int) -> None:
-    """Until the ledger has so many more entries, or the process has ended."""
+    """Wait until the ledger has so many more entries, or the process has ended."""
     stop = time.monotonic() + LIMIT_SECONDS
     enough = ledger.length(written) + entries * ledger.ENTRY.size
     while ledger.length(written) < enough and process.poll() is None:
-        assert time.monotonic() < stop, "no work is done"
+        assert time.monotonic() < stop, "the ledger does not grow"
         time.sleep(0.002)
 
 
@@ -52,7 +52,7 @@ def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> No
                 wait_for_more(process, written, 1)
             while process.poll() is None:
                 before = ledger.length(written) // ledger.ENTRY.size
-                # Whatever is opened from now on is refused; a segment is full after about five batches.
+                # All further opens fail; a segment is full after about five batches.
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, most))
                 wait_for_more(process, written, 200)
                 if process.returncode is None:
@@ -62,13 +62,13 @@ def test_descriptors_that_run_out_for_a_while_cost_nothing(tmp_path: Path) -> No
                 wait_for_more(process, written, 100)
         finally:
             process.kill()
-        _, told = process.communicate()
+        _, output = process.communicate()
     entries = ledger.read(written)
     kinds = {entry.kind for entry in entries}
     assert acked_meanwhile > 0
-    assert process.returncode == 0, told
-    assert Kind.ENDED in kinds, told
-    assert not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.WRONG, Kind.FAILED}, told
+    assert process.returncode == 0, output
+    assert Kind.ENDED in kinds, output
+    assert not kinds & {Kind.UNCERTAIN, Kind.COMMIT_FAILED, Kind.WRONG, Kind.FAILED}, output
     written.unlink()
     done = subprocess.run(
         arguments("read", dir=data, ledger=written, life=2, **SHAPE), capture_output=True, text=True, check=False

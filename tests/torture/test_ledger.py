@@ -1,4 +1,4 @@
-"""The judge of recoveries: a hand-made bad history for each verdict, and a good one beside it."""
+"""The check of recoveries: a hand-made bad history for each verdict, and a good one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def entry(kind: Kind, offset: int = 0, records: int = 0, life: int = 0, counter:
 
 
 def sent(*counters: int, life: int = 1, first: int = 0) -> list[Entry]:
-    """Batches of 2 records, back to back."""
+    """Consecutive batches of 2 records."""
     return [entry(Kind.INTENT, first + 2 * i, 2, life, counter) for i, counter in enumerate(counters)]
 
 
@@ -26,7 +26,7 @@ def recovery(*batches: Entry, log_start: int = 0, damaged: int = 0) -> list[Entr
 
 
 def judged(*lives: list[Entry], retains: bool = True) -> tuple[int, int, int]:
-    """Lost, wrong and resurfaced after these lives."""
+    """Lost, wrong and resurfaced batches after these runs."""
     verdict = Verdict()
     judge = Judge(verdict, "by hand", retains=retains)
     for life in lives:
@@ -127,7 +127,7 @@ def test_of_a_ledger_only_what_was_seen_before_the_cut_counts(tmp_path: Path) ->
     assert before_cut(path, 0, ended) is None, "a recovery that ended during the cut"
 
 
-def test_the_beginning_of_a_list_is_no_recovery(tmp_path: Path) -> None:
+def test_the_beginning_of_a_list_is_not_a_recovery(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     whole = [*recovery(*FIRST), *sent(4, life=2, first=6)]
     path.write_bytes(b"".join(ENTRY.pack(*one) for one in whole))
@@ -136,7 +136,9 @@ def test_the_beginning_of_a_list_is_no_recovery(tmp_path: Path) -> None:
         assert before_cut(path, ENTRY.size * seen, ENTRY.size * len(whole)) is None, f"cut after {seen} entries"
         assert judged([*recovery(), *FIRST, ACKED], whole[:seen], recovery(*FIRST)) == (0, 0, 0), "killed there"
     assert before_cut(path, ENTRY.size * listed, ENTRY.size * len(whole)) == [*whole[:listed], whole[-1]]
-    assert judged([*recovery(), *FIRST, ACKED], recovery(FIRST[0])[:-1]) == (2, 0, 0), "a whole list that is too short"
+    assert judged([*recovery(), *FIRST, ACKED], recovery(FIRST[0])[:-1]) == (2, 0, 0), (
+        "a complete list that is too short"
+    )
 
 
 def test_compaction_may_take_what_a_later_batch_supersedes_and_nothing_else() -> None:
@@ -146,7 +148,7 @@ def test_compaction_may_take_what_a_later_batch_supersedes_and_nothing_else() ->
     assert judged(life, recovery(*batches), recovery(*batches[1:])) == (0, 0, 0)
     partial = [batches[1]._replace(extra=1), *batches[2:]]
     assert judged(life, recovery(*partial)) == (0, 0, 0)
-    # What it took may come back: the new file had not got its name for good.
+    # Compacted records may come back: the new file's name was not durable.
     assert judged(life, recovery(*partial), recovery(*batches)) == (0, 0, 0)
     for bad in (
         [*batches[:1], *batches[2:]],
@@ -156,4 +158,4 @@ def test_compaction_may_take_what_a_later_batch_supersedes_and_nothing_else() ->
         assert judged(life, recovery(*bad))[1] == 1, bad
     assert judged(life[:-1], recovery(*batches[1:]))[1] == 1, "nothing was compacted"
     assert judged(life[:-1], recovery(*batches[:3], batches[3]._replace(extra=1)))[1] == 1, "nothing was compacted"
-    assert judged(life, recovery(*batches[:3]))[0] == 2, "the end is never taken"
+    assert judged(life, recovery(*batches[:3]))[0] == 2, "the end is never removed"

@@ -1,4 +1,4 @@
-"""The judge of the Liftbridge rig: a hand-made bad history for each verdict, and a good one beside it."""
+"""The check of the Liftbridge rig: a hand-made bad history for each verdict, and a good one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def found(*values: str, first: int = 0, key: str = "") -> Entry:
     return Entry(Kind.FOUND, LOG, {"records": [[first + index, key, value] for index, value in enumerate(values)]})
 
 
-def told(kind: Kind, value: Any, about: str = CURSOR) -> Entry:
+def entry(kind: Kind, value: Any, about: str = CURSOR) -> Entry:
     return Entry(kind, about, {"value": value})
 
 
 def judged(*entries: Entry | list[Entry]) -> list[str]:
-    """What the judge has to say against this history."""
+    """The violations in this history."""
     judge = Judge()
     for entry in entries:
         judge.follow(entry if isinstance(entry, list) else [entry])
@@ -120,48 +120,48 @@ def test_what_policies_removed_is_counted() -> None:
     assert (judge.verdict.removed, judge.verdict.acked) == ({"retain": 1}, {"record": 2})
 
 
-def test_a_register_is_what_it_was_told_to_be() -> None:
-    start = [told(Kind.DECLARED, -1), told(Kind.SENT, 5), told(Kind.ACKED, 5), told(Kind.SENT, 9)]
+def test_a_register_has_the_last_acked_value() -> None:
+    start = [entry(Kind.DECLARED, -1), entry(Kind.SENT, 5), entry(Kind.ACKED, 5), entry(Kind.SENT, 9)]
     for value in (5, 9):
-        assert not judged(start, told(Kind.FOUND, value), told(Kind.FOUND, value))
+        assert not judged(start, entry(Kind.FOUND, value), entry(Kind.FOUND, value))
     for value in (-1, 7):
-        assert judged(start, told(Kind.FOUND, value)) == [f"{CURSOR}: is {value}, must be 5 or 9"]
-    assert judged(start, told(Kind.FOUND, 5), told(Kind.FOUND, 9)), "what was not there does not come later"
-    assert judged(start, told(Kind.FOUND, 9), told(Kind.FOUND, 5)), "what was there stays"
-    assert judged(start, told(Kind.REFUSED, 9), told(Kind.FOUND, 9)), "refused is refused"
-    assert judged([*start, told(Kind.ACKED, 9)], told(Kind.FOUND, 5)), "an acked change is lost"
+        assert judged(start, entry(Kind.FOUND, value)) == [f"{CURSOR}: is {value}, must be 5 or 9"]
+    assert judged(start, entry(Kind.FOUND, 5), entry(Kind.FOUND, 9)), "a missing value does not appear later"
+    assert judged(start, entry(Kind.FOUND, 9), entry(Kind.FOUND, 5)), "a found value stays"
+    assert judged(start, entry(Kind.REFUSED, 9), entry(Kind.FOUND, 9)), "a rejected value is not stored"
+    assert judged([*start, entry(Kind.ACKED, 9)], entry(Kind.FOUND, 5)), "an acked change is lost"
 
 
 def test_a_group_keeps_members_epoch_and_assignments() -> None:
     one = {"members": ["a"], "epoch": 0}
     shape = {**one, "partitions": 2, "assignments": {"a": [0, 1]}}
     start = [
-        told(Kind.DECLARED, {"members": []}, GROUP),
-        told(Kind.SENT, {"members": ["a"]}, GROUP),
-        told(Kind.ACKED, one, GROUP),
+        entry(Kind.DECLARED, {"members": []}, GROUP),
+        entry(Kind.SENT, {"members": ["a"]}, GROUP),
+        entry(Kind.ACKED, one, GROUP),
     ]
-    assert not judged(start, told(Kind.FOUND, shape, GROUP), told(Kind.FOUND, shape, GROUP))
+    assert not judged(start, entry(Kind.FOUND, shape, GROUP), entry(Kind.FOUND, shape, GROUP))
     for other in ({"members": []}, {**shape, "epoch": 7}, {**shape, "members": ["a", "b"]}):
-        assert judged(start, told(Kind.FOUND, other, GROUP)), f"{other} cannot be"
+        assert judged(start, entry(Kind.FOUND, other, GROUP)), f"{other} cannot be"
     for wrong in ({"a": [0]}, {"a": [0, 1], "b": [1]}, {}):
-        (detail,) = judged(start, told(Kind.FOUND, {**shape, "assignments": wrong}, GROUP))
+        (detail,) = judged(start, entry(Kind.FOUND, {**shape, "assignments": wrong}, GROUP))
         assert "2 partitions are read as" in detail
     moved = {**shape, "assignments": {"a": [0]}}
-    assert judged(start, told(Kind.FOUND, shape, GROUP), told(Kind.FOUND, moved, GROUP)), "under the same epoch"
+    assert judged(start, entry(Kind.FOUND, shape, GROUP), entry(Kind.FOUND, moved, GROUP)), "under the same epoch"
 
 
 def test_a_deleted_stream_stays_deleted() -> None:
     there = {"partitions": 2, "paused": [], "readonly": []}
     start = [
-        told(Kind.DECLARED, None, STREAM),
-        told(Kind.SENT, there, STREAM),
-        told(Kind.ACKED, there, STREAM),
-        told(Kind.SENT, None, STREAM),
-        told(Kind.ACKED, None, STREAM),
+        entry(Kind.DECLARED, None, STREAM),
+        entry(Kind.SENT, there, STREAM),
+        entry(Kind.ACKED, there, STREAM),
+        entry(Kind.SENT, None, STREAM),
+        entry(Kind.ACKED, None, STREAM),
     ]
-    assert not judged(start, told(Kind.FOUND, None, STREAM))
-    assert judged(start, told(Kind.FOUND, there, STREAM))
-    assert judged(start[:3], told(Kind.FOUND, {**there, "paused": [1]}, STREAM)), "a flag that nobody set"
+    assert not judged(start, entry(Kind.FOUND, None, STREAM))
+    assert judged(start, entry(Kind.FOUND, there, STREAM))
+    assert judged(start[:3], entry(Kind.FOUND, {**there, "paused": [1]}, STREAM)), "a flag that nobody set"
 
 
 def test_an_answer_that_must_not_be_given_counts() -> None:

@@ -1,4 +1,4 @@
-"""Every rig, for its short share."""
+"""Every rig at short scale."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The judge of S12: what a run may do once a sync has failed, by hand."""
+"""The check of S12: hand-made runs with a failed sync."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fault(who: int) -> Entry:
         ([fault(OTHER), entry(Kind.RECOVERY_FAILED)], True),
     ],
 )
-def test_a_failed_sync_is_told_first_and_ends_the_acks(entries: list[Entry], *, is_fine: bool) -> None:
+def test_a_failed_sync_is_reported_first_and_ends_the_acks(entries: list[Entry], *, is_fine: bool) -> None:
     assert (disobeyed(SYNC, entries) is None) == is_fine
 
 

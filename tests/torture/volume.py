@@ -1,7 +1,7 @@
-"""Filesystems of our own on loop devices, which can lose their power.
+"""Filesystems on loop devices, with simulated power cuts.
 
-Needs root. A volume is one image, formatted once; `cut` shuts the filesystem down as a power cut does (nothing more
-reaches the image), `remount` brings it back as it lies on the image.
+Needs root. A volume is one image, formatted once; `cut` shuts the filesystem down like a power cut (no further write
+reaches the image), `remount` mounts it again with the content of the image.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHUTDOWN = 0x8004587D
 FLUSH_JOURNAL = 1
 """The filesystem's journal is flushed, data is not (PWR-1)."""
 FLUSH_NOTHING = 2
-"""Neither (PWR-2)."""
+"""Neither journal nor data is flushed (PWR-2)."""
 WRITE_BACK = 2 | 4
 """SYNC_FILE_RANGE_WRITE and SYNC_FILE_RANGE_WAIT_AFTER."""
 PAGE = 4096
@@ -53,7 +53,7 @@ class Volume:
             raise OSError(code, f"mount of {self.kind} on {self.device}: {os.strerror(code)}")
 
     def unmount(self) -> None:
-        """Unmount; waits for the kernel to let go of it."""
+        """Unmount; waits until the kernel has released it."""
         limit = time.monotonic() + UNMOUNT_SECONDS
         while _libc.umount2(str(self.path).encode(), 0) != 0:
             code = ctypes.get_errno()
@@ -64,7 +64,7 @@ class Volume:
             time.sleep(0.001)
 
     def cut(self, flag: int) -> None:
-        """Take the power: nothing that is not on the image now will be."""
+        """Cut the power: no further write reaches the image."""
         directory = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(directory, SHUTDOWN, struct.pack("I", flag))
@@ -72,18 +72,18 @@ class Volume:
             os.close(directory)
 
     def remount(self) -> None:
-        """Give the power back. No process may hold a file of the volume."""
+        """Restore the power. No process may have an open file of the volume."""
         self.unmount()
         self._mount()
 
     def write_back(self, chance: random.Random, pattern: str) -> None:
-        """Write a random subset of the pages of files that match `pattern` to the image, in no order (ROW)."""
+        """Write a random subset of the pages of files that match `pattern` to the image, in random order (ROW)."""
         files = [path for path in self.path.glob(pattern) if path.is_file()]
         for path in chance.sample(files, min(len(files), 4)):
             try:
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:
-                continue  # the process renames and removes while we look
+                continue  # the process renames and removes files meanwhile
             try:
                 pages = max(os.fstat(descriptor).st_size // PAGE, 1)
                 for _ in range(chance.randint(1, 6)):
@@ -96,7 +96,7 @@ class Volume:
 
 
 def image_home(mib: int) -> Path:
-    """Where images lie: memory when there is room for twice that many MiB, else the temporary directory."""
+    """Directory for images: in memory if there is space for twice that many MiB, else the temporary directory."""
     memory = Path("/dev/shm")
     if memory.is_dir() and shutil.disk_usage(memory).free > 2 * mib << 20:
         return memory
@@ -107,7 +107,7 @@ def require(kind: str) -> None:
     """Raise `SkippedError` unless this machine can mount such volumes.
 
     Raises:
-        SkippedError: with what is missing and the remedy.
+        SkippedError: with the missing part and the remedy.
     """
     if os.geteuid() != 0:
         raise SkippedError(f"mounting {kind} images needs root: run it as root, `sudo make torture`")
@@ -123,7 +123,7 @@ def require(kind: str) -> None:
 
 @contextmanager
 def volume(kind: str, mib: int, home: Path | None = None, options: str = "") -> Generator[Volume]:
-    """A fresh filesystem of that size on an image in `home` (see `image_home`), unmounted and removed at the end.
+    """A new filesystem of that size on an image in `home` (see `image_home`), unmounted and removed at the end.
 
     `options`: the filesystem's own mount options.
 

@@ -65,7 +65,9 @@ class NatsChild:
         self._accepted = threading.Event()
         self._given_up: BrokerError | None = None
         self._last_words = ""
-        self._told = listen_keys(settings.config) if settings.config is not None else ListenKeys(host=False, port=False)
+        self._file_keys = (
+            listen_keys(settings.config) if settings.config is not None else ListenKeys(host=False, port=False)
+        )
         self._host = "127.0.0.1" if settings.host in _EVERY else settings.host
         self._port, self._port_is_ours = self._choose_port()
 
@@ -180,7 +182,7 @@ class NatsChild:
     # -- inside -----------------------------------------------------------------------------------------------------
     def _choose_port(self) -> tuple[int, bool]:
         """The port, and whether the broker may change it. A port in the server's own file is known once it listens."""
-        if self._told.port and not self._settings.port:
+        if self._file_keys.port and not self._settings.port:
             return 0, False
         if self._settings.port:
             return self._settings.port, False
@@ -208,9 +210,9 @@ class NatsChild:
         """The arguments. The address in the server's own file is kept, unless the broker's settings override it."""
         config = self._settings.config or self._directory / "nats-server.conf"
         address: list[str] = []
-        if not self._told.host or "host" in self._settings.model_fields_set:
+        if not self._file_keys.host or "host" in self._settings.model_fields_set:
             address += ["-a", self._settings.host]
-        if self._port and (not self._told.port or self._settings.port):
+        if self._port and (not self._file_keys.port or self._settings.port):
             address += ["-p", str(self._port)]
         return ["-c", str(config), *address, "--name", self._name, "--ports_file_dir", str(self._directory)]
 
@@ -222,7 +224,7 @@ class NatsChild:
             f"max_payload: {self._settings.max_payload}\n"
             f"max_pending: {pending}\n",
         )
-        if self._port_is_ours or not (self._settings.port or self._told.port):
+        if self._port_is_ours or not (self._settings.port or self._file_keys.port):
             write_private(self._directory / "port", f"{self._port}\n")
 
     async def _accepts(self) -> bool:

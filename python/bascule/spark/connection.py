@@ -218,8 +218,8 @@ def from_flight(cause: BaseException) -> BrokerError:
             details = json.loads(extra)
         except ValueError:
             details = {}
-    message, told = _sentence(str(cause))
-    code = str(details.pop("code", "")) or told or _CODES.get(type(cause).__name__, "internal")
+    message, text_code = _sentence(str(cause))
+    code = str(details.pop("code", "")) or text_code or _CODES.get(type(cause).__name__, "internal")
     return error(code, message or type(cause).__name__, details)
 
 

@@ -1,4 +1,4 @@
-"""What python-liftbridge 0.0.7 needs of a module that setuptools no longer ships: the version of a distribution."""
+"""Replaces a module that setuptools no longer ships, as far as python-liftbridge 0.0.7 needs it."""
 
 from importlib.metadata import distribution
 

@@ -1,6 +1,6 @@
-"""What users of python-liftbridge 0.0.7 do: `users.py SCENARIO ADDRESS STREAM [CA]`, with the ways of an old protobuf.
+"""Scenarios of users of python-liftbridge 0.0.7: `users.py SCENARIO ADDRESS STREAM [CA]`, with an old protobuf API.
 
-The client hands the handshake of a subscription on to its user, as an empty message with offset 0.
+The client returns the handshake of a subscription to its user as an empty message with offset 0.
 """
 
 # the client has no types
@@ -49,7 +49,7 @@ def creates(lift: Any, name: str) -> None:
 
 
 def publishes(lift: Any, name: str) -> None:
-    """Records with key, policy and correlation id, and the errors for streams that are not there."""
+    """Records with key, policy and correlation id, and the errors for missing streams."""
     lift.create_stream(client.Stream(subject=f"on.{name}", name=name))
     lift.publish(client.Message("none", stream=name, key="k"))
     lift.publish(client.Message("leader", stream=name, correlation_id="c").ack_policy_leader())
@@ -58,7 +58,7 @@ def publishes(lift: Any, name: str) -> None:
     found = read(lift, client.Stream(name, name).start_at_earliest_received(), 4)
     assert [item.value for item in found] == [b"none", b"leader", b"all", b"none again"]
     assert [item.offset for item in found] == [0, 1, 2, 3]
-    assert (found[0].key, found[0].stream) == (b"k", f"on.{name}"), "it calls the subject a stream"
+    assert (found[0].key, found[0].stream) == (b"k", f"on.{name}"), "the client sets stream to the subject"
     assert all(item.timestamp > 0 for item in found)
     for call in (
         lambda: lift.publish(client.Message("x", stream="nothing")),
@@ -73,7 +73,7 @@ def publishes(lift: Any, name: str) -> None:
 
 
 def publishes_to_a_subject(lift: Any, name: str) -> None:
-    """Through NATS; every stream on the subject stores it."""
+    """Publish through NATS; every stream on the subject stores the record."""
     lift.create_stream(client.Stream(subject=f"{name}.*", name=name))
     lift.publish_to_subject(client.Message("v", subject=f"{name}.a", key="k").ack_policy_leader())
     (found,) = read(lift, client.Stream(name, name).start_at_earliest_received(), 1)
@@ -81,7 +81,7 @@ def publishes_to_a_subject(lift: Any, name: str) -> None:
 
 
 def begins_anywhere(lift: Any, name: str) -> None:
-    """Every start position but `start_at_time`, which needs a terabyte in the client itself (`"…%s" % a * 10**9`)."""
+    """All start positions except `start_at_time`, which needs a terabyte in the client (`"…%s" % a * 10**9`)."""
     fill(lift, name)
 
     def offsets(stream: Any, count: int) -> list[int]:
@@ -94,11 +94,11 @@ def begins_anywhere(lift: Any, name: str) -> None:
     assert offsets(stream().start_at_offset(0), 5) == [0, 1, 2, 3, 4]
     assert offsets(stream().start_at_latest_received(), 1) == [4]
     assert offsets(stream().start_at_time_delta(timedelta(hours=1)), 5) == [0, 1, 2, 3, 4]
-    # where a position counts that is set afterwards, what was given at the beginning is sent and ignored
+    # a position set later wins; the one given at the beginning is sent and ignored
     for given in (client.Stream(name, name, start_offset=3), client.Stream(name, name, start_timestamp=1)):
         assert offsets(given.start_at_earliest_received(), 5) == [0, 1, 2, 3, 4]
     new = lift.subscribe(stream())
-    assert next(new).value == b"", "the handshake: from here on everything is new"
+    assert next(new).value == b"", "the handshake: all later messages are new"
     lift.publish(client.Message("new", stream=name))
     assert next(new).offset == 5
 
@@ -130,7 +130,7 @@ SCENARIOS: dict[str, Callable[[Any, str], None]] = {
 
 
 def main() -> None:
-    """Play one scenario."""
+    """Run one scenario."""
     scenario, address, stream, *ca = sys.argv[1:]
     SCENARIOS[scenario](client.Lift(ip_address=address, timeout=60, tls_cert=ca[0] if ca else None), stream)
 

@@ -1,4 +1,4 @@
-"""Running commands as a person does: their process, their output, their exit code."""
+"""Runs commands as separate processes and returns their output and exit code."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ def run(
     cwd: Path | None = None,
     limit: float = 60,
 ) -> Ended:
-    """Run a command to its end."""
+    """Run a command and wait for its end."""
     ended = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         input=stdin,
@@ -40,7 +40,7 @@ def run(
 
 
 def environment(url: str = "") -> Mapping[str, str]:
-    """The environment of a command: nothing of ours but the broker's URL."""
+    """The environment of a command: without variables of Bascule except the broker's URL."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("BASCULE_", "LIFTBRIDGE_"))}
     return {
         **kept,

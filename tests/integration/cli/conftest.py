@@ -1,4 +1,4 @@
-"""A broker that keeps cursors, and commands run in this process against it."""
+"""A broker with cursors, and commands that run against it in this process."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[TestBroker]:
-    """A standalone broker that all tests of the command line share; each has a stream of its own."""
+    """A standalone broker that all tests of the command line share; each test has its own stream."""
     with broker(settings={"cursors.partitions": 2, "groups.consumer_timeout_ms": 600_000}) as started:
         yield started
 
 
 @pytest.fixture
 def here(running: TestBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TestBroker:
-    """The broker, as the one that commands in this process talk to."""
+    """The broker, set as the default of commands in this process."""
     monkeypatch.setenv("BASCULE_URL", running.url)
     monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
     monkeypatch.setenv("COLUMNS", "240")
@@ -31,7 +31,7 @@ def here(running: TestBroker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 @pytest.fixture
 def cli(here: TestBroker, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command; what it prints as JSON. `code`: how it is to end; not 0 = what it says of the failure."""
+    """Run a command and return its JSON output. `code`: expected exit code; if not 0, return the error text."""
     del here
 
     def run(*arguments: str, code: int = 0) -> Any:

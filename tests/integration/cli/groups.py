@@ -1,4 +1,4 @@
-"""Members of a group, without a consumer behind them."""
+"""Members of a group without a consumer."""
 
 from bascule._liftbridge_pb import message
 from bascule.client import Client
@@ -7,6 +7,6 @@ __all__ = ["join"]
 
 
 def join(client: Client, group: str, consumer: str, *streams: str) -> None:
-    """Let a consumer join; its time is long enough for a test."""
+    """Make a consumer join; its session is longer than a test."""
     request = message("JoinConsumerGroupRequest")(groupId=group, consumerId=consumer, streams=streams)
     client._call("JoinConsumerGroup", request.SerializeToString(), None)  # pyright: ignore[reportPrivateUsage]

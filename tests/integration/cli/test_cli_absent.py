@@ -1,4 +1,4 @@
-"""Commands where no broker runs: not a moment of silence too long."""
+"""Commands without a running broker: they fail at once, or write a notice."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from tests.integration.cli.commands import environment, run
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port that nobody listens on, and nobody else gets."""
+    """A port on which nobody listens, reserved for the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -30,7 +30,7 @@ def test_a_position_is_set_found_listed_and_removed(cli: Run, stream: str) -> No
     assert "add --yes" in cli("cursor", "forget", cursor, stream, code=2)
     assert cli("cursor", "forget", cursor, stream, "--yes")["before"] == 0
     assert [row["partition"] for row in cli("cursor", "list", cursor)] == [1]
-    # what points into a stream that is gone is no position
+    # positions in a deleted stream are not valid
     cli("stream", "delete", stream, "--yes")
     assert cli("cursor", "list", cursor) == []
 
@@ -107,8 +107,8 @@ def test_positions_of_a_group_are_moved(
         assert "name its streams with --stream" in cli("group", "reset", group, "--to", "latest", code=3)
         (planned,) = cli("group", "reset", group, "--to", "2", "--stream", stream, "--dry-run")
         assert (planned["before"], planned["after"], planned["dry_run"]) == (None, 2, True)
-        wish = ["group", "reset", group, "--stream", stream, "--dry-run", "--to"]
-        assert main([*wish, "2"]) == 0
+        reset = ["group", "reset", group, "--stream", stream, "--dry-run", "--to"]
+        assert main([*reset, "2"]) == 0
         assert "had neither members nor positions so far" in capsys.readouterr().err
         cli("group", "show", group, code=3)
         assert "add --yes" in cli("group", "reset", group, "--to", "2", "--stream", stream, code=2)
@@ -120,14 +120,14 @@ def test_positions_of_a_group_are_moved(
         assert "is not in partition 0" in cli("group", "reset", group, "--to", "4", "--yes", code=2)
         far = cli("group", "reset", group, "--to", "2999-01-01T00:00:00Z", "--yes", code=2)
         assert "is not between the years 1678 and 2262" in far
-        # before offset 0 there is no position to store
-        assert main([*wish, "latest"]) == 0
+        # a position before offset 0 cannot be stored
+        assert main([*reset, "latest"]) == 0
         assert capsys.readouterr().err == ""
         assert main(["group", "reset", group, "--to", "earliest", "--yes"]) == 0
         assert "the group keeps no position" in capsys.readouterr().err
         assert client.fetch_cursor(bascule.group_cursor(group), stream) is None
-        # nothing moves there any more, and nobody is asked
-        assert main([*wish[:-2], "--to", "earliest"]) == 0
+        # nothing changes, so there is no question
+        assert main([*reset[:-2], "--to", "earliest"]) == 0
         assert "the group still has no position" in capsys.readouterr().err
         client.trim_partition(stream, 0, 2)
         (moved,) = cli("group", "reset", group, "--to", "earliest", "--stream", stream, "--yes")

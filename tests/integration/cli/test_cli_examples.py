@@ -1,4 +1,4 @@
-"""The examples in the help of every command, run in the order of a working day."""
+"""The examples in the help of all commands, run in a meaningful order."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from tests.integration.cli.groups import join
 from tests.unit.cli.commands import COMMANDS
 
 LATER = {"log verify", "log inspect", "log repair"}
-"""They want the directory of a broker that has ended; run at the end."""
+"""They need the directory of a stopped broker, so they run last."""
 ORDER = [
     "serve", "version", "completion", "context add", "context list", "context show", "context use", "context remove",
     "config show", "config check", "config import", "status", "stream create", "stream list",
@@ -39,7 +39,7 @@ def examples(command: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]
 
 
 def ready(command: str, client: bascule.Client) -> None:
-    """What the examples of a command take for granted."""
+    """Prepare what the examples of a command need."""
     group = bascule.group_cursor("billing")
     match command:
         case "stream list":

@@ -1,5 +1,5 @@
-"""Every command that prints a result prints the same in every form, and every one that changes something can be asked
-what it would do."""
+"""Every command that prints a result prints the same in every format, and every command that changes something has a
+dry run."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from tests.integration.cli.groups import join
 from tests.unit.cli.commands import COMMANDS
 
 SILENT = {("serve",), ("completion",), ("config", "import")}
-"""They print no result: a log, a script, a file."""
+"""They do not print a result but a log, a script or a file."""
 DRY = {
     ("stream", "create"): ["another"],
     ("stream", "edit"): ["{s}", "--codec", "lz4"],
@@ -36,7 +36,7 @@ DRY = {
     ("context", "use"): ["here"],
     ("context", "remove"): ["here"],
 }
-"""With `--dry-run`."""
+"""Commands with `--dry-run`."""
 LOOK = {
     ("status",): [],
     ("stream", "list"): [],
@@ -54,13 +54,13 @@ LOOK = {
     ("version",): [],
 }
 MOVING = {("status",), ("stream", "list"), ("group", "list"), ("log", "verify")}
-"""Their answers hold what others do meanwhile, or how long it took."""
+"""Their results contain times, or effects of other tests."""
 OFFLINE = {("log", "verify"): [], ("log", "inspect"): [], ("log", "repair"): ["--dry-run"]}
-"""On the directory of a broker that has ended."""
+"""Commands on the directory of a stopped broker."""
 
 
 def check(capsys: pytest.CaptureFixture[str], command: list[str], *, moving: bool = False) -> None:
-    """Every form is one. What is more than a list is whole as JSON and YAML, and the rows of its table elsewhere."""
+    """All formats have the same content. A nested result is complete in JSON and YAML; other formats have its rows."""
 
     def printed(form: str) -> str:
         assert main([*command, "--output", form]) == 0, (command, capsys.readouterr().err)

@@ -1,4 +1,4 @@
-"""`liftbridge` that cannot start: what it advises is in the file that it was given."""
+"""A `liftbridge` command that cannot start: its advice names keys of its configuration file."""
 
 import socket
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.integration.cli.commands import Ended, run
 
 
 def start(tmp_path: Path, text: str, *flags: str) -> Ended:
-    """A `liftbridge` that ends by itself."""
+    """Run `liftbridge` until it ends."""
     file = tmp_path / "liftbridge.yaml"
     file.write_text(f"listen: 127.0.0.1:0\ndata.dir: {tmp_path}/data\n{text}")
     return run("-c", str(file), *flags, module="bascule.cli.liftbridge")

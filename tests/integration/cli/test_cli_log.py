@@ -1,4 +1,4 @@
-"""`bascule log`: a data directory that a broker left, sound and damaged."""
+"""`bascule log` on the data directory of a stopped broker, intact and damaged."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ VALUES = [b"value %d " % n * 20 for n in range(300)]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What a broker with one stream of several segments left."""
+    """The data directory of a broker with one stream of several segments."""
     with broker(directory=tmp_path) as running, bascule.connect(running.url) as client:
         client.create_stream("orders", options=bascule.StreamOptions(segment_max_bytes=10_000))
         for first in range(0, len(VALUES), 10):
@@ -45,7 +45,7 @@ def partition(data: Path) -> Path:
 def test_an_intact_directory_verifies(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = run(capsys, "verify", data)
     assert (code, found["damaged"], found["findings"]) == (0, False, [])
-    assert found["records"] > len(VALUES)  # those of the metadata log too
+    assert found["records"] > len(VALUES)  # includes the metadata log
     code, logs = run(capsys, "inspect", data)
     assert code == 0
     assert next(log["incarnation"] for log in logs["logs"]) == 1
@@ -71,7 +71,7 @@ def test_damage_is_found_and_repaired_from_a_backup(
     assert (damage["kind"], damage["path"], damage["position"]) == ("damage", str(segment), 64)
     assert damage["next"] == f"bascule log repair {data} --from BACKUP"
     code, plan = run(capsys, "repair", data, "--from", backup, "--dry-run")
-    assert (code, plan["damaged"], plan["findings"]) == (0, False, []), "what would be left"
+    assert (code, plan["damaged"], plan["findings"]) == (0, False, []), "the state after the repair"
     assert run(capsys, "verify", data) == (1, found | {"seconds": ANY}), "a dry run changes nothing"
     code, done = run(capsys, "repair", data, "--from", backup)
     assert (code, done["damaged"], [action["what"] for action in done["actions"]]) == (0, False, ["restore"])
@@ -126,7 +126,7 @@ def test_an_invalid_backup_is_rejected_before_any_change(
 
 
 def publish_until_journaled(client: bascule.Client) -> int:
-    """Make the stream, and publish to it until a round of syncs goes into the journal. How many records that took."""
+    """Create the stream, and publish to it until a sync round goes to the journal. Returns the number of records."""
     client.create_stream("orders")
     count = 0
     while not client.describe_broker().statistics["sync_journaled_rounds"]:
@@ -167,7 +167,7 @@ def test_a_missing_partition_is_detected(data: Path, capsys: pytest.CaptureFixtu
     assert finding["what"] == "the partition was created here and its files are missing"
     code, repaired = run(capsys, "repair", data, "--dry-run")
     assert (code, [item["path"] for item in repaired["findings"]]) == (1, [str(gone)])
-    # an empty directory in its place is no partition either
+    # an empty directory is not a partition either
     gone.mkdir()
     code, found = run(capsys, "verify", data)
     assert (code, [item["path"] for item in found["findings"]]) == (1, [str(gone)])
@@ -196,7 +196,7 @@ def test_metadata_is_not_repaired_from_an_older_backup(tmp_path: Path, capsys: p
         assert "a newer metadata state exists. Nothing was touched" in said
         assert str(backup) in said
     assert list(log.iterdir()) == []
-    # while the metadata is sound, partitions are mended from the same backup
+    # with intact metadata, partitions are repaired from the same backup
     shutil.copytree(tmp_path / "newer", log, dirs_exist_ok=True)
     assert main(["log", "repair", str(data), "--from", str(backup)]) == 0
     capsys.readouterr()
@@ -221,13 +221,13 @@ def test_a_reader_gets_the_next_readable_offset_also_after_a_restart(tmp_path: P
             segment = sorted(partition(tmp_path / "data").glob("*.seg"))[1]
             flip(segment, 64 + 200)
             start = int(segment.stem)
-            with pytest.raises(CorruptionError) as told:
+            with pytest.raises(CorruptionError) as raised:
                 list(client.subscribe("orders", stop="latest").records())
-            end = told.value.details["end"]
-            assert (told.value.code, told.value.details["start"]) == ("damaged", start)
+            end = raised.value.details["end"]
+            assert (raised.value.code, raised.value.details["start"]) == ("damaged", start)
             assert start < end < len(VALUES)
-            assert segment.name in str(told.value)
-            assert f"start at offset {end}" in str(told.value)
+            assert segment.name in str(raised.value)
+            assert f"start at offset {end}" in str(raised.value)
             behind = [record.value for record in client.subscribe("orders", start=end, stop="latest").records()]
             assert behind == VALUES[end:]
         assert running.log.count("partition.damaged") == 1

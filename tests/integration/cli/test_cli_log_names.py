@@ -1,4 +1,4 @@
-"""`bascule log inspect` names the logs of a data directory that a broker left."""
+"""`bascule log inspect` names the logs in the data directory of a stopped broker."""
 
 import json
 from collections.abc import Iterable

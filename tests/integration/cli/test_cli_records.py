@@ -1,4 +1,4 @@
-"""What `consume` writes `produce` reads back, and both reach every partition without being asked to."""
+"""`produce` reads the output of `consume`, and both use all partitions by default."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""`bascule stream` against a real broker: settings, states, damage, dry runs, every form."""
+"""`bascule stream` against a real broker: settings, states, damage, dry runs, all formats."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -30,7 +30,7 @@ def settings(shown: dict[str, list[dict[str, object]]], column: str) -> dict[str
 
 
 def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: TestBroker, stream: str) -> None:
-    # 1. every setting there is
+    # 1. all settings
     cli(
         "stream", "create", stream, "--partitions", "2", "--retention-max-age", "7d", "--retention-max-bytes", "1GB",
         "--retention-max-messages", "1000", "--cleaner-interval", "10m", "--segment-max-bytes", "1MiB",
@@ -47,26 +47,26 @@ def test_settings_are_given_shown_and_changed_while_it_runs(cli: Run, here: Test
         "auto_pause_ms": 0, "auto_pause_disable_if_subscribers": False, "min_isr": 1, "encryption": None,
     }  # fmt: skip
     # 2. a dry run changes nothing
-    wish = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")
-    planned = cli(*wish, "--dry-run")
+    command = ("stream", "edit", stream, "--max-record-bytes", "1000", "--no-concurrency-control", "--reset", "min-isr")
+    planned = cli(*command, "--dry-run")
     assert {(row["setting"], row["before"], row["after"], row["dry_run"]) for row in planned} == {
         ("max_record_bytes", 65536, 1000, True), ("concurrency_control", True, False, True), ("min_isr", 1, None, True),
     }  # fmt: skip
     assert settings(cli("stream", "show", stream), "asked") == asked
-    # 3. a change holds at once and over a second one that asks for the same
-    assert [row["dry_run"] for row in cli(*wish)] == [False, False, False]
+    # 3. a change applies at once, and repeating it changes nothing
+    assert [row["dry_run"] for row in cli(*command)] == [False, False, False]
     with bascule.connect(here.url) as client:
         client.publish(stream, b"x" * 50)
         with pytest.raises(bascule.BrokerError, match="which accepts 1000"):
             client.publish(stream, b"x" * 2000)
-    assert cli(*wish[:5]) == []
+    assert cli(*command[:5]) == []
 
 
 def test_acks_for_jetstream_publishers_are_given_shown_and_changed(cli: Run, stream: str) -> None:
     cli("stream", "create", stream, "--subject", f"{stream}.>", "--nats-acks", "jetstream")
     for which in ("asked", "in_effect"):
         assert settings(cli("stream", "show", stream), which)["nats_acks"] == "jetstream"
-    # Two streams that would answer one message, and one with two sequences, are refused with the remedy.
+    # Two streams that would ack one message, and one with two sequences, are rejected with the remedy.
     said = cli("stream", "create", f"{stream}-2", "--subject", f"{stream}.*", "--nats-acks", "jetstream", code=2)
     assert f"overlaps with {stream}.> of stream default/{stream}" in said
     assert "choose another subject" in said
@@ -169,7 +169,7 @@ def test_a_dry_run_of_a_creation_is_checked_by_the_broker(cli: Run, stream: str)
     cli("stream", "create", stream, "--dry-run", "--exist-ok")
 
 
-def test_if_not_exists_accepts_a_matching_stream(cli: Run, stream: str) -> None:
+def test_exist_ok_accepts_a_stream_that_matches(cli: Run, stream: str) -> None:
     created = cli("stream", "create", stream, "--subject", f"{stream}.*", "--partitions", "2")
     assert cli("stream", "create", stream, "--exist-ok") == created
     assert cli("stream", "create", stream, "--exist-ok", "--partitions", "2", "--retention-max-age", "1d") == created
@@ -262,11 +262,11 @@ def test_damage_is_shown_at_its_partition(tmp_path: Path, monkeypatch: pytest.Mo
         content = bytearray(segment.read_bytes())
         content[64 + 200] ^= 1
         segment.write_bytes(content)
-        with pytest.raises(bascule.errors.CorruptionError) as told:
+        with pytest.raises(bascule.errors.CorruptionError) as raised:
             list(client.subscribe("orders", stop="latest").records())
         found = client.describe_stream("orders").partitions[0]
         (damage,) = found.damaged
-        assert (damage.start, damage.end) == (told.value.details["start"], told.value.details["end"])
+        assert (damage.start, damage.end) == (raised.value.details["start"], raised.value.details["end"])
         assert Path(damage.path).name == segment.name
 
 
@@ -294,7 +294,7 @@ def test_messages_from_nats_that_were_not_stored_are_shown_with_their_partition(
             time.sleep(0.05)
         return shown
 
-    # One replica of two that are wanted: every append is refused.
+    # One replica where two are required: all appends are rejected.
     cli("stream", "create", stream, "--partitions", "2", "--min-isr", "2")
     before = cli("stream", "show", stream)
     assert (before["nats_dropped"], [row["nats_dropped"] for row in before["partitions"]]) == (0, [0, 0])
@@ -302,7 +302,7 @@ def test_messages_from_nats_that_were_not_stored_are_shown_with_their_partition(
     shown = until_dropped(3)
     assert [row["nats_dropped"] for row in shown["partitions"]] == [0, 3]
     assert shown["nats_dropped_by_broker"] >= before["nats_dropped_by_broker"] + 3
-    # A stream that is paused has no count of its own.
+    # A paused stream has no record count.
     cli("stream", "pause", stream, "--partition", "1")
     assert [row["nats_dropped"] for row in cli("stream", "show", stream)["partitions"]] == [0, None]
 
@@ -314,7 +314,7 @@ def test_the_brokers_own_streams_keep_their_records_and_take_more(cli: Run, stre
         assert "Stream is reserved" in cli("stream", *command, code=2)
     said = cli("stream", "readonly", "__cursors", code=2)
     assert "__cursors is internal" in said
-    cli("stream", "readonly", "__cursors", "--off")  # what another client made read-only
+    cli("stream", "readonly", "__cursors", "--off")  # another client may have made it read-only
     cli("cursor", "set", "report", stream, "2")
 
 

@@ -1,4 +1,4 @@
-"""`bascule produce` and `consume` against a real broker: forms, partitions, positions, ends."""
+"""`bascule produce` and `consume` against a real broker: formats, partitions, positions, ends."""
 
 import json
 import re
@@ -105,9 +105,9 @@ def test_positions_and_directions(cli: Run, stream: str, capsys: pytest.CaptureF
         ("5", (), ""),
     ):
         assert main(["consume", stream, "--start", start, "--idle", "100ms", *more]) == 0
-        told = capsys.readouterr().err
-        assert said in told
-        assert bool(said) == bool(told)
+        err = capsys.readouterr().err
+        assert said in err
+        assert bool(said) == bool(err)
     assert values(cli("consume", stream, "--start", "0", "-n", "5", "--rate", "500")) == ["a", "b", "c", "d", "e"]
 
 
@@ -199,7 +199,7 @@ def test_ctrl_c_while_producing_reports_the_published_records(running: TestBroke
             assert next(iter(subscription.records())).value == b"first"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        # the record may be there before its acknowledgement is
+        # the record may be readable before its acknowledgement arrives
         said = process.stderr.read()
         assert re.fullmatch(rb"bascule: interrupted; at least [01] records before it are published\n", said)
 
@@ -222,7 +222,7 @@ def test_the_shell_completes_commands_and_streams(running: TestBroker, stream: s
         return ended.stdout.split()
 
     assert "stream" in offered("bascule str")
-    # a broker that does not answer at once offers nothing, as it is meant to be: so ask until it does
+    # completion offers nothing if the broker does not answer at once: repeat until it does
     limit = time.monotonic() + 120
     while stream not in (found := offered(f"bascule stream show {stream[:8]}")) and time.monotonic() < limit:
         assert found == []

@@ -35,7 +35,7 @@ def test_a_stream_from_birth_to_death(running: TestBroker, stream: str) -> None:
     assert json.loads(run("produce", stream, "one", "two", "-o", "json", url=url).out)["last_offset"] == 1
     lines = run("produce", stream, "--key-separator", ":", "-H", "h=1", stdin="k:three\nk:four\n", url=url)
     assert lines.code == 0
-    # 3. consume in every form
+    # 3. consume in all formats
     text = run("consume", stream, "--start", "earliest", "--stop", "latest", url=url)
     assert (text.code, text.out) == (0, "one\ntwo\nthree\nfour\n")
     as_json = json.loads(run("consume", stream, "--start", "2", "--count", "1", "-o", "json", url=url).out)

@@ -1,4 +1,4 @@
-"""The seam as Python sees it: typed failures, events that wake a loop, what a forked child may do."""
+"""The seam from Python's side: typed errors, events that wake a loop, forked children."""
 
 import asyncio
 import os
@@ -106,9 +106,9 @@ print("done")
 
 
 def test_a_forked_child_is_refused_and_ends(tmp_path: Path) -> None:
-    """The child holds the last reference to the engine's memory; dropping it must not wait for the parent's threads.
+    """The child has the last reference to the engine's memory; dropping it must not wait for the parent's threads.
 
-    In an interpreter of its own: the threads of other tests do not survive a fork either.
+    Runs in a separate interpreter, because threads of other tests would not survive the fork.
     """
     script = _FORKED.replace("SETTINGS", repr(settings(tmp_path)))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""What the fault tests share: one broker for each module, and a check that it survived."""
+"""Fixtures of the fault tests: one broker per module, and a check that it survived."""
 
 from collections.abc import Generator
 
@@ -10,7 +10,7 @@ from .raw import Raw
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[testing.TestBroker]:
-    """A broker of the module's own; it must be alive, and have had no defect, when the module's tests are through."""
+    """A broker for the module; after its tests the broker must be alive and must not have logged an internal error."""
     with testing.broker() as running:
         pid = running.pid
         yield running
@@ -25,6 +25,6 @@ def broker() -> Generator[testing.TestBroker]:
 
 @pytest.fixture
 def raw(broker: testing.TestBroker) -> Generator[Raw]:
-    """A connection to it."""
+    """A connection to the broker."""
     with Raw(broker.address) as connection:
         yield connection

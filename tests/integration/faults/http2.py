@@ -1,4 +1,4 @@
-"""Just enough of HTTP/2 to say what no gRPC library would: frames by hand, one connection, one call at a time."""
+"""A minimal HTTP/2 client that can send what gRPC libraries cannot: raw frames, one connection, one call at a time."""
 
 import socket
 import struct
@@ -9,7 +9,7 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 RESET: Final = -1
-"""What `call` gives for a call, or a connection, that was reset."""
+"""Result of `call` for a reset call or connection."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -56,7 +56,7 @@ class Http2:
         self.socket.close()
 
     def send(self, data: bytes) -> bool:
-        """Send; whether the other side still takes it."""
+        """Send bytes. Returns whether the other side still accepts them."""
         try:
             self.socket.sendall(data)
         except OSError:
@@ -72,7 +72,7 @@ class Http2:
         return b"".join(field(name, value) for name, value in fields)
 
     def call(self, path: str, body: bytes, *extra: tuple[str, str]) -> int | None:
-        """One call with these bytes as its body: its gRPC status, `RESET`, or `None` when nothing came within 10 s."""
+        """One call with these bytes as body. Returns its gRPC status, `RESET`, or `None` = no answer within 10 s."""
         stream, self._stream = self._stream, self._stream + 2
         sent = self.send(
             frame(HEADERS, END_HEADERS, stream, self.request(path, *extra)) + frame(DATA, END_STREAM, stream, body)
@@ -80,7 +80,7 @@ class Http2:
         return self.status(stream) if sent else RESET
 
     def status(self, stream: int) -> int | None:
-        """How a call ends."""
+        """The status of a call."""
         limit = time.monotonic() + 10
         while time.monotonic() < limit:
             found = self.next_frame()
@@ -96,7 +96,7 @@ class Http2:
         return None
 
     def next_frame(self) -> tuple[int, int, int, bytes] | None:
-        """The next frame: (kind, flags, stream, payload); `None` at the end of the connection, however it ended."""
+        """The next frame: (kind, flags, stream, payload); `None` at the end of the connection."""
         try:
             head = self._take(9)
             if head is None:
@@ -121,7 +121,7 @@ class Http2:
 
 
 def _grpc_status(block: bytes) -> int:
-    """The status in a header block: the digits behind the name, which our server sends as literals or Huffman-coded.
+    """The status in a header block: the digits after the name, which our server sends as literals or Huffman-coded.
 
     Numbers are distinguished only as "ok" and "not ok": 0 and 2 (unknown).
     """

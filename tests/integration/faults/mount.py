@@ -1,4 +1,4 @@
-"""File systems of a test's own."""
+"""Private file systems of tests."""
 
 import subprocess
 from collections.abc import Generator
@@ -12,7 +12,7 @@ __all__ = ["mounted"]
 
 @contextmanager
 def mounted(place: Path, *options: str) -> Generator[None]:
-    """A tmpfs of its own; skips the test where mounting is not allowed."""
+    """A private tmpfs; skips the test if mounting is not allowed."""
     place.mkdir(exist_ok=True)
     mount = subprocess.run(
         ["mount", "-t", "tmpfs", *options, "none", place], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The `bascule` command as a user runs it: a process, its exit code, and what it said."""
+"""Runs the `bascule` command as a process, with its exit code and output."""
 
 import contextlib
 import os
@@ -24,20 +24,20 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def run(*arguments: str | Path, timeout: float = 30.0, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run `bascule <arguments>` to its end."""
+    """Run `bascule <arguments>` and wait for its end."""
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT, check=False, **options
     )
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """The last line that is not empty."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""
 
 
 def check_refusal(end: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """The command ended with `code` and one sentence that names `words`, and with no traceback."""
+    """Check that the command ended with `code` and one sentence that contains `words`, without a traceback."""
     assert end.returncode == code, end.stderr
     assert "Traceback" not in end.stderr + end.stdout
     assert "panicked" not in end.stderr
@@ -62,7 +62,7 @@ class Served:
 
     @property
     def log(self) -> str:
-        """Everything it has said."""
+        """Its complete output."""
         return self.output.read_text(errors="replace")
 
     def wait_ready(self) -> None:
@@ -71,7 +71,7 @@ class Served:
         assert self.process.poll() is None, self.log
 
     def end(self, how: signal.Signals = signal.SIGTERM, timeout: float = 20.0) -> int:
-        """Signal it, and wait; its exit code."""
+        """Send a signal and wait. Returns the exit code."""
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(how)
         return self.process.wait(timeout)
@@ -79,7 +79,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(directory: Path, *arguments: str | Path) -> Generator[Served]:
-    """A `bascule serve` that is not left behind."""
+    """A `bascule serve` that is always stopped at the end."""
     served = Served(directory, arguments)
     try:
         yield served
@@ -107,7 +107,7 @@ def is_running(pid: int) -> bool:
 
 
 def wait_for(condition: Callable[[], object], limit_s: float, what: str) -> None:
-    """Wait until a condition holds that nothing announces."""
+    """Poll until a condition holds."""
     limit = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < limit, f"not {what} after {limit_s:g} s"

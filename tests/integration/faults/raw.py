@@ -1,7 +1,6 @@
-"""The Liftbridge API without a client library: bytes in, bytes out, so that a test may send anything.
+"""The Liftbridge API without a client library: raw bytes, so that a test may send anything.
 
-Requests and answers are built and read with the messages of `specs/proto`, but nothing stands between a test and the
-wire: what a generated stub would refuse to send goes out as it is.
+Requests and answers use the messages of `specs/proto`, but without a generated stub, which would reject some of them.
 """
 
 import os
@@ -26,7 +25,7 @@ TIMEOUT_S: Final = 15.0
 
 
 class Raw:
-    """One connection to one broker. Safe to use from several threads; to be closed (a context)."""
+    """One connection to one broker. Safe to use from several threads; close it, or use it as a context."""
 
     def __init__(self, address: str) -> None:
         self._channel: Final = grpc.insecure_channel(address, UNBOUNDED)
@@ -57,12 +56,12 @@ class Raw:
         self.unary("CreateStream", request.SerializeToString())
 
     def publish(self, stream: str, value: bytes, **fields: Any) -> int:
-        """Publish one record; its offset."""
+        """Publish one record. Returns its offset."""
         answer = message("PublishResponse").FromString(self.unary("Publish", publish_request(stream, value, **fields)))
         return int(answer.ack.offset)
 
     def read(self, stream: str, partition: int = 0) -> list[Any]:
-        """Every record there is."""
+        """All records."""
         body = message("SubscribeRequest")(
             stream=stream, partition=partition, startPosition=EARLIEST, stopPosition=STOP_LATEST
         ).SerializeToString()
@@ -82,12 +81,12 @@ def _until_end(answers: Any) -> Iterator[Any]:
                 yield message("Message").FromString(body)
             first = False
     except grpc.RpcError as end:
-        if end.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:  # how a subscription says that it reached its stop
+        if end.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:  # the status of a subscription that reached its stop
             raise
 
 
 def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """The status and the sentence a call ends with; it must not succeed."""
+    """The status and the message of a call that must fail."""
     try:
         answer = call()
     except grpc.RpcError as failure:

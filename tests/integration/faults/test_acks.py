@@ -1,4 +1,4 @@
-"""What an ack waits for. The preloaded library of `crates/shim` makes each sync take longer."""
+"""An ack waits for the sync. The preloaded library of `crates/shim` delays each sync."""
 
 import time
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from tests.conformance.api import ALL, LEADER, Api
 from tests.torture.driver import shim
 
 SYNC_S: Final = 0.3
-"""Pause before each sync of the broker: an ack that comes sooner did not wait for one."""
+"""Pause before each sync of the broker: an earlier ack did not wait for one."""
 
 
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    """A broker whose disk is slow to sync."""
+    """A broker with slow syncs."""
     monkeypatch.setenv("LD_PRELOAD", str(shim()))
     monkeypatch.setenv("SHIM_PATH", str(tmp_path))
     monkeypatch.setenv("SHIM_SYNC_DELAY_US", str(int(SYNC_S * 1e6)))

@@ -1,4 +1,4 @@
-"""Who is let in: greetings have a time limit, places are counted, refusals name the bound, everybody else is served."""
+"""Admission: handshakes have a time limit, connections are limited, errors name the limit, others are served."""
 
 import resource
 import socket
@@ -25,7 +25,7 @@ HANDSHAKE_S: Final = 0.5
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[testing.TestBroker]:
-    """A broker with few places."""
+    """A broker with low limits."""
     settings = {
         "limits.handshake_ms": int(HANDSHAKE_S * 1000),
         "limits.handshakes": 16,
@@ -52,7 +52,7 @@ def from_address(broker: testing.TestBroker, address: str, said: bytes = b"") ->
 
 
 @pytest.mark.parametrize("said", [b"", PREFACE[:5], PREFACE, PREFACE + b"\x00\x00\x06\x04\x00\x00\x00\x00\x00ab"])
-def test_who_does_not_finish_greeting_is_closed_in_time(broker: testing.TestBroker, said: bytes) -> None:
+def test_an_incomplete_preface_is_closed_in_time(broker: testing.TestBroker, said: bytes) -> None:
     with connect(broker) as connection:
         connection.sendall(said)
         began = time.monotonic()
@@ -77,21 +77,21 @@ def test_bytes_that_are_not_a_preface_close_the_connection_at_once(broker: testi
         assert time.monotonic() - began < HANDSHAKE_S * 0.8
 
 
-def test_a_greeting_byte_by_byte_is_served(broker: testing.TestBroker) -> None:
+def test_a_preface_byte_by_byte_is_served(broker: testing.TestBroker) -> None:
     with connect(broker) as connection:
         for byte in GREETING:
             connection.sendall(bytes([byte]))
         assert connection.recv(9)[3] == SETTINGS
 
 
-def test_those_who_say_nothing_do_not_keep_out_those_who_do(broker: testing.TestBroker) -> None:
+def test_silent_connections_do_not_exclude_active_ones(broker: testing.TestBroker) -> None:
     with ExitStack() as silent:
         first = silent.enter_context(from_address(broker, "127.0.0.9"))
         for i in range(16):
             silent.enter_context(from_address(broker, f"127.0.0.{10 + i % 2}"))
         began = time.monotonic()
         assert until_closed(first) == b""
-        assert time.monotonic() - began < HANDSHAKE_S * 0.8, "the oldest gives way at once"
+        assert time.monotonic() - began < HANDSHAKE_S * 0.8, "the oldest is closed at once"
         with Raw(broker.address) as raw:
             raw.publish(STREAM, b"x")
 
@@ -99,7 +99,7 @@ def test_those_who_say_nothing_do_not_keep_out_those_who_do(broker: testing.Test
 def test_a_connection_too_many_gets_the_name_of_the_limit(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones:
         said = b""
-        for _ in range(30):  # those of the tests before may be on their way out
+        for _ in range(30):  # connections of earlier tests may still be closing
             connection = open_ones.enter_context(from_address(broker, "127.0.0.8", GREETING))
             said = b"" if _is_let_in(connection) else until_closed(connection)
             if said:
@@ -108,11 +108,11 @@ def test_a_connection_too_many_gets_the_name_of_the_limit(broker: testing.TestBr
 
 
 def _is_let_in(connection: socket.socket) -> bool:
-    """Whether the first thing that the broker says is its own greeting, with settings in it."""
+    """Whether the broker's first bytes are its preface, with settings."""
     return connection.recv(9, socket.MSG_PEEK)[2] > 0
 
 
-def test_an_address_has_its_own_places(broker: testing.TestBroker) -> None:
+def test_an_address_has_its_own_limit(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones:
         said = b""
         for _ in range(15):
@@ -127,7 +127,7 @@ def test_an_address_has_its_own_places(broker: testing.TestBroker) -> None:
             raw.publish(STREAM, b"x")
 
 
-def test_a_call_too_many_is_refused_and_health_is_not(broker: testing.TestBroker) -> None:
+def test_a_call_above_the_limit_is_rejected_and_health_is_not(broker: testing.TestBroker) -> None:
     body = message("SubscribeRequest")(stream=STREAM, startPosition=EARLIEST).SerializeToString()
     with Raw(broker.address) as raw, grpc.insecure_channel(broker.address) as channel:
         calls = [raw.subscribe(body, timeout=30) for _ in range(10)]
@@ -166,7 +166,7 @@ def test_without_descriptors_connections_wait_and_the_log_continues() -> None:
             resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, usual)
         with Raw(broker.address) as raw:
             wait_for(lambda: _serves(raw), 5, "accepting again")
-        assert 1 <= broker.log.count("cannot be accepted") <= 2, "said once, not at every try"
+        assert 1 <= broker.log.count("cannot be accepted") <= 2, "logged once, not at every attempt"
 
 
 def test_the_last_descriptors_are_kept_for_files() -> None:

@@ -1,4 +1,4 @@
-"""Calls that say nothing: they give way, they end, health has places of its own, and all of it costs little memory."""
+"""Silent calls: they are closed first, they end, health has separate limits, and memory use is low."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ LIMITS_PAGE: Final = Path(__file__).resolve().parents[3] / "docs/reference/limit
 
 @pytest.fixture(scope="module")
 def broker() -> Generator[testing.TestBroker]:
-    """A broker with few places and little patience."""
+    """A broker with low limits and short timeouts."""
     settings = {
         "limits.calls": 40,
         "limits.health_checks": 8,
@@ -43,21 +43,21 @@ def broker() -> Generator[testing.TestBroker]:
 
 
 def open_calls(connection: Http2, path: str, count: int, first: int = 1, *extra: tuple[str, str]) -> None:
-    """Begin calls that send nothing but their headers."""
+    """Begin calls that send only headers."""
     block = connection.request(path, *extra)
     for stream in range(first, first + 2 * count, 2):
         assert connection.send(frame(HEADERS, END_HEADERS, stream, block))
 
 
-def test_silent_calls_give_way_to_those_that_say_something(broker: testing.TestBroker) -> None:
+def test_silent_calls_are_closed_for_active_ones(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones, Raw(broker.address) as raw:
         for _ in range(17):
             open_calls(open_ones.enter_context(Http2(broker.address)), PUBLISH, 20)
         began = time.monotonic()
         for number in range(20):
             raw.publish(STREAM, b"%d" % number)
-        assert time.monotonic() - began < 1.4, "before the first of them has to end by itself"
-        # What has arrived does not give way.
+        assert time.monotonic() - began < 1.4, "before the timeout of the first one"
+        # A call whose request has arrived is not closed.
         body = message("SubscribeRequest")(stream=STREAM, startPosition=EARLIEST).SerializeToString()
         reading = raw.subscribe(body)
         next(reading)
@@ -70,7 +70,7 @@ def test_silent_calls_give_way_to_those_that_say_something(broker: testing.TestB
 
 @pytest.mark.parametrize("said", [b"", b"\x00\x00\x00\x00\x02", publish_request(STREAM, b"x")])
 def test_a_unary_call_whose_request_does_not_arrive_ends(broker: testing.TestBroker, said: bytes) -> None:
-    """Nothing, a message that has begun, which has longer, and one whose end does not come."""
+    """No message, an incomplete message (which has more time), and one that is never completed."""
     has_begun = len(said) == 5
     whole = said if has_begun or not said else b"\x00" + len(said).to_bytes(4) + said
     with Http2(broker.address) as connection:
@@ -79,17 +79,17 @@ def test_a_unary_call_whose_request_does_not_arrive_ends(broker: testing.TestBro
         began = time.monotonic()
         if has_begun:
             connection.socket.settimeout(2.5)
-            assert connection.status(1) == -1, "nothing is said within 2.5 s"
+            assert connection.status(1) == -1, "no answer within 2.5 s"
         else:
             assert connection.status(1) == 2
             assert 1.0 < time.monotonic() - began < 5
 
 
-def test_calls_beyond_the_share_of_a_connection_are_refused_and_others_are_served() -> None:
+def test_calls_beyond_the_share_of_a_connection_are_rejected_and_others_are_served() -> None:
     with testing.broker(settings={"limits.streams_per_connection": 4}) as running, ExitStack() as open_ones:
         greedy, other = (open_ones.enter_context(Http2(running.address)) for _ in range(2))
         check = b"\x00\x00\x00\x00\x00"
-        assert greedy.call(CHECK, check) == 0, "and the client has taken the broker's settings"
+        assert greedy.call(CHECK, check) == 0, "and the client has received the broker's settings"
         open_calls(greedy, PUBLISH, 5, 3)
         first_reset = next(found for found in iter(greedy.next_frame, None) if found[0] == RST_STREAM)
         assert first_reset == (RST_STREAM, 0, 11, REFUSED_STREAM)
@@ -114,7 +114,7 @@ def test_a_stream_of_publishes_may_wait_for_its_first_message(broker: testing.Te
         assert not answer.HasField("asyncError")
 
 
-def test_health_has_places_of_its_own_and_checks_end(broker: testing.TestBroker) -> None:
+def test_health_has_separate_limits_and_checks_end(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones, grpc.insecure_channel(broker.address) as monitor:
         check = monitor.unary_unary(CHECK)
         connections = [open_ones.enter_context(Http2(broker.address)) for _ in range(6)]
@@ -124,10 +124,10 @@ def test_health_has_places_of_its_own_and_checks_end(broker: testing.TestBroker)
         with Raw(broker.address) as raw:
             raw.publish(STREAM, b"calls have theirs")
         ended = {connection.status(99) for connection in connections}
-        assert ended == {2}, "each is answered, none is kept open"
+        assert ended == {2}, "all are answered, none stays open"
 
 
-def test_watches_of_health_are_bounded_and_leave_checks_alone(broker: testing.TestBroker) -> None:
+def test_health_watches_are_limited_and_do_not_affect_checks(broker: testing.TestBroker) -> None:
     with ExitStack() as open_ones, grpc.insecure_channel(broker.address) as monitor:
         watching = [monitor.unary_stream(WATCH)(b"", timeout=30) for _ in range(4)]
         for watch in watching:
@@ -148,7 +148,7 @@ def test_a_path_without_a_method_is_refused_at_once(broker: testing.TestBroker) 
 
 
 def small_machine() -> dict[str, Any]:
-    """The settings that the page gives for 256 MiB."""
+    """The settings for 256 MiB from the documentation."""
     block = LIMITS_PAGE.read_text().partition("For 256 MiB:")[2].partition("```yaml\n")[2].partition("```")[0]
     return {f"limits.{name}": value for name, value in yaml.safe_load(block)["limits"].items()}
 
@@ -183,7 +183,7 @@ def test_the_settings_for_a_small_machine_hold_with_calls_of_large_headers(path:
 
 
 def flood(broker: testing.TestBroker, path: str, large: list[tuple[str, str]], open_ones: ExitStack) -> None:
-    """16 connections at once, 1,000 calls each, that send headers of 15 KiB and nothing else."""
+    """16 concurrent connections with 1,000 calls each that send only headers of 15 KiB."""
     connections = [open_ones.enter_context(Http2(broker.address)) for _ in range(16)]
 
     def send(connection: Http2) -> None:

@@ -29,7 +29,7 @@ SETTINGS: Final = {
 
 
 class Full:
-    """A broker on a file system that the test can fill, and what was acked on its stream."""
+    """A broker on a file system that the test can fill, and the acked records of its stream."""
 
     def __init__(self, broker: testing.TestBroker, place: Path) -> None:
         self.broker: Final = broker
@@ -37,7 +37,7 @@ class Full:
         self._filler = place / "filler"
 
     def fill(self, raw: Raw) -> tuple[grpc.StatusCode, str]:
-        """Publish until it is refused; how."""
+        """Publish until a publish fails. Returns the error."""
         for _ in range(2_000):
             try:
                 assert raw.publish("disk", VALUE, key=b"%d" % self.acked, ackPolicy=1) == self.acked
@@ -47,17 +47,17 @@ class Full:
         raise AssertionError("the disk did not become full")
 
     def free(self) -> None:
-        """Give space back, as an operator would."""
+        """Free space, as an operator would."""
         self._filler.unlink()
 
     def occupy(self) -> None:
-        """Take space away again, all there is."""
+        """Use up all space again."""
         with self._filler.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
             while filler.write(b"\0" * 65536):
                 pass
 
     def publish_until_accepted(self, raw: Raw, limit_s: float = 10) -> None:
-        """As a client that tries again does."""
+        """Publish with retries."""
         limit = time.monotonic() + limit_s
         while True:
             try:
@@ -65,16 +65,16 @@ class Full:
             except grpc.RpcError as failure:
                 if failure.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED or time.monotonic() > limit:
                     raise
-                time.sleep(0.1)  # nothing says that there is space again
+                time.sleep(0.1)  # no event reports free space
             else:
                 self.acked += 1
                 return
 
     def check(self, raw: Raw) -> None:
-        """Every acked record is there, in its place."""
+        """Check that every acked record is at its offset."""
         keys = [record.key for record in raw.read("disk")]
         assert keys[: self.acked] == [b"%d" % number for number in range(self.acked)]
-        assert len(keys) == self.acked, "a refused record was stored"
+        assert len(keys) == self.acked, "a rejected record was stored"
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_publishes_are_refused_and_reads_continue(full: Full) -> None:
         full.check(raw)
         assert [record.value for record in raw.read("other")] == [b"before"]
 
-        # on every door, with an error that says what it is
+        # on every protocol, with an error that names the reason
         body = publish_request("disk", VALUE * 10, ackPolicy=1, correlationId="c")
         answers = [message("PublishResponse").FromString(answer) for answer in raw.publish_async([body])]
         assert "no space left" in answers[0].asyncError.message
@@ -128,7 +128,7 @@ def test_publishes_are_refused_and_reads_continue(full: Full) -> None:
 
 
 @pytest.mark.parametrize("full", ["disk"], indirect=True)
-def test_it_may_be_full_again_and_again_and_over_restarts(full: Full) -> None:
+def test_the_disk_may_be_full_repeatedly_and_across_restarts(full: Full) -> None:
     with Raw(full.broker.address) as raw:
         full.fill(raw)
         full.free()
@@ -146,11 +146,11 @@ def test_it_may_be_full_again_and_again_and_over_restarts(full: Full) -> None:
 
 
 @pytest.mark.parametrize("full", ["disk"], indirect=True)
-def test_administration_without_space_is_refused_and_recovers(full: Full) -> None:
+def test_administration_without_space_is_rejected_and_recovers(full: Full) -> None:
     with Raw(full.broker.address) as raw:
         full.fill(raw)
         full.occupy()
-        for number in range(20):  # decided and recorded, but there is no space for their files
+        for number in range(20):  # committed, but there is no space for their files
             code, sentence = refusal(lambda number=number: raw.create_stream(f"small-{number}"))
             assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
             assert "the stream exists" in sentence
@@ -163,7 +163,7 @@ def test_administration_without_space_is_refused_and_recovers(full: Full) -> Non
         full.check(raw)
         full.free()
         full.publish_until_accepted(raw)
-        with full.broker.connect(timeout=20) as client:  # tries again until they are open
+        with full.broker.connect(timeout=20) as client:  # retries until they are open
             assert [client.publish(f"small-{number}", b"x").offset for number in range(20)] == [0] * 20
         full.check(raw)
     full.broker.restart()

@@ -67,7 +67,7 @@ def put_messages() -> list[bytes]:
 
 
 def damaged(valid: bytes, most: int = 2_500) -> Iterator[bytes]:
-    """As for requests; of long ones a sample, the same at every run."""
+    """As for requests; of long ones a sample that is the same in every run."""
     damages: list[tuple[int, int | None]] = [(at, byte ^ flip) for at, byte in enumerate(valid) for flip in FLIPS]
     damages += [(at, None) for at in range(len(valid))]
     chosen = damages if len(damages) <= most else random.Random(3).sample(damages, most)
@@ -102,7 +102,7 @@ def check(ends: list[tuple[grpc.StatusCode | None, str]]) -> None:
 
 
 @pytest.mark.parametrize("method", ["DoGet", "GetFlightInfo", "GetSchema", "DoAction", "ListFlights"])
-def test_a_damaged_question_is_refused_or_meant(broker: testing.TestBroker, method: str) -> None:
+def test_a_damaged_flight_request_is_rejected_or_valid(broker: testing.TestBroker, method: str) -> None:
     ticket = {
         "stream": STREAM,
         "partition": 0,
@@ -130,7 +130,7 @@ def test_a_damaged_question_is_refused_or_meant(broker: testing.TestBroker, meth
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["schema", "batch"])
-def test_a_damaged_batch_is_refused_or_stored_whole(broker: testing.TestBroker, raw: Raw, which: int) -> None:
+def test_a_damaged_batch_is_rejected_or_stored_completely(broker: testing.TestBroker, raw: Raw, which: int) -> None:
     valid = put_messages()
     before = len(raw.read(STREAM))
 

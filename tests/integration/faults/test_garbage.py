@@ -38,7 +38,7 @@ def stream(broker: testing.TestBroker) -> None:
 
 @pytest.fixture(autouse=True)
 def serves_others(broker: testing.TestBroker, stream: None) -> object:
-    """After each test, and while its connections are still open in some, others are served at once."""
+    """After each test, also with its connections still open, other clients are served at once."""
     del stream
     yield
     check_serves(broker)
@@ -52,7 +52,7 @@ def check_serves(broker: testing.TestBroker) -> None:
 
 
 def until_closed(connection: socket.socket, limit_s: float = 5) -> bytes:
-    """What the broker says until it closes; empty when it does not close in time."""
+    """The bytes that the broker sends until it closes; empty if it does not close in time."""
     connection.settimeout(limit_s)
     said = b""
     try:
@@ -80,10 +80,10 @@ def connect(broker: testing.TestBroker) -> socket.socket:
     ],
     ids=["http1", "http1-post", "nats", "tls", "zeros", "half-preface"],
 )
-def test_another_protocol_is_turned_away(broker: testing.TestBroker, said: bytes) -> None:
+def test_another_protocol_is_rejected(broker: testing.TestBroker, said: bytes) -> None:
     with connect(broker) as connection:
         connection.sendall(said)
-        with contextlib.suppress(OSError):  # it may be closed already
+        with contextlib.suppress(OSError):  # it may already be closed
             connection.shutdown(socket.SHUT_WR)
         until_closed(connection)
 
@@ -99,7 +99,7 @@ def test_random_bytes_are_survived(broker: testing.TestBroker) -> None:
 
 
 def test_random_frames_are_survived(broker: testing.TestBroker) -> None:
-    """Frames that are well formed as such, of every kind, on any stream, in any order."""
+    """Well-formed frames of every kind, on any stream, in any order."""
     chance = random.Random(12)
     for _ in range(150):
         with Http2(broker.address) as connection:
@@ -111,7 +111,7 @@ def test_random_frames_are_survived(broker: testing.TestBroker) -> None:
                     break
 
 
-def test_half_open_connections_hold_nobody_up(broker: testing.TestBroker) -> None:
+def test_half_open_connections_do_not_block_others(broker: testing.TestBroker) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(200):
             connection = stack.enter_context(connect(broker))
@@ -129,16 +129,16 @@ def test_half_open_connections_hold_nobody_up(broker: testing.TestBroker) -> Non
         ):
             connection = stack.enter_context(Http2(broker.address))
             connection.send(frame(HEADERS, END_HEADERS, 1, connection.request(path)))
-            connection.send(frame(DATA, 0, 1, b"\x00\x00\x00\x40\x00" + b"x" * 1_000))  # and the rest never comes
+            connection.send(frame(DATA, 0, 1, b"\x00\x00\x00\x40\x00" + b"x" * 1_000))  # incomplete
         check_serves(broker)
-    # closed with a reset, in the middle of everything
+    # closed with a reset
     for path in ("/proto.API/PublishAsync", "/proto.API/Subscribe"):
         with Http2(broker.address) as connection:
             connection.send(frame(HEADERS, END_HEADERS, 1, connection.request(path)))
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def test_a_huge_frame_is_refused_before_it_is_buffered(broker: testing.TestBroker) -> None:
+def test_a_huge_frame_is_rejected_before_it_is_buffered(broker: testing.TestBroker) -> None:
     before = resident_bytes(broker.pid)
     with contextlib.ExitStack() as stack:
         for _ in range(20):
@@ -150,8 +150,8 @@ def test_a_huge_frame_is_refused_before_it_is_buffered(broker: testing.TestBroke
     assert resident_bytes(broker.pid) - before < 40 * MIB
 
 
-def test_a_flood_of_headers_costs_little(broker: testing.TestBroker) -> None:
-    """Header blocks without end, of one large field and of many small ones: refused, not gathered."""
+def test_a_flood_of_headers_uses_little_memory(broker: testing.TestBroker) -> None:
+    """Endless header blocks, of one large field and of many small ones: rejected, not buffered."""
     before = resident_bytes(broker.pid)
     with contextlib.ExitStack() as stack:
         for block in (field("x-large", "y" * 16_000), b"".join(field(f"x-{number}", "y") for number in range(1_500))):
@@ -166,10 +166,10 @@ def test_a_flood_of_headers_costs_little(broker: testing.TestBroker) -> None:
 
 
 @pytest.mark.parametrize("kind", ["reset", "ping", "settings", "window"])
-def test_a_flood_of_small_frames_costs_little(broker: testing.TestBroker, kind: str) -> None:
+def test_a_flood_of_small_frames_uses_little_memory(broker: testing.TestBroker, kind: str) -> None:
     before = resident_bytes(broker.pid)
     with Http2(broker.address) as connection:
-        connection.socket.settimeout(2)  # nobody reads the answers: sending stalls when they fill the buffers
+        connection.socket.settimeout(2)  # the answers are not read: sending blocks when the buffers are full
         block = connection.request("/proto.API/Subscribe")
         for number in range(20_000):
             small = {
@@ -202,8 +202,6 @@ def test_a_goaway_ends_a_connection(broker: testing.TestBroker) -> None:
     ],
     ids=["method", "service", "root", "timeout", "encoding", "long"],
 )
-def test_a_call_that_is_none_is_answered(
-    broker: testing.TestBroker, path: str, extra: tuple[tuple[str, str], ...]
-) -> None:
+def test_an_invalid_call_is_answered(broker: testing.TestBroker, path: str, extra: tuple[tuple[str, str], ...]) -> None:
     with Http2(broker.address) as connection:
         assert connection.call(path, b"\x00\x00\x00\x00\x01\x80", *extra) not in {None, 0}

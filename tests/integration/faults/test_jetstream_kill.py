@@ -1,4 +1,4 @@
-"""JetStream publishers over kills of the broker: an id is stored once, however often it is sent."""
+"""JetStream publishers and kills of the broker: an id is stored once, even if it is sent repeatedly."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -24,7 +24,7 @@ STREAM = "orders"
 
 
 async def publish(js: JetStreamContext, number: int) -> tuple[PubAck, int]:
-    """The ack of an id, and how often it was sent."""
+    """The ack of an id, and the number of attempts."""
     for sent in range(1, 1000):
         try:
             body = str(number).encode()
@@ -43,7 +43,7 @@ class Publisher:
         self._next = 0
         self._stopped = False
         self.acked: dict[int, int] = {}
-        """Sequence by number."""
+        """Stream sequence by message number."""
         self.repeated = 0
 
     async def run(self) -> None:
@@ -59,7 +59,7 @@ class Publisher:
             number, self._next = self._next, self._next + 1
             ack, sent = await publish(self._js, number)
             assert ack.seq is not None
-            assert sent > 1 or not ack.duplicate, "a duplicate of what was sent once"
+            assert sent > 1 or not ack.duplicate, "a duplicate although it was sent once"
             self.repeated += bool(ack.duplicate)
             self.acked[number] = ack.seq
 
@@ -86,7 +86,7 @@ async def test_every_id_is_stored_once_over_kills(tmp_path: Path) -> None:
             await asyncio.sleep(chance.uniform(0, 0.1))  # the random moment of the kill
             running.kill()
             await asyncio.to_thread(running.start)
-            # What was acknowledged last before the kill is known after it.
+            # The last acknowledged message before the kill is known after it.
             for number in sorted(publisher.acked)[-AGAIN:]:
                 ack, _ = await publish(connection.jetstream(), number)
                 assert (ack.seq, ack.duplicate) == (publisher.acked[number], True)

@@ -1,4 +1,4 @@
-"""Payloads at the limit are taken, payloads over it are refused, on every door; the broker's memory stays bounded."""
+"""Payloads at the limit are accepted, larger ones rejected, on every protocol; the broker's memory stays bounded."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ def broker() -> Generator[testing.TestBroker]:
         assert "panicked" not in running.log
 
 
-def test_a_record_over_the_limit_is_refused_and_one_below_it_is_stored(raw: Raw) -> None:
+def test_a_record_over_the_limit_is_rejected_and_one_below_it_is_stored(raw: Raw) -> None:
     before = len(raw.read(STREAM))
     assert raw.publish(STREAM, b"x" * (RECORD - 200)) == before
     code, sentence = refusal(lambda: raw.publish(STREAM, b"x" * (RECORD + 1)))
@@ -46,13 +46,13 @@ def test_a_record_over_the_limit_is_refused_and_one_below_it_is_stored(raw: Raw)
     assert len(raw.read(STREAM)) == before + 1
 
 
-def test_a_message_over_the_transports_limit_is_refused(raw: Raw) -> None:
+def test_a_message_over_the_transports_limit_is_rejected(raw: Raw) -> None:
     code, sentence = refusal(lambda: raw.publish(STREAM, b"x" * (MESSAGE + 1)))
     assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert str(MESSAGE) in sentence
 
 
-def test_an_asynchronous_publish_goes_on_behind_a_record_that_is_too_large(raw: Raw) -> None:
+def test_an_asynchronous_publish_continues_after_a_record_that_is_too_large(raw: Raw) -> None:
     bodies = [
         publish_request(STREAM, b"x" * size, correlationId=str(size), ackPolicy=1) for size in (10, RECORD + 1, 20)
     ]
@@ -61,7 +61,7 @@ def test_an_asynchronous_publish_goes_on_behind_a_record_that_is_too_large(raw: 
     assert failed == {"10": "", str(RECORD + 1): "message exceeds max replication size", "20": ""}
 
 
-def test_the_sdk_and_the_command_say_too_large(broker: testing.TestBroker) -> None:
+def test_the_sdk_and_the_command_report_too_large(broker: testing.TestBroker) -> None:
     sentence = rf'a record of 655\d\d bytes, .* stream "{STREAM}", which accepts {RECORD}: .*--max-record-bytes'
     with broker.connect() as client:
         with pytest.raises(BrokerError, match=sentence) as refused:
@@ -78,12 +78,12 @@ def test_the_sdk_and_the_command_say_too_large(broker: testing.TestBroker) -> No
     check_refusal(run("produce", STREAM, "x" * (RECORD + 1), "--url", broker.url), 2, "--max-record-bytes")
 
 
-def test_flight_refuses_a_row_that_is_too_large(broker: testing.TestBroker, raw: Raw) -> None:
+def test_flight_rejects_a_row_that_is_too_large(broker: testing.TestBroker, raw: Raw) -> None:
     before = len(raw.read(STREAM))
     table = pa.table({"value": pa.array([b"x" * (RECORD + 1)], pa.binary())})
     with flight.FlightClient(f"grpc://{broker.address}") as client:
         writer, _ = client.do_put(flight.FlightDescriptor.for_path(STREAM), table.schema)
-        with pytest.raises((flight.FlightError, pa.ArrowInvalid)) as refused:  # noqa: PT012 (whichever is told first)
+        with pytest.raises((flight.FlightError, pa.ArrowInvalid)) as refused:  # noqa: PT012 (whichever is raised first)
             writer.write_table(table)
             writer.done_writing()
             writer.close()
@@ -92,7 +92,7 @@ def test_flight_refuses_a_row_that_is_too_large(broker: testing.TestBroker, raw:
     assert len(raw.read(STREAM)) == before
 
 
-async def test_nats_messages_over_the_streams_limit_are_refused_with_an_ack(
+async def test_nats_messages_over_the_streams_limit_are_rejected_with_an_ack(
     broker: testing.TestBroker, raw: Raw
 ) -> None:
     client = await nats.connect(broker.nats_url)
@@ -113,7 +113,7 @@ async def test_nats_messages_over_the_streams_limit_are_refused_with_an_ack(
 
 
 @pytest.mark.slow
-def test_a_subscriber_that_does_not_read_costs_only_its_bound(broker: testing.TestBroker, raw: Raw) -> None:
+def test_a_subscriber_that_does_not_read_uses_only_its_limit(broker: testing.TestBroker, raw: Raw) -> None:
     unread = fresh("unread")
     raw.create_stream(unread)
     value = b"x" * 50_000
@@ -124,25 +124,25 @@ def test_a_subscriber_that_does_not_read_costs_only_its_bound(broker: testing.Te
         assert len(answers) == count
         assert not any(answer.HasField("asyncError") for answer in answers)
 
-    publish(400)  # 20 MB: buffers that every publish needs are there now
+    publish(400)  # 20 MB: afterwards all buffers for publishes are allocated
     subscribe = message("SubscribeRequest")(stream=unread, startPosition=EARLIEST).SerializeToString()
     with Raw(broker.address) as other, Raw(broker.address) as third:
         slow = [channel.subscribe(subscribe, timeout=120) for channel in (raw, other, third)]
         for subscription in slow:
-            next(subscription)  # it stands, and is never read again
+            next(subscription)  # it is open, and never read again
         before = resident_bytes(broker.pid)
         publish(4_000)  # 200 MB
         grown = resident_bytes(broker.pid) - before
         print(f"3 slow subscribers, 200 MB published: the broker grew by {grown / MIB:.1f} MiB")
         assert grown < 40 * MIB
-        for _ in range(100):  # and they may go on reading at any time
+        for _ in range(100):  # and it can still be read
             assert message("Message").FromString(next(slow[0])).value == value
         for subscription in slow:
             subscription.cancel()
 
 
-def test_many_publishers_of_large_records_cost_only_the_bound(broker: testing.TestBroker) -> None:
-    """32 calls at once, each with all it may send: what is not stored is refused, not lost, and memory is bounded."""
+def test_many_publishers_of_large_records_use_only_the_limit(broker: testing.TestBroker) -> None:
+    """32 concurrent calls with large records: records are stored or rejected, none is lost, and memory is bounded."""
     before = resident_bytes(broker.pid)
     acked: list[int] = []
 

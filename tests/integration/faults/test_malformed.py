@@ -1,4 +1,4 @@
-"""Requests and envelopes damaged at every byte and cut at every length: refused or taken, never a defect."""
+"""Requests and envelopes damaged at every byte and cut at every length: rejected or accepted, never a crash."""
 
 import asyncio
 import struct
@@ -35,7 +35,7 @@ MAGIC: Final = bytes.fromhex("b90e43b4")
 
 
 def damaged(valid: bytes) -> Iterator[bytes]:
-    """Every one that differs in one byte (three ways), every shorter one, and some that are longer."""
+    """All variants that differ in one byte (three ways), all shorter ones, and some longer ones."""
     for position, byte in enumerate(valid):
         for flip in FLIPS:
             yield valid[:position] + bytes([byte ^ flip]) + valid[position + 1 :]
@@ -94,22 +94,22 @@ def stream(broker: testing.TestBroker) -> str:
         "DeleteStream",
     ],
 )
-def test_a_damaged_request_is_refused_or_meant(raw: Raw, stream: str, method: str) -> None:
+def test_a_damaged_request_is_rejected_or_valid(raw: Raw, stream: str, method: str) -> None:
     before = raw.read(stream)
     bodies = [body for body in damaged(requests(stream)[method]) if is_cheap(method, body)]
     outcomes = list(answers(raw, method, bodies))
     assert len(outcomes) == len(bodies) > 20
     for body, status, sentence in outcomes:
         if method == "PublishToSubject" and status is grpc.StatusCode.DEADLINE_EXCEEDED:
-            continue  # the damage asks for an ack, and nobody listens
+            continue  # the damaged message asks for an ack, and nobody listens
         assert status is None or status in REFUSED, f"{method} {body.hex()}: {status} {sentence}"
         assert status is None or sentence, f"{method} {body.hex()}: {status} without a sentence"
         assert "panicked" not in sentence
     after = raw.read(stream)
     assert [record.offset for record in after] == list(range(len(after)))
-    assert after[: len(before)] == before, "what was there has changed"
+    assert after[: len(before)] == before, "an existing stream has changed"
     stored = sum(status is None for _, status, _ in outcomes) if method == "Publish" else 0
-    assert len(after) == len(before) + stored  # what is accepted is stored, what is refused is not
+    assert len(after) == len(before) + stored  # accepted requests are applied, rejected ones are not
     assert raw.publish(stream, b"good") == len(after)
 
 
@@ -119,12 +119,12 @@ def is_cheap(method: str, body: bytes) -> bool:
         return True
     try:
         return message("CreateStreamRequest").FromString(body).partitions <= 4
-    except Exception:  # noqa: BLE001 (not a message at all: that is what is tested)
+    except Exception:  # noqa: BLE001 (not a message: intended by the test)
         return True
 
 
 def answers(raw: Raw, method: str, bodies: Iterable[bytes]) -> Iterator[tuple[bytes, grpc.StatusCode | None, str]]:
-    """How each request ended: no status when it was accepted."""
+    """The status of each request; `None` = accepted."""
 
     def one(body: bytes) -> tuple[bytes, grpc.StatusCode | None, str]:
         try:
@@ -142,7 +142,7 @@ def answers(raw: Raw, method: str, bodies: Iterable[bytes]) -> Iterator[tuple[by
         yield from threads.map(one, bodies)
 
 
-def test_a_damaged_message_ends_an_asynchronous_publish_and_nothing_else(raw: Raw, stream: str) -> None:
+def test_a_damaged_message_ends_only_its_asynchronous_publish(raw: Raw, stream: str) -> None:
     before = len(raw.read(stream))
     good = requests(stream)["Publish"]
 
@@ -171,7 +171,7 @@ def test_a_damaged_message_ends_an_asynchronous_publish_and_nothing_else(raw: Ra
     [
         b"\x00\xff\xff\xff\xff",  # 4 GiB announced
         b"\x01\x00\x00\x00\x01x",  # compressed, with no encoding agreed
-        b"\x07\x00\x00\x00\x01x",  # a flag that means nothing
+        b"\x07\x00\x00\x00\x01x",  # an unknown flag
         b"\x00\x00\x00\x00\x09short",  # cut short
         b"\x00",
         b"",
@@ -179,7 +179,7 @@ def test_a_damaged_message_ends_an_asynchronous_publish_and_nothing_else(raw: Ra
     ids=["huge", "compressed", "flag", "cut", "one-byte", "none"],
 )
 @pytest.mark.parametrize("method", ["Publish", "PublishAsync", "Subscribe", "FetchMetadata"])
-def test_a_damaged_frame_is_refused(
+def test_a_damaged_frame_is_rejected(
     broker: testing.TestBroker, raw: Raw, stream: str, method: str, frame: bytes
 ) -> None:
     before = len(raw.read(stream))
@@ -209,7 +209,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-async def test_every_damaged_envelope_is_stored_as_something(broker: testing.TestBroker, raw: Raw) -> None:
+async def test_every_damaged_envelope_is_stored(broker: testing.TestBroker, raw: Raw) -> None:
     enveloped = fresh("enveloped")
     raw.create_stream(enveloped, f"{enveloped}.*")
     bodies = envelopes()
@@ -239,9 +239,9 @@ async def test_acks_to_impossible_inboxes_are_withheld(broker: testing.TestBroke
         payload = message("Message")(value=b"v", ackInbox=inbox, offset=-1).SerializeToString()
         await client.publish(inbox_stream, MAGIC + bytes([0, 8, 0, 0]) + payload)
     await client.flush()
-    # the last inbox is the stream's own subject: its ack is stored as a plain message, once, for an ack asks for no ack
+    # the last inbox is the stream's own subject: its ack is stored once as a plain message, because acks are not acked
     await asyncio.to_thread(wait_for, lambda: len(raw.read(inbox_stream)) >= len(inboxes) + 1, 10, "stored")
-    await asyncio.sleep(0.2)  # anything more would come now
+    await asyncio.sleep(0.2)  # further messages would arrive now
     assert len(raw.read(inbox_stream)) == len(inboxes) + 1
     assert "maximum control line" not in broker.log
     await client.close()

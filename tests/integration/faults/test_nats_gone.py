@@ -1,4 +1,4 @@
-"""A nats-server that is not there, comes, goes under load, and comes back: the broker serves, says so, and resumes."""
+"""A nats-server that is absent, starts, stops under load and returns: the broker serves, reports it and resumes."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def nats_server(port: int) -> Generator["subprocess.Popen[bytes]"]:
-    """A nats-server that is somebody else's; returns when it accepts."""
+    """A separate nats-server; returns when it accepts clients."""
     server = subprocess.Popen(
         [find_nats_server(), "-a", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -61,7 +61,7 @@ async def publish_some(port: int, first: int, count: int) -> None:
     await client.close()
 
 
-def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
+def test_a_server_that_starts_stops_and_returns(tmp_path: Path) -> None:
     port = free_port()
     arguments = ("--port", "0", "--data-dir", tmp_path / "data", "--log-format", "text")
     with serving(tmp_path, *arguments, "--nats", f"nats://127.0.0.1:{port}") as served:
@@ -69,7 +69,7 @@ def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
         assert "ingest waits for NATS" in served.log
         address = json.loads(served.ready_file.read_text())["address"]
         with Raw(address) as raw:
-            # without NATS: everything that needs none works, and what needs it says so
+            # without NATS: calls that do not need it work, others report it
             raw.create_stream(STREAM)
             assert raw.publish(STREAM, b"direct") == 0
             assert len(raw.read(STREAM)) == 1
@@ -95,14 +95,14 @@ def test_a_server_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
 
 
 def last_word(log: str) -> str:
-    """What was said last about the connections."""
+    """The last log record about the connections."""
     words = [
         line for line in log.splitlines() if "bascule.nats.connected" in line or "bascule.nats.disconnected" in line
     ]
     return "" if not words else "disconnected" if "bascule.nats.disconnected" in words[-1] else "connected"
 
 
-def test_a_password_that_is_wrong_is_said_and_not_shown(tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_and_not_shown(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("geheim-wrong")
     port = free_port()
     server = subprocess.Popen(
@@ -123,7 +123,7 @@ def test_a_password_that_is_wrong_is_said_and_not_shown(tmp_path: Path) -> None:
         server.wait()
 
 
-def test_a_configuration_that_nats_refuses_is_said(tmp_path: Path) -> None:
+def test_a_configuration_rejected_by_nats_is_reported(tmp_path: Path) -> None:
     (tmp_path / "nats.conf").write_text("max_payload: lots\n")
     (tmp_path / "b.yaml").write_text(f"nats: {{config: {tmp_path / 'nats.conf'}}}")
     arguments = ("serve", "--standalone", "--port", "0", "--data-dir", tmp_path / "data")
@@ -132,7 +132,7 @@ def test_a_configuration_that_nats_refuses_is_said(tmp_path: Path) -> None:
 
 
 class Ingest(threading.Thread):
-    """Publishes enveloped messages and remembers what was acked where; connects again when NATS goes."""
+    """Publishes enveloped messages and records the acked offsets; reconnects when NATS is lost."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -146,7 +146,7 @@ class Ingest(threading.Thread):
     async def _run(self) -> None:
         number = 0
         while not self.stopping.is_set():
-            with contextlib.suppress(Exception):  # NATS has gone: that is what is tested
+            with contextlib.suppress(Exception):  # NATS is down: intended by the test
                 client = await nats.connect(self._url, allow_reconnect=False, connect_timeout=1)
                 await client.subscribe("acks.here", cb=self._on_ack)
                 while not self.stopping.is_set() and client.is_connected:
@@ -171,7 +171,7 @@ def enveloped(value: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_under_load_loses_nothing_acked() -> None:
+def test_a_server_killed_under_load_loses_no_acked_record() -> None:
     with testing.broker(durability="disk") as broker, Raw(broker.address) as raw:
         raw.create_stream(STREAM)
         pid = broker.pid
@@ -181,7 +181,7 @@ def test_a_server_that_dies_under_load_loses_nothing_acked() -> None:
             before = len(load.acked)
             wait_for(lambda count=before: len(load.acked) > count + 100, 20, "acked again")
             direct = raw.publish(STREAM, b"direct")
-            # Acks of before the last kill may still arrive while there is no child.
+            # Acks from before the last kill may still arrive while there is no child.
             wait_for(lambda: len(children(broker.pid)) == 1, 20, "nats-server restarted")
             (child,) = children(broker.pid)
             os.kill(child, signal.SIGKILL)
@@ -190,14 +190,14 @@ def test_a_server_that_dies_under_load_loses_nothing_acked() -> None:
         wait_for(lambda: len(load.acked) > before + 100, 20, "acked again")
         load.stopping.set()
         load.join(20)
-        time.sleep(0.2)  # what is on its way may still be stored
+        time.sleep(0.2)  # messages in flight may still be stored
         stored = {record.offset: record.value for record in raw.read(STREAM)}
         assert list(stored) == list(range(len(stored)))
         assert broker.pid == pid
         assert {offset: stored.get(offset) for offset in load.acked} == load.acked
 
 
-def test_a_server_that_hangs_holds_nobody_up() -> None:
+def test_a_hanging_server_does_not_block_others() -> None:
     """SIGSTOP: connections stay up and nothing moves."""
     with testing.broker() as broker, Raw(broker.address) as raw:
         raw.create_stream(STREAM)

@@ -1,4 +1,4 @@
-"""A purge gives space back: after the grace period, or at once when that is asked for or the disk is full."""
+"""A purge frees space after the grace period, or at once if requested or if the disk is full."""
 
 import shutil
 import time
@@ -24,12 +24,12 @@ GRACE_MS: Final = 1_500
 def until(condition: Callable[[], object], limit_s: float = 30.0) -> None:
     end = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.05)
 
 
 def removed_but_open(broker: testing.TestBroker) -> list[str]:
-    """Files of partitions that the broker holds open although they are deleted."""
+    """Deleted files of partitions that the broker still has open."""
     found: list[str] = []
     for descriptor in Path(f"/proc/{broker.pid}/fd").iterdir():
         try:
@@ -59,17 +59,17 @@ def filled(raw: Raw, broker: testing.TestBroker) -> Any:
         client.publish_many("s", [VALUE] * RECORDS)
         client.publish("s", b"last")
     reading = raw.subscribe(message("SubscribeRequest")(stream="s", startPosition=EARLIEST).SerializeToString())
-    for _ in range(RECORDS + 2):  # the handshake is one more
+    for _ in range(RECORDS + 2):  # one more for the handshake
         next(reading)
     return reading
 
 
-def test_a_purge_closes_every_descriptor_and_the_files_go_after_the_grace(started: testing.TestBroker) -> None:
+def test_a_purge_closes_all_descriptors_and_removes_files_after_the_grace_period(started: testing.TestBroker) -> None:
     with Raw(started.address) as raw:
         reading = filled(raw, started)
         with started.connect() as client:
             assert client.purge_stream("s") == (RECORDS + 1, False)
-        assert left_over(started), "they can be copied back"
+        assert left_over(started), "they can be restored"
         assert removed_but_open(started) == []
         with pytest.raises(grpc.RpcError) as ended:
             next(reading)
@@ -78,7 +78,7 @@ def test_a_purge_closes_every_descriptor_and_the_files_go_after_the_grace(starte
         assert removed_but_open(started) == []
 
 
-def test_now_forgoes_the_grace_and_says_so(started: testing.TestBroker) -> None:
+def test_now_skips_the_grace_period_and_reports_it(started: testing.TestBroker) -> None:
     with Raw(started.address) as raw:
         filled(raw, started)
         with started.connect() as client:
@@ -94,7 +94,7 @@ def test_now_forgoes_the_grace_and_says_so(started: testing.TestBroker) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Generator[testing.TestBroker]:
-    """A broker on a disk of 40 MB, whose grace period no test waits for."""
+    """A broker on a disk of 40 MB, with a grace period that is longer than a test."""
     place = tmp_path / "mount"
     settings = {"limits.grace_ms": 3_600_000, "streams.segment_max_bytes": 4 << 20, "streams.nats_copy": "none"}
     with mounted(place, "-o", "size=40m"), testing.broker(durability="disk", directory=place, settings=settings) as it:

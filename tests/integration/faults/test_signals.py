@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at every moment: the broker ends in order, acked records stay, its nats-server goes with it."""
+"""Ctrl-C and SIGTERM at any time: the broker stops cleanly, acked records stay, its nats-server ends too."""
 
 import random
 import signal
@@ -38,7 +38,7 @@ def check_quiet(served: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_at_any_moment_of_the_start(tmp_path: Path, number: signal.Signals) -> None:
-    """The code says whether it was ready; nothing is left running; the next start works."""
+    """The exit code shows whether it was ready; no process remains; the next start works."""
     for moment in MOMENTS:
         with serving(tmp_path, *broker(tmp_path)) as served:
             time.sleep(moment)
@@ -46,7 +46,7 @@ def test_at_any_moment_of_the_start(tmp_path: Path, number: signal.Signals) -> N
             code = served.end(number)
             below += children(served.process.pid)
             if not any(place in served.log for place in BEFORE_US):
-                # before its handlers stand the system ends it (−number), or the interpreter does (130)
+                # before the handlers are set, the system ends it (−number), or the interpreter does (130)
                 assert code in {0, 130, -number}, served.log
                 assert "Traceback" not in served.log, f"{number.name} after {moment} s: {served.log}"
             wait_for(lambda pids=below: not any(map(is_running, pids)), 5, "gone with all its children")
@@ -69,7 +69,7 @@ def test_when_ready_and_idle(tmp_path: Path, number: signal.Signals) -> None:
 
 
 class Load:
-    """Publishers that remember what was acked, and a subscriber that follows, until the broker goes."""
+    """Publishers that record acked records, and a subscriber, until the broker stops."""
 
     def __init__(self, at: str) -> None:
         self.acked: Final = dict[int, bytes]()
@@ -139,7 +139,7 @@ def test_under_load_every_acked_record_stays(tmp_path: Path, signals: tuple[sign
             code = served.end(signals[-1])
             load.join()
             acked.update(load.acked)
-            # a second signal ends it at once, unless it came when everything was over
+            # a second signal ends it at once, unless it had already stopped
             assert code == 0 or (len(signals) == 2 and code == 130), served.log
             check_quiet(served)
             wait_for(lambda pids=below: not any(map(is_running, pids)), 5, "gone with its nats-server")

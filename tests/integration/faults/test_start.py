@@ -1,4 +1,4 @@
-"""`bascule serve` that cannot start: one line that says what, which value and what to do; the right exit code."""
+"""`bascule serve` that cannot start: one line with the reason, the value and the remedy, and the exit code."""
 
 import json
 import signal
@@ -99,7 +99,7 @@ def test_a_file_in_place_of_the_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["partitions", "bascule.lock", "bascule.json", "nats"])
-def test_something_else_in_place_of_a_part_of_it(tmp_path: Path, inside: str) -> None:
+def test_a_wrong_file_type_in_the_directory(tmp_path: Path, inside: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
     if inside in {"partitions", "nats"}:
@@ -143,7 +143,7 @@ def test_a_file_system_without_space(tmp_path: Path) -> None:
         ("broker: {port: 1, port: 2, <<: 3}\n", ()),
     ],
 )
-def test_a_configuration_that_is_wrong(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+def test_an_invalid_configuration(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     file = tmp_path / "broker.yaml"
     file.write_text(text)
     port = () if "port" in text else ("--port", "0")
@@ -168,7 +168,7 @@ def test_a_configuration_that_is_wrong(tmp_path: Path, text: str, words: tuple[s
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_command_line_that_is_wrong(tmp_path: Path, arguments: list[str], words: tuple[str, ...]) -> None:
+def test_an_invalid_command_line(tmp_path: Path, arguments: list[str], words: tuple[str, ...]) -> None:
     port = () if "--port" in arguments else ("--port", "0")
     check_refusal(run("serve", *port, "--data-dir", tmp_path / "data", *arguments), 2, *words)
 
@@ -193,8 +193,8 @@ def test_a_ready_file_that_cannot_be_written_stops_the_broker(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_client_command_that_is_interrupted_says_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    """Nothing listens at the address, the command tries: a signal ends it at once."""
+def test_an_interrupted_client_command_prints_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    """The command retries an address where nobody listens: a signal ends it at once."""
     from .process import command  # noqa: PLC0415
 
     process = subprocess.Popen(

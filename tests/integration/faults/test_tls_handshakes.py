@@ -1,4 +1,4 @@
-"""Handshakes are bounded in time and number, whatever is said in them; everybody else is served."""
+"""Handshakes are limited in time and number, whatever they contain; other clients are served."""
 
 import contextlib
 import socket
@@ -19,12 +19,12 @@ from .http2 import PREFACE, SETTINGS, frame
 HANDSHAKE_MS: Final = 700
 PLACES: Final = 16
 LIMIT_S: Final = 60.0
-"""How long anything may take here; what must not last lasts for ever otherwise."""
+"""Time limit of each step."""
 
 
 @dataclass
 class Served:
-    """A broker with few places, whose clients need certificates."""
+    """A broker with low limits whose clients need certificates."""
 
     broker: testing.TestBroker
     authority: Authority
@@ -71,7 +71,7 @@ def hello(context: ssl.SSLContext) -> bytes:
 
 
 def wait_closed(connection: socket.socket) -> bytes:
-    """Everything until the other side closes, which it must; what it said."""
+    """The bytes that the other side sends until it closes, which it must do."""
     said = b""
     connection.settimeout(LIMIT_S)
     with contextlib.suppress(ConnectionResetError):
@@ -99,7 +99,7 @@ SAID: Final = {
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_who_does_not_finish_a_handshake_is_closed(served: Served, what: str) -> None:
+def test_an_incomplete_handshake_is_closed(served: Served, what: str) -> None:
     with served.connect() as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(SAID[what](served.context()))
@@ -107,9 +107,9 @@ def test_who_does_not_finish_a_handshake_is_closed(served: Served, what: str) ->
     served.check_serves()
 
 
-def test_who_shakes_hands_and_says_nothing_more_is_closed(served: Served) -> None:
+def test_a_silent_connection_after_the_handshake_is_closed(served: Served) -> None:
     for _ in range(20):
-        # On a busy machine the handshake itself may take longer than it may.
+        # On a busy machine the handshake itself may exceed the limit.
         with contextlib.suppress(OSError), served.connect() as connection:
             protected = served.context().wrap_socket(connection, server_hostname="localhost")
             with protected:
@@ -118,7 +118,7 @@ def test_who_shakes_hands_and_says_nothing_more_is_closed(served: Served) -> Non
     pytest.fail("no handshake came to its end")
 
 
-def test_who_says_nothing_keeps_nobody_out(served: Served) -> None:
+def test_silent_tls_connections_do_not_exclude_others(served: Served) -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(served.connect()) for _ in range(3 * PLACES)]
         served.check_serves()
@@ -126,7 +126,7 @@ def test_who_says_nothing_keeps_nobody_out(served: Served) -> None:
             wait_closed(connection)
 
 
-def test_a_refusal_after_the_handshake_is_readable(tmp_path: Path) -> None:
+def test_an_error_after_the_handshake_is_readable(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     own = authority.issue("broker")
     settings = {

@@ -1,4 +1,4 @@
-"""Streams, partitions and subjects that are not there or not possible: one clear refusal each, on every door."""
+"""Missing and invalid streams, partitions and subjects: one clear error each, on every protocol."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def test_an_unknown_stream_is_named(raw: Raw, method: str) -> None:
     call = (lambda: list(raw.subscribe(body))) if method == "Subscribe" else lambda: raw.unary(method, body)
     code, sentence = refusal(call)
     assert code is StatusCode.NOT_FOUND
-    # the protocol fixes these texts
+    # these texts are fixed by the protocol
     assert sentence in {
         f"no such stream: {ABSENT}",
         "stream not found",
@@ -100,9 +100,7 @@ def scan(broker: testing.TestBroker, ticket: object) -> Any:
         ([], "invalid_argument", ""),
     ],
 )
-def test_flight_names_what_is_wrong_with_a_ticket(
-    broker: testing.TestBroker, ticket: object, code: str, word: str
-) -> None:
+def test_flight_names_the_error_of_a_ticket(broker: testing.TestBroker, ticket: object, code: str, word: str) -> None:
     with pytest.raises((flight.FlightError, KeyError, ValueError)) as refused:
         scan(broker, ticket)
     assert code in str(refused.value)
@@ -112,7 +110,7 @@ def test_flight_names_what_is_wrong_with_a_ticket(
 @pytest.mark.parametrize(
     "subject", ["a b", "a..b", ".a", "a.", "a.>.b", "a\tb", "a\nb", "a\0b", "x" * 1_025, "x" * 70_000]
 )
-def test_a_subject_that_is_none_makes_no_stream(raw: Raw, subject: str) -> None:
+def test_an_invalid_subject_creates_no_stream(raw: Raw, subject: str) -> None:
     code, sentence = refusal(lambda: raw.create_stream("bad-subject", subject))
     assert code is StatusCode.INVALID_ARGUMENT
     assert "ubject" in sentence
@@ -145,13 +143,13 @@ def metadata(raw: Raw) -> Any:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_values_out_of_range_make_no_stream(raw: Raw, fields: dict[str, Any]) -> None:
+def test_values_out_of_range_create_no_stream(raw: Raw, fields: dict[str, Any]) -> None:
     request = {"name": "bad-values", "subject": "bad-values", **fields}
     code, sentence = refusal(
         lambda: raw.unary("CreateStream", message("CreateStreamRequest")(**request).SerializeToString())
     )
     refused = {StatusCode.INVALID_ARGUMENT, StatusCode.FAILED_PRECONDITION, StatusCode.INTERNAL}
-    # More partitions than `limits.partitions` has room for is a matter of the limit.
+    # More partitions than `limits.partitions` allows is an error of the limit.
     refused |= {StatusCode.RESOURCE_EXHAUSTED} if fields.keys() == {"partitions"} else set()
     assert code in refused, sentence
     assert sentence
@@ -161,7 +159,7 @@ def test_values_out_of_range_make_no_stream(raw: Raw, fields: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("subject", ["", "a b", "a..b", "a.*", "a.>", "x" * 70_000, "a\r\nPUB b 1\r\nx\r\n"])
-def test_a_subject_that_nothing_can_be_published_on_is_refused(raw: Raw, subject: str) -> None:
+def test_an_invalid_subject_is_rejected_for_publishes(raw: Raw, subject: str) -> None:
     for fields in ({"subject": subject}, {"subject": "good", "ackInbox": subject or " "}):
         body = message("PublishToSubjectRequest")(value=b"x", **fields).SerializeToString()
         code, sentence = refusal(lambda request=body: raw.unary("PublishToSubject", request))
@@ -186,7 +184,7 @@ def test_a_subject_that_nothing_can_be_published_on_is_refused(raw: Raw, subject
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_the_command_names_it_in_one_line(
+def test_the_command_reports_it_in_one_line(
     broker: testing.TestBroker, arguments: list[str], exit_code: int, word: str
 ) -> None:
     end = run(*arguments, "--url", broker.url)
@@ -195,7 +193,7 @@ def test_the_command_names_it_in_one_line(
 
 
 @pytest.mark.parametrize("url", ["liftbridge://127.0.0.1:1", "http://127.0.0.1:1", "liftbridge://:::", "nonsense"])
-def test_an_address_where_no_broker_is_ends_in_one_line(url: str) -> None:
+def test_an_address_without_a_broker_is_one_line(url: str) -> None:
     end = run("stream", "list", "--url", url, "--timeout", "1")
     assert end.returncode in {2, 5}
     check_refusal(end, end.returncode)

@@ -1,4 +1,4 @@
-"""The asynchronous client behind the synchronous one's face, so that one suite tests both."""
+"""The asynchronous client with the synchronous interface, so that one suite tests both."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ from bascule import AsyncClient, AsyncProducer, AsyncSubscription
 
 
 class Blocking:
-    """Runs every coroutine of what it wraps to its end."""
+    """Runs each coroutine of the wrapped object until it is done."""
 
     def __init__(
         self, wrapped: AsyncClient | AsyncProducer | AsyncSubscription, loop: asyncio.AbstractEventLoop

@@ -1,4 +1,4 @@
-"""One suite, two clients."""
+"""Fixtures that run one suite with both clients."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from tests.integration.sdk.blocking import Blocking
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[TestBroker]:
-    """A standalone broker with cursors that all share; each test has a stream of its own."""
+    """A standalone broker with cursors that all tests share; each test has its own stream."""
     with broker(settings={"cursors.partitions": 3}) as started:
         yield started
 
 
 @pytest.fixture(params=["sync", "async"])
 def client(request: pytest.FixtureRequest, running: TestBroker) -> Iterator[Client]:
-    """A connected client of either kind."""
+    """A connected client, synchronous or asynchronous."""
     if request.param == "sync":
         with running.connect() as connected:
             yield connected

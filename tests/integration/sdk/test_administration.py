@@ -176,7 +176,7 @@ def test_reverse_gives_the_newest_first(client: Client, stream: str) -> None:
     assert offsets(3, 3) == []
     assert offsets("latest", 20) == []
     client.trim_partition(stream, 0, 4)
-    assert offsets("latest") == [9, 8, 7, 6, 5, 4], "it ends where the log begins"
+    assert offsets("latest") == [9, 8, 7, 6, 5, 4], "it ends at the log start"
     assert offsets("latest", 2) == [9, 8, 7, 6, 5, 4]
     assert offsets(0) == [4]
 

@@ -27,11 +27,11 @@ def grouped() -> Iterator[TestBroker]:
 def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
 
 
 def read(consumer: Consumer, into: Counter[tuple[int, int]]) -> bool:
-    """Take what is there; whether there was something."""
+    """Read the available records. Returns whether there were any."""
     batch = consumer.next_batch(0.05)
     if batch is not None:
         into.update((batch.partition, offset) for offset in batch.offsets)
@@ -39,7 +39,7 @@ def read(consumer: Consumer, into: Counter[tuple[int, int]]) -> bool:
 
 
 def fill(client: Client, stream: str, records: int, partitions: int) -> set[tuple[int, int]]:
-    """Publish `records` to each partition; the places of all that is there."""
+    """Publish `records` to each partition. Returns partition and offset of all records."""
     for partition in range(partitions):
         client.publish_many(stream, [b"v"] * records, partition=partition)
     ends = [client.get_partition(stream, partition).high_watermark for partition in range(partitions)]
@@ -63,7 +63,7 @@ def test_one_member_reads_all_and_the_next_one_continues(grouped: TestBroker, st
         there = fill(client, stream, 10, 3)
         with client.consumer(stream, stream) as consumer:
             until(lambda: (read(consumer, seen), set(seen) == there)[1])
-    assert set(seen.values()) == {1}, "nothing twice"
+    assert set(seen.values()) == {1}, "no record is repeated"
     assert no_thread_is_left()
 
 
@@ -106,13 +106,13 @@ def test_members_read_a_stream_that_was_deleted_and_is_created_again_later(group
             try:
                 batch = consumer.next_batch(0.05)
             except StateError as failure:
-                assert failure.code == "stream_not_found"  # noqa: PT017 (reported at least once, while it lasts)
+                assert failure.code == "stream_not_found"  # noqa: PT017 (reported at least once)
             else:
                 into.extend(value or b"" for value in (batch.values if batch is not None else []))
 
     def exactly(found: list[bytes], expected: list[bytes]) -> None:
         until(lambda: (values(members, found), len(found) >= len(expected))[1])
-        assert sorted(found) == expected, "in order of their numbers, each once"
+        assert sorted(found) == expected, "in order, each once"
 
     other, lost = f"{stream}-other", list[Assignment]()
     with grouped.connect() as client, grouped.connect() as second:
@@ -132,7 +132,7 @@ def test_members_read_a_stream_that_was_deleted_and_is_created_again_later(group
             for number in range(20):
                 client.publish(other, b"other-%02d" % number, partition=number % 2)
             exactly(found, [b"other-%02d" % number for number in range(20)])
-            # more partitions than before; they are read from their beginning by members that began at "new"
+            # more partitions than before; members that began at "new" read them from their beginning
             client.create_stream(stream, options=StreamOptions(partitions=4))
             for number in range(20):
                 client.publish(stream, b"again-%02d" % number, partition=number % 4)
@@ -164,15 +164,15 @@ def test_two_members_share_and_the_remaining_one_takes_over(grouped: TestBroker,
                 assert a.assignment | b.assignment == everything
                 there = fill(client, stream, 50, 4)
                 until(lambda: (read(a, seen), read(b, seen), set(seen) == there)[2])
-            # 3. the one that stays takes over
+            # 3. the remaining one takes over
             there = fill(client, stream, 50, 4)
             until(lambda: (read(a, seen), set(seen) == there)[1])
             assert a.assignment == everything
         assert "a lost" not in [kind for kind, _ in calls]
         assert [kind for kind, _ in calls[:2]] in (["a gave", "b got"], ["b got", "a gave"])
     taken_over = {count for (_, offset), count in seen.items() if offset >= 50}
-    assert taken_over == {1}, "who leaves stores what it has read, and nothing of it comes again"
-    assert set(seen.values()) <= {1, 2}, "at least once, where the new one was quicker than the store of the old one"
+    assert taken_over == {1}, "a leaving member stores its positions, and no record comes again"
+    assert set(seen.values()) <= {1, 2}, "at least once, if the new member read before the old one stored its position"
     assert no_thread_is_left()
 
 
@@ -183,11 +183,11 @@ def test_a_silent_member_is_expelled_and_joins_again(grouped: TestBroker, stream
         there, seen = fill(client, stream, 20, 2), Counter[tuple[int, int]]()
         with client.consumer(stream, stream, consumer="a", commit_interval=1000, on_lost=lost.extend) as consumer:
             until(lambda: (read(consumer, seen), set(seen) == there)[1])
-            # as if it had been silent: the broker ends the membership
+            # as after missing heartbeats: the broker expels the member
             client.leave_group(stream, "a")
             until(lambda: (read(consumer, seen), len(lost) == 2)[1])
             assert set(lost) == {Assignment(stream, 0), Assignment(stream, 1)}
-            # nothing was stored, so a clean beginning is the first record again
+            # no position was stored, so reading begins at the first record
             until(lambda: (read(consumer, seen), set(seen.values()) == {2})[1])
             assert client.fetch_cursor(group_cursor(stream), stream) is None
         assert client.fetch_cursor(group_cursor(stream), stream) == 19

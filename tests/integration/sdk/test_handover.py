@@ -1,4 +1,4 @@
-"""Partitions move between members of a group without a record read twice, and at once when a member leaves."""
+"""Partitions move between members of a group without duplicate reads, and at once when a member leaves."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from bascule.testing import TestBroker, broker
 PATIENCE: Final = 120.0
 PARTITIONS: Final = 4
 RATE: Final = 250
-"""Records a second."""
+"""Records per second."""
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def grouped() -> Iterator[TestBroker]:
 def until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.005)
 
 
 class Load:
-    """Publishes round and round the partitions until it is stopped."""
+    """Publishes to the partitions in turn until it is stopped."""
 
     def __init__(self, grouped: TestBroker, stream: str) -> None:
         self.sent = set[tuple[int, int]]()
@@ -130,7 +130,7 @@ def test_no_record_is_read_twice_when_members_come_and_leave(grouped: TestBroker
     until(lambda: a.assignment == everything and a.seen)
     members, leaves = [a], list[tuple[float, Member]]()
     for round_number in range(3):
-        # 1. another one joins and gets its half, after the first has released it
+        # 1. another one joins and gets half of the partitions after the first has released them
         b = Member(grouped, stream, f"b{round_number}", is_async=is_async)
         members.append(b)
         until(lambda b=b: len(a.assignment) == len(b.assignment) == 2 and len(b.seen) > 50)
@@ -179,7 +179,7 @@ def test_a_member_that_does_not_release_delays_others_at_most_by_the_timeout(str
         with client.consumer(stream, stream, consumer="a") as a:
             until(lambda: (a.next_batch(0.05), len(a.assignment) == 2)[1])
             with other.consumer(stream, stream, consumer="b") as b:
-                # `a` is not asked for more, so that it does not learn of the change; its membership lives
+                # `a` is not polled, so that it does not notice the change; it stays a member
                 until(lambda: (b.next_batch(0.05), len(b.assignment) == 1)[1])
                 until(lambda: (a.next_batch(0.05), len(a.assignment) == 1)[1])
                 assert not a.assignment & b.assignment

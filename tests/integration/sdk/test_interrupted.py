@@ -1,4 +1,4 @@
-"""Long lists where a program ends: by Ctrl-C, and in what runs at exit."""
+"""Long lists at the end of a program: with Ctrl-C, and in an exit handler."""
 
 import signal
 import socket
@@ -9,7 +9,7 @@ import textwrap
 from bascule.testing import TestBroker
 
 RECORDS = 20_000
-"""More than one part."""
+"""Enough records for more than one part."""
 LIMIT_S = 60.0
 
 
@@ -20,7 +20,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_ctrl_c_ends_a_long_list_and_the_process() -> None:
-    """The server never answers; without the signal, which comes when the list is under way, it lasts ten minutes."""
+    """The server never answers: without the signal, sent during the publish, the call would take ten minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         done = run(f"""
             import os, signal, threading

@@ -1,4 +1,4 @@
-"""Publishing over the death of the broker: everything that was acknowledged is there, once and in order."""
+"""Publishing while the broker is killed: every acknowledged record is stored once and in order."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ PATIENCE = 120.0
 
 
 class Publishing(threading.Thread):
-    """Publishes numbers, from 0, until it is stopped."""
+    """Publishes ascending numbers from 0 until it is stopped."""
 
     def __init__(self, publish: Callable[[list[bytes]], object], at_once: int) -> None:
         super().__init__(name="publishing", daemon=True)
@@ -37,7 +37,7 @@ class Publishing(threading.Thread):
         end, before = time.monotonic() + PATIENCE, self.sent
         while self.sent < before + 3 * self._at_once:
             assert self.failure is None, self.failure
-            assert time.monotonic() < end, "nothing is published any more"
+            assert time.monotonic() < end, "publishing has stopped"
             time.sleep(0.005)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, nulls, and headers, with both clients against a real broker."""
+"""The partition of a record, nulls and headers, with both clients against a real broker."""
 
 from collections import Counter
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""Clients over the death and return of their broker, and the test broker itself."""
+"""Clients while their broker is killed and restarted, and the test broker itself."""
 
 import asyncio
 import itertools
@@ -15,13 +15,13 @@ from bascule.testing import broker, broker_async, broker_in_process
 
 def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) -> None:
     with broker(durability="disk", directory=tmp_path) as running, running.connect(timeout=20) as client:
-        # 1. a subscription stands and has read something
+        # 1. a subscription is open and has read some records
         client.create_stream("s")
         client.publish_many("s", [b"%d" % number for number in range(100)])
         subscription = client.subscribe("s")
         seen = [record.offset for record in itertools.islice(subscription.records(), 100)]
         address = running.address
-        # 2. the broker dies and comes back on the same address
+        # 2. the broker is killed and restarted at the same address
         running.kill()
         restart = threading.Timer(0.5, running.start)
         restart.start()
@@ -34,7 +34,7 @@ def test_a_client_and_its_subscription_come_back_after_a_kill(tmp_path: Path) ->
             seen.append(record.offset)
         subscription.close()
     assert receipt.offset == 100
-    assert seen == list(range(100)), "nothing twice, nothing left out"
+    assert seen == list(range(100)), "no record is repeated or skipped"
     assert client.reconnects + subscription.reconnects >= 1
 
 
@@ -49,7 +49,7 @@ def test_a_subscription_does_not_continue_in_another_incarnation(tmp_path: Path,
             assert batch is not None
             last = batch.offsets[-1]
             assert last >= 2
-            # While it is away, what it read goes, and fewer records come than it has read.
+            # While it is disconnected, its records are purged, and fewer new ones are published.
             running.kill()
             running.start()
             if how == "purged":

@@ -1,4 +1,4 @@
-"""An operator of NATS with an account and its users: nkeys, JWTs and credentials files, as `nsc` writes them."""
+"""An operator of NATS with an account and its users: nkeys, JWTs and credentials files, as written by `nsc`."""
 
 import base64
 import binascii
@@ -25,12 +25,12 @@ class Key:
 
     @property
     def public(self) -> str:
-        """As others name it."""
+        """The public key."""
         return _encoded(bytes([self._kind]) + self._private.public_key().public_bytes_raw())
 
     @property
     def seed(self) -> str:
-        """The secret."""
+        """The seed."""
         prefix = bytes([_SEED | self._kind >> 5, (self._kind & 31) << 3])
         return _encoded(prefix + self._private.private_bytes_raw())
 
@@ -55,7 +55,7 @@ class User:
         return file
 
     def options(self) -> dict[str, Any]:
-        """To connect as this user with nats-py."""
+        """Options of nats-py to connect as this user."""
         return {
             "user_jwt_cb": self.jwt.encode,
             "signature_cb": lambda nonce: base64.b64encode(self.key.sign(nonce.encode())),
@@ -70,7 +70,7 @@ class Operator:
         self._account: Final = Key(ACCOUNT)
 
     def configuration(self) -> str:
-        """Of a nats-server that trusts this operator and knows its account."""
+        """Configuration of a nats-server that trusts this operator and knows its account."""
         own = _jwt(self._key, self._key, {"type": "operator"})
         limits = {**_UNLIMITED, "imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1}
         account = _jwt(self._key, self._account, {"type": "account", "limits": limits})
@@ -78,7 +78,7 @@ class Operator:
         return f'operator: "{own}"\nresolver: MEMORY\nresolver_preload: {preload}\n'
 
     def user(self, *, expires_in_s: int | None = None, **claims: Any) -> User:
-        """A new user; `claims` beside what every user has."""
+        """A new user with additional `claims`."""
         key = Key(USER)
         return User(key, _jwt(self._account, key, {"type": "user", **_UNLIMITED, **claims}, expires_in_s))
 

@@ -1,4 +1,4 @@
-"""A broker as a process of its own, so that a test can kill it as a crash would; and the calls tests make to one."""
+"""A broker as a separate process, so that a test can kill it like a crash; and calls to it."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ except BrokerError as failure:
 
 @dataclass
 class Process:
-    """One life of a broker."""
+    """One run of a broker."""
 
     process: asyncio.subprocess.Process
     ready_file: Path
@@ -58,23 +58,23 @@ class Process:
         return self
 
     async def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait for the end; the exit code."""
+        """Send a signal and wait for the end. Returns the exit code."""
         if self.process.returncode is None:
             self.process.send_signal(number)
         return await asyncio.wait_for(self.process.wait(), LIMIT_S)
 
     def channel(self) -> grpc.aio.Channel:
-        """A connection to it."""
+        """A connection to the broker."""
         return grpc.aio.insecure_channel(self.addresses["address"])
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it logged."""
+        """Its log."""
         return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
 
 
 async def launch(directory: Path, **flags: Any) -> Process:
-    """Start one on `directory`, standalone unless `nats.servers` is given; does not wait. `prelude`: code that runs in
-    the process before the broker does, to plant a defect.
+    """Start a broker on `directory`, standalone unless `nats.servers` is given; does not wait. `prelude`: code that the
+    process runs before the broker, to plant a bug.
     """
     prelude = flags.pop("prelude", "")
     given = {
@@ -98,7 +98,7 @@ async def launch(directory: Path, **flags: Any) -> Process:
 
 @asynccontextmanager
 async def started(directory: Path, **flags: Any) -> AsyncGenerator[Process]:
-    """One that serves; ended when the block ends, in order unless the block ended it itself."""
+    """A serving broker, which is stopped when the block ends, unless the block has ended it."""
     life = await launch(directory, **flags)
     try:
         yield await life.ready()
@@ -108,12 +108,12 @@ async def started(directory: Path, **flags: Any) -> AsyncGenerator[Process]:
 
 
 async def call(channel: grpc.aio.Channel, method: str, **fields: Any) -> Any:
-    """One Liftbridge call; raises the status."""
+    """One Liftbridge call; raises an error status."""
     return await raw_call(channel, method, message(f"{method}Request")(**fields).SerializeToString())
 
 
 async def raw_call(channel: grpc.aio.Channel, method: str, body: bytes) -> Any:
-    """The same with the bytes of the request."""
+    """One Liftbridge call with the bytes of the request."""
     stub = cast("Any", channel).unary_unary(
         f"/proto.API/{method}", response_deserializer=message(f"{method}Response").FromString
     )
@@ -121,20 +121,20 @@ async def raw_call(channel: grpc.aio.Channel, method: str, body: bytes) -> Any:
 
 
 async def end_offset(channel: grpc.aio.Channel, stream: str) -> int:
-    """How many records are committed in partition 0."""
+    """Number of committed records in partition 0."""
     answer = await call(channel, "FetchPartitionMetadata", stream=stream, partition=0)
     return int(answer.metadata.highWatermark) + 1
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Whether the process runs and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The sets `reader` and `writer` of a policy suffice for the commands of a reader and a writer, and for no more."""
+"""The sets `reader` and `writer` of a policy allow exactly the commands of a reader and a writer."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutual]:
 
 @pytest.fixture
 def run(mutual: Mutual, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command as a client; what it prints. `code`: how it ends."""
+    """Run a command as a client and return its output. `code`: expected exit code."""
     monkeypatch.setenv("BASCULE_CONTEXTS", str(tmp_path / "contexts.yaml"))
 
     def as_client(name: str, *arguments: str, code: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""The control plane is watched: one that has ended serves nothing, and nobody is served before it is ready."""
+"""Supervision of the control plane: after it has ended, and before it is ready, no client is served."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ def defective(*arguments):
 
 
 def planted(directory: Path, module: str, name: str) -> tuple[Path, str]:
-    """A file that switches the defect on, and the code that plants it."""
+    """A file that enables the bug, and the code that plants it."""
     flag = directory / "defective"
     return flag, DEFECT.format(module=module, name=name, flag=str(flag))
 
@@ -131,7 +131,7 @@ STREAMS, MEMBERS = 1000, 110
 
 
 def history() -> list[Command]:
-    """Members of a group who each want many streams; the partitions are another broker's, so that none is opened."""
+    """Members of a group with many streams each; the partitions belong to another broker, so none is opened."""
     names = tuple(f"stream-{number:04}" for number in range(STREAMS))
     there = (Placement(("there",), "there"),)
     creations = (CreateStream("default", name, name, "", 1, StreamSettings(), there) for name in names)
@@ -140,7 +140,7 @@ def history() -> list[Command]:
 
 
 def write_history(directory: Path, commands: Sequence[Command]) -> None:
-    """A data directory whose metadata log holds these entries and no snapshot."""
+    """A data directory whose metadata log has these entries and no snapshot."""
     settings: dict[str, Any] = {
         "data_dir": str(directory / "data"),
         "cluster_id": "bascule-default",
@@ -171,7 +171,7 @@ async def test_many_joins_with_many_streams_are_replayed_once_and_in_time(
     async with started(tmp_path, broker__broker_id="here") as first, first.channel() as channel:
         answer = await call(channel, "FetchMetadata", groups=["g"])
         assert answer.groupMetadata[0].epoch == STREAMS + MEMBERS + 2
-        assert processor_s(first.process.pid) < 5, "the bar of a restart; the machine is shared"
+        assert processor_s(first.process.pid) < 5, "the limit of a restart on a shared machine"
         assert await first.end(signal.SIGTERM) == 0
     prelude = "from bascule.control import metadata_log; metadata_log.PROGRESS_S = 0.0"
     async with started(tmp_path, prelude=prelude, broker__broker_id="here") as second, second.channel() as channel:
@@ -182,7 +182,7 @@ async def test_many_joins_with_many_streams_are_replayed_once_and_in_time(
 
 
 def processor_s(pid: int) -> float:
-    """What a process has computed so far."""
+    """Processor time of a process so far, in seconds."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / 100
 

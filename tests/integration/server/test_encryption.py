@@ -1,4 +1,4 @@
-"""Encryption at rest in a real broker: nothing readable on disk, kills, rotation, missing keys, planted secrets."""
+"""Encryption at rest in a real broker: no plain text on disk, kills, key rotation, missing keys, planted secrets."""
 
 import base64
 import contextlib
@@ -18,7 +18,7 @@ SECRET = b"planted-master-key-planted-key-1"
 OTHER = b"another-master-key-of-32-bytes-2"
 VALUE = b"planted value of a record"
 ENCRYPTION, ENCRYPTION_FAILED = 4, 6
-"""As an ack's error, and as the code of an asynchronous one."""
+"""The error as an ack error, and as the code of an asynchronous ack."""
 
 
 def key_file(directory: Path, name: str, secret: bytes) -> str:
@@ -39,7 +39,7 @@ def publish(broker: Process, *values: bytes) -> None:
 
 
 def read(broker: Process, count: int) -> list[bytes]:
-    """Values up to the end, of which there are `count`."""
+    """All `count` values up to the end."""
     with connect("liftbridge://" + broker.addresses["address"], timeout=10) as client:
         values = [value or b"" for batch in client.subscribe("s", stop="latest") for value in batch.values]
     assert len(values) == count
@@ -47,7 +47,7 @@ def read(broker: Process, count: int) -> list[bytes]:
 
 
 def error_from_nats(api: Api, subject: str) -> tuple[int, int]:
-    """Error and offset in the ack for a message by way of NATS, where the broker may still be subscribing."""
+    """Error and offset in the ack of a NATS message; repeated, because the broker may still be subscribing."""
     for _ in range(30):
         with contextlib.suppress(Failed):
             ack = api.call("PublishToSubject", 2.0, subject=subject, value=b"lost?").ack

@@ -1,4 +1,4 @@
-"""The HTTP listener of a running broker: probes and metrics, with Python busy, and where it does not listen."""
+"""The HTTP listener of a running broker: probes and metrics, while Python is busy, and rejected addresses."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 
 def families(address: str) -> dict[str, Metric]:
-    """What `/metrics` answers, by the name of the family."""
+    """The answer of `/metrics`, by the name of the family."""
     status, text = get(address, "/metrics")
     assert status == 200
     return {family.name: family for family in text_string_to_metric_families(text)}
@@ -90,7 +90,7 @@ def test_metrics_of_the_control_plane_arrive_within_seconds(running: TestBroker)
     def counted(name: str) -> float:
         return families(running.http_address)[name].samples[0].value
 
-    # At least: this broker, its address, and the stream.
+    # At least this broker, its address, and the stream.
     wait_for(lambda: counted("bascule_commands_applied") >= 2, LIMIT_S, "reported")
     assert counted("bascule_commands_apply_seconds") > 0
     assert counted("bascule_log_messages") >= 1
@@ -145,7 +145,7 @@ def test_probes_and_metrics_are_answered_while_python_is_busy(tmp_path: Path) ->
             address = ready.read_text()
             for path in ("/livez", "/startupz", "/readyz", "/metrics"):
                 assert get(address, path)[0] == 200
-            # The data plane notices by itself that the interpreter is busy.
+            # The data plane detects that the interpreter is busy.
             busy = "[!] control plane: its event loop does not run"
             wait_for(lambda: busy in get(address, "/readyz")[1], LIMIT_S, "reported as busy")
             assert get(address, "/readyz")[0] == 200

@@ -1,4 +1,4 @@
-"""A broker's life: crashes, restarts, signals, and everything that must stop it from starting."""
+"""Crashes, restarts and signals of a broker, and everything that must prevent its start."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def settings(directory: Path, **flags: object) -> config.Settings:
 
 
 async def refusal(directory: Path, **flags: object) -> BrokerError:
-    """The error that starting a broker gives; nothing of it may be left."""
+    """The error of a failed start; nothing may remain of it."""
     broker = Broker(settings(directory, **flags))
     with pytest.raises(BrokerError) as caught:
         await broker.start()
@@ -82,10 +82,10 @@ async def test_a_deletion_interrupted_by_a_crash_is_completed_after_the_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nothing(*_: object) -> None:
-        """As if the broker had been killed between the commit and the deletion."""
+        """Simulates a kill between the commit and the deletion."""
 
     async def no_snapshot(*_: object) -> None:
-        """The same: a clean stop would leave one."""
+        """Simulates a kill: a clean stop would write a snapshot."""
 
     partitions = tmp_path / "data" / "partitions"
     first = Broker(settings(tmp_path))
@@ -128,7 +128,7 @@ async def test_a_restart_begins_at_the_newest_snapshot(tmp_path: Path, monkeypat
 
 
 ENTRIES = 7
-"""Of the broker itself, three creations, a member, read-only and a pause."""
+"""Entries of the broker itself, three creations, a member, read-only and a pause."""
 
 
 async def test_a_snapshot_that_leaves_nothing_to_replay_brings_back_flags_and_groups_and_opens_partitions(

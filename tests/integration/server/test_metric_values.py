@@ -1,4 +1,4 @@
-"""Metrics of a running broker move to exact values: calls, errors, waits, deliveries, lag, retention, compaction."""
+"""Exact values of a running broker's metrics: calls, errors, waits, deliveries, lag, retention, compaction."""
 
 import json
 import time
@@ -34,7 +34,7 @@ Values = dict[tuple[str, frozenset[str]], float]
 
 
 def values(running: TestBroker) -> Values:
-    """Every sample by its name and the values of its labels."""
+    """All samples by name and label values."""
     status, text = get(running.http_address, "/metrics")
     assert status == 200
     return {
@@ -45,14 +45,14 @@ def values(running: TestBroker) -> Values:
 
 
 class Watch:
-    """How much samples have grown since it was made."""
+    """The growth of samples since it was created."""
 
     def __init__(self, running: TestBroker) -> None:
         self._running = running
         self._before = values(running)
 
     def grown(self, name: str, *labels: str) -> float:
-        """The difference of one series; one that was not there counts as 0."""
+        """The growth of one series; a missing one counts as 0."""
         place = (name, frozenset(labels))
         return values(self._running).get(place, 0) - self._before.get(place, 0)
 
@@ -64,7 +64,7 @@ class Watch:
 
 
 def settle(found: Callable[[], object], expected: object) -> None:
-    """Wait until what is found is what is expected; shows the difference when it never is."""
+    """Wait until the found value equals the expected one; reports the difference at the time limit."""
     limit = time.monotonic() + LIMIT_S
     while found() != expected and time.monotonic() < limit:
         time.sleep(0.02)
@@ -142,7 +142,7 @@ def test_records_that_are_not_stored_are_counted_by_error(
     assert [answer.HasField("asyncError") for answer in api.publish_async(requests)] == [False, True, True]
     with pytest.raises(Failed):
         api.publish(stream, b"x" * 400)
-    # Nobody waits for its outcome.
+    # No ack is requested.
     api.publish(stream, b"x" * 500, ackPolicy=NONE)
     with pytest.raises(BrokerError):
         client.publish(f"{stream}-checked", b"", partition=0, expected_offset=5)
@@ -230,7 +230,7 @@ def test_groups_have_the_lag_of_their_stored_positions(tmp_path: Path) -> None:
             assert 0 < seconds < time.time() - published + LIMIT_S
             client.set_cursor(group_cursor("billing"), "orders", 1, partition=1)
             client.set_cursor(group_cursor(odd), "orders", 4, partition=1)
-            # No group's.
+            # Not of a group.
             client.set_cursor("reader", "orders", 0, partition=1)
             assert lag(running, "billing", "orders")[0] == 9
             assert lag(running, odd, "orders") == (0, 0)
@@ -247,14 +247,14 @@ def test_groups_have_the_lag_of_their_stored_positions(tmp_path: Path) -> None:
         running.restart()
         with running.connect() as client:
             until(lambda: lag(running, "billing", "orders")[0] == 1, LIMIT_S)
-            # Retention may take what a group has not read: it does not count any more.
+            # Retention may remove records that a group has not read: they no longer count.
             client.publish_many("orders", [b"x"] * 4, partition=0)
             client.trim_partition("orders", 0, 13)
             until(lambda: lag(running, "billing", "orders")[0] == 2, LIMIT_S)
             client.set_cursor(group_cursor(odd), "orders", None, partition=1)
             assert lag(running, odd, "orders") == (None, None)
             client.purge_stream("orders")
-            assert lag(running, "billing", "orders") == (None, None), "positions of purged records are none"
+            assert lag(running, "billing", "orders") == (None, None), "positions of purged records do not count"
 
 
 def test_the_lag_stays_when_positions_are_at_rest_and_can_be_switched_off(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_the_lag_stays_when_positions_are_at_rest_and_can_be_switched_off(tmp_pa
             client.publish("orders", b"y")
             client.set_cursor(group_cursor("billing"), "orders", 0)
             client.pause_stream("__cursors")
-        # By hand, since nothing else pauses them while metrics show groups: a scrape has them resumed.
+        # Paused explicitly, because they are not paused automatically while metrics show groups: a scrape resumes them.
         assert lag(running, "billing", "orders") == (None, None)
         until(lambda: lag(running, "billing", "orders")[0] == 1, LIMIT_S)
         began = time.monotonic()

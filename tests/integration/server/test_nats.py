@@ -1,4 +1,4 @@
-"""NATS beside the broker: the child that dies with it, comes back, keeps its port; and servers that are not there."""
+"""The broker's nats-server, which ends with the broker, is restarted and keeps its port; and absent servers."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from tests.integration.server.process import (
 
 
 async def publish(url: str, subject: str, count: int) -> None:
-    """Plain messages from somebody who knows nothing of us."""
+    """Plain messages of an ordinary NATS client."""
     client = await cast("Any", nats).connect(url)
     for number in range(count):
         await client.publish(subject, b"%d" % number)
@@ -163,7 +163,7 @@ async def test_a_defect_of_the_supervision_does_not_end_it(tmp_path: Path, monke
             await child.wait_ready()
         pid = child.pid
         assert pid is not None
-        with contextlib.suppress(ProcessLookupError):  # its log was closed by the defect, which may end it before
+        with contextlib.suppress(ProcessLookupError):  # the bug closed its log, which may end it before
             os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(LIMIT_S):
             while child.pid in (pid, None):  # noqa: ASYNC110 - a thread starts the next one
@@ -197,7 +197,7 @@ async def test_brokers_of_one_namespace_on_one_nats_warn_of_each_other(tmp_path:
             async with asyncio.timeout(LIMIT_S):
                 while not (presence_lines(a) and presence_lines(b)):  # noqa: ASYNC110 - lines of files
                     await asyncio.sleep(0.01)
-            # junk is ignored, and an announcement is reported once
+            # invalid messages are ignored, and an announcement is logged once
             for payload in (
                 b"",
                 b"{}",
@@ -238,7 +238,7 @@ async def test_the_first_port_is_taken_when_it_is_free_and_kept(tmp_path: Path) 
     wanted = free_port()
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    # Another directory whose broker finds the port taken gets another one, and keeps that when it is free again.
+    # A broker of another directory uses another port while this one is in use, and keeps it afterwards.
     async with started(tmp_path / "a", nats__first_port=wanted) as first:
         assert first.addresses["nats_url"] == f"nats://127.0.0.1:{wanted}"
         async with started(tmp_path / "b", nats__first_port=wanted) as second:

@@ -1,4 +1,4 @@
-"""Who the broker says it is towards NATS, and where its own nats-server listens."""
+"""Credentials of the broker for NATS, and the address of its own nats-server."""
 
 # nats-py leaves some of its parameters without a type
 # pyright: reportUnknownMemberType=false
@@ -27,23 +27,23 @@ from tests.integration.server.process import Process, call, end_offset, launch, 
 LIMIT_S = 60.0
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"
 PUBLIC = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
-"""A pair of the protocol's public documentation of nkeys."""
+"""A key pair from the public documentation of nkeys."""
 
 
 @asynccontextmanager
 async def nats_server(directory: Path, configuration: str) -> AsyncGenerator[str]:
-    """A nats-server that is somebody else's, on a free port of 127.0.0.1; its URL without a scheme."""
+    """A separate nats-server on a free port of 127.0.0.1. Yields its URL without a scheme."""
     file = directory / "theirs.conf"
     file.write_text(f"host: 127.0.0.1\nport: -1\n{configuration}")
     process = await asyncio.create_subprocess_exec(
         find_nats_server(), "-c", file, "--ports_file_dir", directory, stdout=subprocess.DEVNULL
     )
-    told = directory / f"nats-server_{process.pid}.ports"
+    ports = directory / f"nats-server_{process.pid}.ports"
     try:
         async with asyncio.timeout(LIMIT_S):
             while True:
                 with contextlib.suppress(OSError, ValueError):
-                    document: Any = json.loads(told.read_bytes())
+                    document: Any = json.loads(ports.read_bytes())
                     break
                 assert process.returncode is None, "nats-server does not start"
                 await asyncio.sleep(0.01)
@@ -55,7 +55,7 @@ async def nats_server(directory: Path, configuration: str) -> AsyncGenerator[str
 
 
 async def publish_until_stored(broker: Process, url: str, **options: Any) -> None:
-    """Publish as somebody else does, until the broker has stored something: it may still be subscribing."""
+    """Publish with another client until the broker has stored a message: it may still be subscribing."""
     client = await nats.connect(url, connect_timeout=10, **options)
     try:
         async with broker.channel() as channel, asyncio.timeout(LIMIT_S):
@@ -68,7 +68,7 @@ async def publish_until_stored(broker: Process, url: str, **options: Any) -> Non
 
 
 async def stores(tmp_path: Path, url: str, options: dict[str, Any], **settings: Any) -> None:
-    """A broker with these settings stores what is published at `url`."""
+    """Check that a broker with these settings stores messages published at `url`."""
     async with started(tmp_path, **settings) as broker:
         async with broker.channel() as channel:
             await call(channel, "CreateStream", name="s", subject="s")
@@ -108,7 +108,7 @@ THEIR_TLS = (
 
 
 def trusting(*, certificate: bool) -> ssl.SSLContext:
-    """What a publisher needs to reach such a server."""
+    """Options with which a publisher connects to such a server."""
     context = ssl.create_default_context(cafile=str(CERTIFICATES / "ca.pem"))
     if certificate:
         context.load_cert_chain(str(CERTIFICATES / "client.pem"), str(CERTIFICATES / "client.key"))
@@ -205,7 +205,7 @@ async def test_a_file_that_cannot_be_used_ends_the_start_with_setting_file_and_r
 
 
 def listeners(pid: int) -> set[str]:
-    """Local addresses, as the kernel writes them, on which a process listens."""
+    """Local addresses on which a process listens, as printed by the kernel."""
     inodes = set[str]()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -287,7 +287,7 @@ async def test_a_refused_login_is_shown_in_all_places(tmp_path: Path) -> None:
             await asyncio.to_thread(served.wait_ready)
             assert "every user of this machine can see" in served.log
             status, text = await asyncio.to_thread(readyz, served)
-            # A broker without NATS serves publishers and readers: it is ready, and says what is missing.
+            # A broker without NATS serves publishers and readers: it is ready, and reports the missing connection.
             assert status == 200
             assert "[!] nats: ingest waits for NATS: it refused the login" in text
             url = f"liftbridge://{json.loads(served.ready_file.read_text())['address']}"

@@ -1,4 +1,4 @@
-"""Nothing is sent anywhere: all the sockets of a broker and of its nats-server, from the start to the end."""
+"""No telemetry: checks all sockets of a broker and of its nats-server from start to end."""
 
 import re
 import socket
@@ -25,7 +25,7 @@ class End(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A socket, as /proc shows it."""
+    """A socket, as in /proc."""
 
     kind: str
     here: End
@@ -71,7 +71,7 @@ def family(mark: str) -> set[int]:
 
 
 class Watch:
-    """Looks at the sockets of a family again and again while the context lasts."""
+    """Polls the sockets of a process family while the context lasts."""
 
     def __init__(self, mark: str) -> None:
         self.seen: set[Seen] = set()
@@ -93,7 +93,7 @@ class Watch:
 
 
 def purpose(seen: Seen, served: int, nats: int) -> str:
-    """What a socket of a broker on port `served`, or of its nats-server on port `nats`, is for; empty: nobody knows."""
+    """The purpose of a socket of a broker on port `served`, or of its nats-server on port `nats`; empty = unknown."""
     if seen.kind not in {"tcp", "tcp6"} or not seen.here.host.is_loopback:
         return ""
     if seen.state == LISTENS:
@@ -122,7 +122,7 @@ def test_a_broker_has_no_sockets_but_its_listeners_its_clients_and_those_to_nats
         assert api.publish("s", b"x") == 0
         assert api.call("PublishToSubject", subject="s", value=b"y", ackPolicy=LEADER).ack.offset == 1
         api.call("SetCursor", stream="s", cursorId="c", offset=1)
-        time.sleep(3.5)  # more than three times what the file says of telemetry
+        time.sleep(3.5)  # more than three times the telemetry interval in the file
     strange = [seen for seen in watch.seen if not purpose(seen, served, nats)]
     assert not strange
     shown = {purpose(seen, served, nats) for seen in watch.seen}
@@ -138,10 +138,10 @@ else:
     datagrams.connect(("127.0.0.1", 9))
     socket.create_connection(("127.0.0.1", int(sys.argv[1]))).recv(1)
 """
-"""A process that starts another, which has a connection and a socket for datagrams until the other side hangs up."""
+"""A process that starts another one with a TCP connection and a UDP socket, until the other side closes."""
 
 
-def test_a_childs_socket_to_another_host_is_detected(tmp_path: Path) -> None:
+def test_a_socket_of_a_child_to_another_host_is_detected(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.settimeout(30)
         port = elsewhere.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What a broker writes only its own user may read: files 0600, directories 0700."""
+"""Only the broker's user may read its files: files have mode 0600, directories 0700."""
 
 import os
 from collections.abc import Generator
@@ -10,14 +10,14 @@ from bascule.testing import broker
 
 @pytest.fixture
 def open_umask() -> Generator[None]:
-    """Nothing but the broker itself restricts what it makes."""
+    """A umask of 0, so that only the broker itself restricts its files."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def modes(data: Path) -> dict[str, int]:
-    """Mode by path, of the directory and all that is in it, sockets and the like left out."""
+    """Mode by path of the directory and its content, without sockets."""
     everything = [data, *data.rglob("*")]
     return {str(path.relative_to(data)): path.stat().st_mode & 0o777 for path in everything if path.exists()}
 

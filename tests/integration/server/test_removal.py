@@ -1,4 +1,4 @@
-"""Compaction, trim and purge in a real broker, through every door that users have."""
+"""Compaction, trim and purge in a real broker, through all interfaces."""
 
 import json
 import time
@@ -26,7 +26,7 @@ def until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
 
 
 def everything(client: Client) -> list[tuple[int, bytes | None, bytes | None]]:
-    """What a reader gets from the earliest offset to the latest."""
+    """The records from the earliest to the latest offset."""
     with client.subscribe("s", start="earliest", stop="latest") as records:
         return [(record.offset, record.key, record.value) for record in records.records()]
 

@@ -1,4 +1,4 @@
-"""Certificates and policies from files: what ends a start, what a reload changes, and what our own clients see."""
+"""Certificates and policies from files: failed starts, reloads, and errors of our clients."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ WAIT_S = 30.0
 
 
 async def refusal(directory: Path, **flags: object) -> str:
-    """The sentence that a start ends with."""
+    """The error of a failed start."""
     given = {key.replace("__", "."): value for key, value in flags.items()}
     given |= {"data_dir": directory / "data", "broker.port": 0, "nats.standalone": True, "http.listen": "off"}
     broker = Broker(config.load(None, given, {}))
@@ -127,7 +127,7 @@ def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mutual]:
 
 
 def shown(mutual: Mutual) -> bytes:
-    """The certificate that the broker shows, DER."""
+    """The broker's certificate, in DER."""
     assert mutual.running is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(mutual.authority.ca)
@@ -158,7 +158,7 @@ def test_a_new_certificate_is_shown_after_sighup_and_a_bad_one_changes_nothing(m
         mutual.hangup("the certificates could not be used, the previous version stays in use: the private key in")
         assert shown(mutual) == second
         own.key.write_bytes(good)
-        assert before.publish("renewed", b"x") == 0, "a connection that is open stays open"
+        assert before.publish("renewed", b"x") == 0, "an open connection stays open"
     mutual.hangup("the certificate is in use")
 
 
@@ -255,10 +255,10 @@ def test_sighup_logs_settings_that_need_a_restart() -> None:
     with testing.broker(settings={"nats.user": "u", "nats.password": "geheim-1"}) as running:
         file = running.directory / "broker.json"
         before = json.loads(file.read_text())
-        # 1. nothing changed: nothing is said
+        # 1. no change: nothing is logged
         os.kill(running.pid, signal.SIGHUP)
         until(lambda: "SIGHUP: nothing to reload" in running.log, WAIT_S)
-        # 2. by name, never with the value; what a flag sets is not changed by the file
+        # 2. the name is logged, never the value; settings by flag are not changed by the file
         changes = {"streams.retention_max_age_ms": "1d", "nats.password": "geheim-2", "nats.standalone": False}
         file.write_text(json.dumps({**before, **changes}))
         os.kill(running.pid, signal.SIGHUP)
@@ -266,7 +266,7 @@ def test_sighup_logs_settings_that_need_a_restart() -> None:
         until(lambda: said in running.log.replace('"', "\n"), WAIT_S)
         assert running.log.count("take effect at the next start") == 1
         assert "geheim" not in running.log
-        # 3. a file that no broker would start with
+        # 3. a file with which a start would fail
         file.write_text(json.dumps({**before, "streams.retention_max_aeg_ms": "1d"}))
         os.kill(running.pid, signal.SIGHUP)
         until(lambda: "SIGHUP: a start with this configuration would fail: " in running.log, WAIT_S)

@@ -1,4 +1,4 @@
-"""A blocked event loop is reported by the data plane, which serves on and obeys signals."""
+"""The data plane reports a blocked event loop, continues to serve and handles signals."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ def computing(seconds):
     while time.monotonic() < end:
         pass
 def matching(seconds):
-    re.match("(a+)+$", "a" * 40 + "b")  # for hours, and without letting any other thread run
+    re.match("(a+)+$", "a" * 40 + "b")  # runs for hours without releasing the interpreter
 def perhaps_blocking(state, request, *arguments):
     how, _, seconds = request.name.partition("-for-")
     if seconds:
@@ -59,7 +59,7 @@ def watchdog_lines(broker: Process) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def blocking(broker: Process, name: str) -> AsyncGenerator[asyncio.Task[Any]]:
-    """A request that blocks the event loop is under way."""
+    """Sends a request that blocks the event loop."""
     async with broker.channel() as other:
         asking = asyncio.create_task(call(other, "CreateStream", name=name, subject="s"))
         yield asking
@@ -88,7 +88,7 @@ async def test_a_signal_ends_a_broker_with_a_blocked_event_loop_and_acked_record
             line = watchdog_lines(broker)[0]
             assert line["level"] == "error"
             assert "event loop" in line["message"]
-            assert f"in {how}" in line["stack"], "the function that blocks"
+            assert f"in {how}" in line["stack"], "the blocking function"
             assert "in perhaps_blocking" in line["stack"]
             began = time.monotonic()
             assert await broker.end(signal.SIGTERM) == 0
@@ -112,9 +112,9 @@ async def test_an_event_loop_that_runs_again_is_reported_and_healthy(tmp_path: P
 async def test_a_second_signal_ends_a_blocked_broker_at_once(tmp_path: Path) -> None:
     prelude = f"{BLOCKING}\nbroker_module.LIMIT_S = 60.0"
     async with started(tmp_path, prelude=prelude) as broker, blocking(broker, "sleeping-for-600"):
-        await asyncio.sleep(1.5)  # until no beat can be on its way any more
+        await asyncio.sleep(1.5)  # until no beat can be pending
         broker.process.send_signal(signal.SIGINT)
-        await asyncio.sleep(1.5)  # sooner it would be the same request
+        await asyncio.sleep(1.5)  # an earlier signal would count as the same one
         assert broker.process.returncode is None
         assert await broker.end(signal.SIGINT) == 130
 

@@ -254,7 +254,7 @@ def test_every_key_can_be_a_variable() -> None:
     values = {"streams.segment.max.age": "1s", "batch.max.time": "0", "listen": "h:1", "nats.servers": "nats://h:1"}
     for key in KEYS:
         said = said_of(key, values.get(key, "1"))
-        assert "is no setting" not in said
+        assert "is not a known setting" not in said
         named = [key, *filter(None, [KEYS[key].setting]), "go together"]
         assert not said or any(name in said for name in named), said
 

@@ -61,7 +61,7 @@ def test_wording_changes_the_message_and_not_the_fields(capsys: pytest.CaptureFi
 @pytest.mark.parametrize("style", ["json", "text"])
 def test_a_message_that_cannot_be_formatted_does_not_raise(style: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info", style, str.upper)
-    logging.getLogger("bascule.x").warning("%d is no number", "x")
+    logging.getLogger("bascule.x").warning("%d is not a number", "x")
     assert "--- Logging error ---" in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ HOST = ListenKeys(host=True, port=False)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "keys"),
     [
         ("", NOTHING),
         ("max_payload: 1MB\n", NOTHING),
@@ -38,10 +38,10 @@ HOST = ListenKeys(host=True, port=False)
         ('server_name: "listen: 0.0.0.0:1"', NOTHING),
     ],
 )
-def test_only_the_outermost_keys_of_the_file_count(tmp_path: Path, text: str, told: ListenKeys) -> None:
+def test_only_the_outermost_keys_of_the_file_count(tmp_path: Path, text: str, keys: ListenKeys) -> None:
     file = tmp_path / "nats.conf"
     file.write_text(text)
-    assert listen_keys(file) == told
+    assert listen_keys(file) == keys
 
 
 def test_included_files_count_and_loops_end(tmp_path: Path) -> None:

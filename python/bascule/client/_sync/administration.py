@@ -19,7 +19,7 @@ from bascule.errors import BrokerError, StateError
 __all__ = ["Administration"]
 
 
-_NOT_TOLD: Final = frozenset({"permission_denied", "unimplemented"})
+_HIDDEN: Final = frozenset({"permission_denied", "unimplemented"})
 """Error codes of a broker that does not reveal the properties of a stream."""
 
 
@@ -28,7 +28,7 @@ def _ignore_hidden() -> Generator[None]:
     try:
         yield
     except BrokerError as failure:
-        if failure.code not in _NOT_TOLD:
+        if failure.code not in _HIDDEN:
             raise
 
 
