@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import bascule
+from bascule._seam import Committed
 from bascule.engine import Engine
 from bascule.errors import BrokerError, CorruptionError
 from bascule.testing import broker
@@ -164,8 +165,8 @@ def _replay(work: Path) -> tuple[int, bytes, list[bytes]]:
     engine = Engine({**SETTINGS, "data_dir": str(work)})
     try:
         index, state, _ = engine.metadata_open()
-        events = [event for event in engine.poll(10_000) if event[0] == "committed"]
-        return index, state, [event[3] for event in events]
+        events = engine.poll(10_000)
+        return index, state, [event.entry for event in events if isinstance(event, Committed)]
     finally:
         engine.close(0)
 

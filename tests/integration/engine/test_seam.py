@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bascule import engine
+from bascule._seam import Committed, Event
 from bascule.engine import Engine
 from bascule.errors import BrokerError
 
@@ -60,7 +61,7 @@ async def test_committed_entries_wake_the_loop_in_order(tmp_path: Path) -> None:
         assert plane.metadata_open() == (0, b"", 0)
         plane.propose([(10, b"a"), (11, b"b")], 10_000)
         plane.propose([(12, b"c")], 10_000)
-        events: list[engine.Event] = []
+        events: list[Event] = []
         while len(events) < 3:
             await asyncio.wait_for(woken.wait(), 10)
             woken.clear()
@@ -68,11 +69,7 @@ async def test_committed_entries_wake_the_loop_in_order(tmp_path: Path) -> None:
     finally:
         loop.remove_reader(plane.fileno())
         plane.close(0)
-    assert [event[:2] + event[3:4] + event[5:] for event in events] == [
-        ("committed", 1, b"a", 10),
-        ("committed", 2, b"b", 11),
-        ("committed", 3, b"c", 12),
-    ]
+    assert events == [Committed(1, b"a", 10), Committed(2, b"b", 11), Committed(3, b"c", 12)]
 
 
 _FORKED = """

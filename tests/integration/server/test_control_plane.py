@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 from bascule import config
+from bascule._seam import Committed
 from bascule.engine import Engine
 from bascule.metadata import Command, CreateStream, JoinGroup, Placement, RegisterBroker, StreamSettings, encode_command
 from bascule.server import Broker
@@ -159,7 +160,7 @@ def write_history(directory: Path, commands: Sequence[Command]) -> None:
         deadline = time.monotonic() + LIMIT_S
         while committed < len(part):
             assert time.monotonic() < deadline
-            committed += sum(event[0] == "committed" for event in engine.poll(1000))
+            committed += sum(isinstance(event, Committed) for event in engine.poll(1000))
             time.sleep(0.001)
     engine.close(0)
 
