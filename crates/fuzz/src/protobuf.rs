@@ -8,30 +8,17 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// The messages that a client may send, and those that the SDK reads.
+/// The messages that the data plane and the client read.
 const DECODERS: &[fn(&[u8])] = &[
     round_trip::<messages::Ack>,
-    round_trip::<messages::CreateStreamRequest>,
-    round_trip::<messages::DeleteStreamRequest>,
-    round_trip::<messages::PauseStreamRequest>,
-    round_trip::<messages::SetStreamReadonlyRequest>,
     round_trip::<messages::SubscribeRequest>,
-    round_trip::<messages::FetchMetadataRequest>,
-    round_trip::<messages::FetchMetadataResponse>,
-    round_trip::<messages::FetchPartitionMetadataRequest>,
-    round_trip::<messages::FetchPartitionMetadataResponse>,
     round_trip::<messages::PublishRequest>,
     round_trip::<messages::PublishResponse>,
     round_trip::<messages::PublishToSubjectRequest>,
     round_trip::<messages::SetCursorRequest>,
     round_trip::<messages::FetchCursorRequest>,
     round_trip::<messages::FetchCursorResponse>,
-    round_trip::<messages::JoinConsumerGroupRequest>,
-    round_trip::<messages::LeaveConsumerGroupRequest>,
-    round_trip::<messages::FetchConsumerGroupAssignmentsRequest>,
-    round_trip::<messages::ReportConsumerGroupCoordinatorRequest>,
     round_trip::<messages::Message>,
-    round_trip::<messages::ActivityStreamEvent>,
 ];
 
 /// One message, chosen by the first byte.

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
+import pytest
 from bascule._liftbridge_pb import message, methods
 from google.protobuf import descriptor_pool
 
@@ -34,3 +36,30 @@ def test_all_sixteen_methods_are_there() -> None:
     assert len(names) == 16
     assert names["Subscribe"] == ("SubscribeRequest", "Message")
     assert json.dumps(sorted(names))
+
+
+def vectors() -> dict[str, bytes]:
+    lines = (ROOT / "specs" / "vectors" / "wire" / "messages.hex").read_text().splitlines()
+    parts = [line.partition(" ") for line in lines if not line.startswith("#")]
+    return {name: bytes.fromhex(digits) for name, _, digits in parts}
+
+
+@pytest.mark.parametrize("name", vectors())
+def test_every_message_has_the_golden_bytes(name: str) -> None:
+    """A vector has all of Liftbridge's fields, texts set to the field's name; `Message.field` has this one only."""
+    kind, _, alone = name.partition(".")
+    data = vectors()[name]
+    read = message(kind).FromString(data)
+    assert read.SerializeToString(deterministic=True) == data
+    found = {field.name: value for field, value in read.ListFields()}
+    fields = {field.name for field in read.DESCRIPTOR.fields if field.number < 100}
+    expected = {alone} if alone else {field for field in fields if f"{kind}.{field}" not in vectors()}
+    assert expected <= set(found)
+    texts = {field: value for field, value in found.items() if isinstance(value, str)}
+    assert {field: value.lower() for field, value in texts.items()} == {field: field.lower() for field in texts}
+
+
+def test_the_golden_bytes_are_of_all_messages() -> None:
+    definition = (ROOT / "specs" / "proto" / "liftbridge.proto").read_text()
+    defined = set(re.findall(r"^message (\w+)", definition, re.MULTILINE))
+    assert {name for name in vectors() if "." not in name} == defined

@@ -1,8 +1,6 @@
 //! Publish, PublishAsync, and what is forwarded.
 use super::harness::{Harness, PATIENCE, sender, to};
-use bascule_wire::liftbridge::messages::{
-    FetchMetadataRequest, FetchMetadataResponse, PublishRequest, PublishResponse,
-};
+use bascule_wire::liftbridge::messages::{PublishRequest, PublishResponse, SetCursorResponse};
 use serde_json::json;
 use std::time::Duration;
 use tonic::Code;
@@ -348,19 +346,22 @@ async fn an_idle_call_ends_unavailable_when_the_broker_stops_serving() {
     assert_eq!(status.code(), Code::Unavailable, "new calls are refused");
 }
 
+/// The beginning of a `FetchMetadataRequest`, which the data plane does not read.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Streams {
+    #[prost(string, repeated, tag = "1")]
+    streams: Vec<String>,
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
     let harness = Harness::new();
     let mut client = harness.connect().await;
-    let request = FetchMetadataRequest {
+    let request = Streams {
         streams: vec!["a".into()],
-        groups: vec![],
     };
-    let call = client.unary::<_, FetchMetadataResponse>(
-        "proto.API/FetchMetadata",
-        request,
-        Some(PATIENCE),
-    );
+    let call =
+        client.unary::<_, SetCursorResponse>("proto.API/FetchMetadata", request, Some(PATIENCE));
     let asked = async {
         loop {
             let events = harness.engine.shared().events.poll(100);
@@ -383,10 +384,7 @@ async fn requests_of_the_admin_kind_cross_to_the_control_plane() {
     let address = &request.caller.address;
     assert!(address.starts_with("127.0.0.1:"), "{address}");
     assert!(request.timeout.unwrap() <= Duration::from_mins(1));
-    let unknown = client.unary::<_, FetchMetadataResponse>(
-        "proto.API/Nothing",
-        FetchMetadataRequest::default(),
-        None,
-    );
+    let unknown =
+        client.unary::<_, SetCursorResponse>("proto.API/Nothing", Streams::default(), None);
     assert_eq!(unknown.await.unwrap_err().code(), Code::Unimplemented);
 }
